@@ -101,7 +101,7 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
     import data_prep
 
     source = folder / "source"
-    data_prep.make_demo(source, images=images, progress=False)
+    data_prep.generate_nih(source, images=images, progress=False)
     for format in ("png", "jpeg"):
         data_prep.resize_folder(source, folder / format, size=size, format=format, progress=False)
     data_prep.pack_folder(folder / "png", folder / "packed", progress=False)

@@ -68,14 +68,14 @@ def file_pixels(pixels: int) -> int:
 
 def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
     """Generated X-rays, small, ready to train; or CIFAR-10 as published, which has its own size."""
-    from data_prep import make_demo, resize_folder
-    from data_prep.demo_classes import make_cifar10
+    from data_prep import generate_nih, resize_folder
+    from data_prep.synthetic_shapes import generate_cifar10
 
     if format == MEMORY:
-        make_cifar10(folder / "data", images=max(images, 60), progress=False)
+        generate_cifar10(folder / "data", images=max(images, 60), progress=False)
         return
     with contextlib.redirect_stdout(io.StringIO()):
-        make_demo(folder / "large", images=images, size=2 * pixels, progress=False)
+        generate_nih(folder / "large", images=images, size=2 * pixels, progress=False)
         size = file_pixels(pixels)
         resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
 

@@ -73,7 +73,7 @@ def make_photos(folder: Path, images: int) -> None:
         format="jpeg",
         reader="imagefolder",
         channels=3,
-        fit="crop",
+        resize_mode="center-crop",
         progress=False,
     )
 

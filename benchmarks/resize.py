@@ -31,10 +31,10 @@ import quick
 from PIL import Image
 
 import data_prep
-from data_prep.demo import demo_image
 from data_prep.files import core_count
-from data_prep.images import decode_grey
-from data_prep.png import encode_grain
+from data_prep.image_decoding import decode_grey
+from data_prep.png import encode_noisy_png
+from data_prep.synthetic_nih import generate_xray
 
 SIZE = 264
 
@@ -144,7 +144,7 @@ def _pillow_name() -> str:
 def ours(source: Path, target: Path, *, format: str, workers: int) -> None:
     """The command's own path, processes and all."""
     data_prep.resize_folder(
-        source, target, size=SIZE, format=format, workers=workers, progress=False
+        source, target, size=SIZE, format=format, num_workers=workers, progress=False
     )
 
 
@@ -178,9 +178,9 @@ def make_sources(scratch: Path, images: int) -> dict[str, Path]:
         place.mkdir()
     kinds = ((), ("Effusion",), ("Mass", "Edema"), ("Infiltration",))
     for at in range(images):
-        pixels = demo_image(0, at + 1, 0, kinds[at % len(kinds)])
+        pixels = generate_xray(0, at + 1, 0, kinds[at % len(kinds)])
         name = f"{at + 1:08d}_000.png"
-        (places["demo files"] / name).write_bytes(encode_grain(pixels))
+        (places["demo files"] / name).write_bytes(encode_noisy_png(pixels))
         Image.fromarray(pixels).save(places["adaptive files"] / name)
     return places
 
@@ -266,10 +266,10 @@ def _each(decode: Callable[[bytes], object], files: list[bytes]) -> None:
 
 
 def ours_alone(files: list[bytes]) -> None:
-    from data_prep.prepared import encode
+    from data_prep.prepared_folder import encode_image
 
     for data in files:
-        encode(decode_grey(data, ""), {"size": SIZE, "format": "png"})
+        encode_image(decode_grey(data, ""), {"size": SIZE, "format": "png"})
 
 
 def scaling(source: Path, scratch: Path, rounds: int, workers: int) -> None:

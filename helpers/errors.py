@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from io import TextIOWrapper
 
-from data_prep.errors import READER_GONE, DataError, printable
+from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
@@ -95,7 +95,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
             return _ended(2, f"error: {error}")
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
-                return _ended(READER_GONE)
+                return _ended(BROKEN_PIPE_EXIT_CODE)
             return _ended(2, f"error: {refusal(error)}")
         except MemoryError:
             return _ended(

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from data_prep.files import write_whole
+from data_prep.files import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -23,4 +23,4 @@ def write_atomically(path: Path, text: str | bytes) -> None:
         OSError: naming ``path``; the old file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode() if isinstance(text, str) else text, durable=True)
+    write_atomic(path, text.encode() if isinstance(text, str) else text, durable=True)

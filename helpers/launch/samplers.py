@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gpumon
-from data_prep.files import write_whole
+from data_prep.files import write_atomic
 from gpumon.files import MARKS, SAMPLES, marks_file, samples_file
 from helpers.frameworks import place
 from helpers.launch.clocks import Bounds
@@ -127,4 +127,4 @@ def _header(prefix: Path) -> dict[str, Any] | None:
 def _rewrite(prefix: Path, header: Mapping[str, Any]) -> None:
     path = samples_file(prefix)
     rest = path.read_bytes().partition(b"\n")[2]
-    write_whole(path, json.dumps(header).encode() + b"\n" + rest, durable=False)
+    write_atomic(path, json.dumps(header).encode() + b"\n" + rest, durable=False)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.files import write_whole
+from data_prep.files import write_atomic
 from helpers.errors import LoaderError, UserError
 from helpers.launch import exchange
 
@@ -107,7 +107,7 @@ class Permit:
             self._until, self._renew = step + ahead, step + max(1, ahead // 2)
         if not self._alone:
             said = json.dumps({"until": self._until, "last": self._last})
-            write_whole(self._path, said.encode())
+            write_atomic(self._path, said.encode())
 
     def _heard(self) -> bool:
         """Whether process 0 has said something new."""

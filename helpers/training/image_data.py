@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 import data_prep
-from data_prep import packed, prepared
+from data_prep import packed, prepared_folder
 from data_prep.files import read_json
-from data_prep.mirrored import copy_mirrored
+from data_prep.horizontal_flip import copy_flipped
 from data_prep.readers import Reader
-from data_prep.readers.pictures import Pictures, in_colour
+from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
 from helpers.recipe import Recipe, ScaledRecipe, own_code
 from helpers.training import image_readers, run_identity, tasks
@@ -60,8 +60,8 @@ class Data:
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, planes)."""
         if self._array is None:
-            return in_colour(self.reader.read(int(row)), self.planes)
-        return in_colour(self._array[row], self.planes)
+            return to_channels(self.reader.read(int(row)), self.planes)
+        return to_channels(self._array[row], self.planes)
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
@@ -102,7 +102,7 @@ class Data:
     @property
     def format(self) -> str:
         """``png``, ``jpg``, …, ``packed``, ``memory``, ``tar``, or ``own``."""
-        if not isinstance(self.reader, Pictures):
+        if not isinstance(self.reader, CatalogReader):
             return "own"
         if self.reader.array is not None:
             return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
@@ -137,7 +137,7 @@ class Data:
         """Of the array, of each file, or of the first image that somebody's own code gives."""
         if self._array is not None:
             return list(self._array.shape)
-        if not isinstance(self.reader, Pictures):
+        if not isinstance(self.reader, CatalogReader):
             return list(self.read(int(images["row"].iloc[0])).shape)
         if self.reader.catalog.kind == "member":
             return [int(path.rpartition("+")[2]) for path in images["path"]]
@@ -145,7 +145,7 @@ class Data:
 
     @property
     def _of_reader(self) -> np.ndarray | None:
-        return self.reader.array if isinstance(self.reader, Pictures) else None
+        return self.reader.array if isinstance(self.reader, CatalogReader) else None
 
     @cached_property
     def _array(self) -> np.ndarray | None:
@@ -171,7 +171,7 @@ def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
     if pixels.strides[1] > 0:
         place[:] = pixels
     else:
-        copy_mirrored(place, pixels[:, ::-1])
+        copy_flipped(place, pixels[:, ::-1])
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
@@ -193,7 +193,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
-            'rgb: make them again with --colour, or write colour = "grey" under [data]'
+            'rgb: make them again with --rgb, or write colour = "grey" under [data]'
         )
     pixels = _pixels(reader)
     most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED
@@ -224,9 +224,9 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
 def _planes_made(folder: Path) -> int | None:
     """Of the images in a folder that data_prep has made; None in any other."""
     if data_prep.is_packed(folder):
-        note = read_json(folder / packed.NOTE)
+        note = read_json(folder / packed.METADATA_FILE)
     elif data_prep.is_complete(folder):
-        note = prepared.read_note(folder)
+        note = prepared_folder.read_metadata(folder)
     else:
         return None
     return int((note or {}).get("channels", 1))
@@ -261,7 +261,7 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
     if folder is not None and (data_prep.is_complete(folder) or data_prep.is_packed(folder)):
         return  # all were decoded then
     reader = image_readers.open_images(recipe, folder)
-    if isinstance(reader, Pictures):
+    if isinstance(reader, CatalogReader):
         if reader.array is not None:
             return
         with ThreadPoolExecutor() as pool:
@@ -298,6 +298,6 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
 
 
 def _pixels(reader: Reader) -> int:
-    if isinstance(reader, Pictures) and reader.array is not None:
+    if isinstance(reader, CatalogReader) and reader.array is not None:
         return int(min(reader.array.shape[1:3]))
     return min(reader.read(0).shape[:2])

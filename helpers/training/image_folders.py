@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import data_prep
-from data_prep import demo, demo_classes, demo_set, demo_table
-from data_prep.files import sole_writer
+from data_prep import synthetic_chexpert, synthetic_folder, synthetic_nih, synthetic_shapes
+from data_prep.files import exclusive_lock
 from data_prep.readers import cifar10
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -18,7 +18,7 @@ from helpers.training.image_readers import OWN
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""
 
-CIFAR10 = (*cifar10.META, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
+CIFAR10 = (*cifar10.META_FILES, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
 """One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
 
 UNSIZED = 64
@@ -49,30 +49,33 @@ def _version(tool: str) -> str:
 
 STAND_INS = {
     "nih": StandIn(
-        f"demo-{demo.VERSION}", "X-ray-like images", lambda to: data_prep.make_demo(to), {}
+        f"demo-{synthetic_nih.VERSION}",
+        "X-ray-like images",
+        lambda to: data_prep.generate_nih(to),
+        {},
     ),
     "nih, small": StandIn(
-        f"demo-small-{demo.VERSION}",
+        f"demo-small-{synthetic_nih.VERSION}",
         "X-ray-like images",
-        lambda to: data_prep.make_demo(to, size=SMALL_SOURCE),
+        lambda to: data_prep.generate_nih(to, size=SMALL_SOURCE),
         {},
     ),
     "table": StandIn(
-        f"demo-table-{_version(demo_table.TOOL)}",
+        f"demo-table-{_version(synthetic_chexpert.TOOL)}",
         "X-ray-like images with a table",
-        demo_table.make_table,
+        synthetic_chexpert.generate_chexpert,
         {"reader": "table"},
     ),
     "imagefolder": StandIn(
-        f"demo-imagefolder-{_version(demo_classes.TOOL)}",
+        f"demo-imagefolder-{_version(synthetic_shapes.TOOL)}",
         "pictures in ten classes",
-        demo_classes.make_imagefolder,
-        {"reader": "imagefolder", "format": "jpeg", "fit": "crop"},
+        synthetic_shapes.generate_imagefolder,
+        {"reader": "imagefolder", "format": "jpeg", "resize_mode": "center-crop"},
     ),
     "cifar10": StandIn(
-        f"demo-cifar10-{_version(demo_classes.TOOL)}",
+        f"demo-cifar10-{_version(synthetic_shapes.TOOL)}",
         "pictures in ten classes",
-        demo_classes.make_cifar10,
+        synthetic_shapes.generate_cifar10,
         {"reader": "cifar10"},
     ),
 }
@@ -131,7 +134,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
     stand_in = _stand_in(recipe)
     source = paths.DATA / stand_in.name
     started = time.perf_counter()
-    with sole_writer(paths.DATA, demo_set.PATIENCE):
+    with exclusive_lock(paths.DATA, synthetic_folder.LOCK_TIMEOUT):
         if _is_there(folder):
             return
         print(f"Generating {stand_in.what} in {source}, once", flush=True)

@@ -13,7 +13,7 @@ import pandas as pd
 
 import data_prep
 from data_prep.readers import Reader
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
 from helpers.recipe import Recipe, own_code
@@ -72,13 +72,13 @@ def task_of(reader: Reader) -> str:
 
 def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
-    table = reader.table() if isinstance(reader, Pictures) else _table(reader, recipe)
-    parts = reader.parts(recipe.seed) if isinstance(reader, Pictures) else reader.parts()
+    table = reader.table() if isinstance(reader, CatalogReader) else _table(reader, recipe)
+    parts = reader.parts(recipe.seed) if isinstance(reader, CatalogReader) else reader.parts()
     return {name: table.iloc[rows].reset_index(drop=True) for name, rows in parts.items()}
 
 
 @lru_cache(maxsize=1)
-def _opened(name: str, folder: Path, planes: int, options: str, changed: int) -> Pictures:
+def _opened(name: str, folder: Path, planes: int, options: str, changed: int) -> CatalogReader:
     reader = data_prep.open_reader(name, folder, channels=planes, **json.loads(options))
     _check_names(reader, str(folder))
     return reader
@@ -112,7 +112,7 @@ def _check_names(reader: Reader, where: str) -> None:
 
 
 def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
-    """As ``Pictures.table``, of a reader that knows neither names nor groups."""
+    """As ``CatalogReader.table``, of a reader that knows neither names nor groups."""
     targets = np.asarray(reader.targets)
     names = [f"{i:08d}" for i in range(len(targets))]
     columns = {

@@ -9,7 +9,7 @@ from typing import Any
 import executed_batch
 import pytest
 
-from data_prep import make_demo, resize_folder
+from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.frameworks import ROWS
 from helpers.training import record
@@ -26,7 +26,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     What differs on one device is not in the network; the notebooks' own is trained on two.
     """
     folder = tmp_path_factory.mktemp("few")
-    make_demo(folder / "large", images=240, size=64, progress=False)
+    generate_nih(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=24, progress=False)
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     choices = ["--devices", "1", "--batch-size", "16", "--epochs", "2", "--name", BATCH]

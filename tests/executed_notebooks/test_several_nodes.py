@@ -9,7 +9,7 @@ from typing import Any
 import executed_batch
 import pytest
 
-from data_prep import make_demo, resize_folder
+from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.frameworks import ROWS, optional_kernels, run_label
 from helpers.training import record
@@ -25,7 +25,7 @@ RUNS = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in FOUND]
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a batch on two nodes with a device each, of few small images."""
     folder = tmp_path_factory.mktemp("few")
-    make_demo(folder / "large", images=240, size=64, progress=False)
+    generate_nih(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=24, progress=False)
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     choices = ["--nodes", "2", "--devices", "1", "--batch-size", "16", "--epochs", "1"]

@@ -121,7 +121,7 @@ def _images(here: Here) -> Step:
         "images",
         90,
         [
-            [*data_prep, "demo", source, "--images", str(count), "--size", str(made)],
+            [*data_prep, "generate", source, "--num-images", str(count), "--size", str(made)],
             [*data_prep, "resize", source, target, "--size", str(size)],
         ],
     )

@@ -171,7 +171,9 @@ def test_the_project_installed_brings_only_commands_that_work(
     assert not (bin / "compare").exists()
     for command in ("data-prep", "gpumon"):
         assert run(bin / command, "--version", cwd=tmp_path).returncode == 0
-    made = run(bin / "data-prep", "demo", "demo", "--images", "20", "--size", "32", cwd=tmp_path)
+    made = run(
+        bin / "data-prep", "generate", "demo", "--num-images", "20", "--size", "32", cwd=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     home = run(bin / "python", "-c", "import gpumon; print(gpumon.__file__)", cwd=tmp_path).stdout
     assert "site-packages" in home

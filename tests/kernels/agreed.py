@@ -14,7 +14,7 @@ from PIL import Image
 from resuming import before_training
 
 import data_prep
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
@@ -60,8 +60,8 @@ def assert_pixels_are_pillows(
     written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
     write_different_images(folder, suffix)
     how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
-    data_prep.resize_folder(written, files, **how, workers=1, progress=False)
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
+    data_prep.pack_folder(files, packed, num_workers=1, progress=False)
     found = []
     for source in (files, packed, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
@@ -140,7 +140,7 @@ def assert_colour_is_read(
     catalog = files.reader.catalog
     array = np.stack([_pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     found = []
-    for reader in (files.reader, Pictures(catalog, array), OwnReader(files.reader)):
+    for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
         images = replace(files, reader=reader)
         monkeypatch.setitem(names, "images", images)
         assert_is_read(names, images, paths, evaluated)

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from data_prep import make_demo, resize_folder
+from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import place
@@ -59,7 +59,7 @@ def data_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("few")
     (folder / "mine.py").write_text(NET)
     (folder / "mine.toml").write_text(RECIPE)
-    make_demo(folder / "large", images=200, size=64, progress=False)
+    generate_nih(folder / "large", images=200, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
     return folder / "data"
 

@@ -17,7 +17,7 @@ LABELS = "Data_Entry_2017.csv"
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """240 small images, enough for one global batch of 128."""
     folder = tmp_path_factory.mktemp("good") / "demo"
-    data_prep.make_demo(folder, images=240, size=64, progress=False)
+    data_prep.generate_nih(folder, images=240, size=64, progress=False)
     return folder
 
 

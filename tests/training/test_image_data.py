@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import data_prep
-from data_prep import demo_classes, demo_table
+from data_prep import synthetic_chexpert, synthetic_shapes
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
@@ -40,7 +40,7 @@ path = "images/{{Image Index}}"
 name = "Image Index"
 group = "Patient ID"
 labels = "Finding Labels"
-none = ["No Finding"]
+no_finding = ["No Finding"]
 findings = {list(data_prep.FINDINGS)}
 """
 
@@ -96,13 +96,15 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     """Generated sets of few images, in a folder of their own."""
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     few = {
-        "nih": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
-        "nih, small": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
-        "table": lambda to: demo_table.make_table(to, images=60, size=96, progress=False),
-        "imagefolder": lambda to: demo_classes.make_imagefolder(
+        "nih": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
+        "nih, small": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
+        "table": lambda to: synthetic_chexpert.generate_chexpert(
+            to, images=60, size=96, progress=False
+        ),
+        "imagefolder": lambda to: synthetic_shapes.generate_imagefolder(
             to, images=120, size=72, progress=False
         ),
-        "cifar10": lambda to: demo_classes.make_cifar10(to, images=120, progress=False),
+        "cifar10": lambda to: synthetic_shapes.generate_cifar10(to, images=120, progress=False),
     }
     for reader, make in few.items():
         stand_in = image_folders.STAND_INS[reader]
@@ -251,7 +253,7 @@ def test_a_stand_in_that_was_cut_short_is_finished(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for broken in ("data_prep.demo_set.sync", "data_prep.resize.finish"):
+    for broken in ("data_prep.synthetic_folder.sync_filesystem", "data_prep.resize.finish_target"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(broken, interrupted)
             image_folders.prepare_data(recipe)
@@ -263,7 +265,7 @@ def test_a_stand_in_that_was_cut_short_is_finished(
 
 
 def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
-    demo_classes.make_cifar10(small_sets / "cifar10", images=60, progress=False)
+    synthetic_shapes.generate_cifar10(small_sets / "cifar10", images=60, progress=False)
     (small_sets / "cifar10" / "demo.json").unlink()
     images = load("resnet44-cifar10", batch_size=4)
     assert images.folder == small_sets / "cifar10" and images.kind == "real"
@@ -288,7 +290,7 @@ def test_small_xrays_are_made_from_small_ones(small_sets: Path, tmp_path: Path) 
 
 
 def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
-    demo_classes.make_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
+    synthetic_shapes.generate_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set",
         tmp_path / "small",
@@ -332,7 +334,9 @@ def check_own(code: str) -> Callable[[Path], object]:
 
 def images_of(pixels: int, text: str, **resized: Any) -> Callable[[Path], object]:
     def load_them(folder: Path) -> Data:
-        demo_classes.make_imagefolder(folder / "set", images=60, size=pixels, progress=False)
+        synthetic_shapes.generate_imagefolder(
+            folder / "set", images=60, size=pixels, progress=False
+        )
         if resized:
             how = resized | {"reader": "imagefolder", "progress": False}
             data_prep.resize_folder(folder / "set", folder / "small", **how)
@@ -464,7 +468,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "grey, and colour is asked for": (
         images_of(64, FOLDERS, size=50),
         r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
-        r'again with --colour, or write colour = "grey" under \[data\]',
+        r'again with --rgb, or write colour = "grey" under \[data\]',
     ),
 }
 
@@ -507,7 +511,7 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
 
 
 def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
-    demo_classes.make_imagefolder(
+    synthetic_shapes.generate_imagefolder(
         tmp_path / "set", images=60, size=40, archive=True, progress=False
     )
     archive = next((tmp_path / "set").glob("*.tar"))
@@ -526,7 +530,7 @@ def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
 
 def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
     """Of uncertain labels those rows are skipped, and the rest is read where it lies."""
-    demo_table.make_table(tmp_path / "set", images=80, size=64, progress=False)
+    synthetic_chexpert.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
     )

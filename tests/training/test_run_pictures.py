@@ -16,7 +16,7 @@ from helpers.training.image_data import Data
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
     folder = tmp_path_factory.mktemp("images")
-    data_prep.make_demo(folder / "large", images=40, size=64, progress=False)
+    data_prep.generate_nih(folder / "large", images=40, size=64, progress=False)
     data_prep.resize_folder(folder / "large", folder / "small", size=38, progress=False)
     setup = parameters.resolve("T", data=folder / "small", recipe="demo", run=folder / "run")
     return image_data.load_data(setup)

@@ -1,14 +1,15 @@
-"""A generated set of X-ray-like images, laid out exactly as the NIH's.
+"""Generate a synthetic data set of X-ray-like images in the layout of the NIH's ChestX-ray14.
 
-Its labels come in the NIH's combinations (see `nih.py`), and patients have as many images as the
-NIH's. Findings that are rare there are not as rare here: none is in fewer than one image of twenty
-(`RAREST`), or a small set's test part would hold one image of some, and an AUC that hangs on it.
+The labels have the NIH's combinations (see `nih_counts.py`), and patients have as many images as
+the NIH's. Findings that are rare in the NIH's set are more frequent here: each finding is in at
+least one image in twenty (`MIN_FREQUENCY`). Otherwise the test part of a small set would contain a
+single image of some findings, and the AUC would depend on this image.
 
 Some findings are easy to learn (Infiltration, Pneumothorax, Edema), some hard (Cardiomegaly, Mass,
 Nodule).
 
-A share of the labels is wrong on purpose (`HIDDEN`, `UNLABELLED`), as in the NIH's, whose labels
-were read from reports by a program; so no model can reach an AUC of 1.
+A share of the labels is wrong on purpose (`MISSED_SHARE`, `UNLABELLED_SHARE`), as in the NIH's set,
+where a program extracted the labels from reports. Therefore no model can reach an AUC of 1.
 """
 
 from __future__ import annotations
@@ -23,64 +24,64 @@ from typing import Any
 
 import numpy as np
 
-from data_prep import nih
-from data_prep.demo_image import draw_body, paint
-from data_prep.demo_set import make_set
+from data_prep import nih_counts
 from data_prep.errors import DataError
-from data_prep.files import write_whole
-from data_prep.png import encode_grain
+from data_prep.files import write_atomic
+from data_prep.png import encode_noisy_png
 from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
+from data_prep.synthetic_folder import write_synthetic_folder
+from data_prep.synthetic_xray import random_anatomy, render_xray
 
-#: A new number when the same seed would give other images.
+#: The number changes if the same seed would give other images.
 VERSION = 2
 LABEL_FILE = "Data_Entry_2017.csv"
 
-#: Goes into demo.json.
+#: Tool name in demo.json.
 TOOL = f"data_prep demo {VERSION}"
 
-#: The header as the NIH writes it: two names hold a comma, so eleven columns of nine names.
+#: The header as the NIH writes it: two names contain a comma, so nine names make eleven columns.
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
     "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
 )
 
-#: The share of images that every finding has at least.
-RAREST = 1 / 20
-#: Share of labelled findings that are not in the picture.
-HIDDEN = 0.06
-#: Share, of a finding's frequency, of pictures that show it without the label.
-UNLABELLED = 0.05
-#: No patient of the demo has more images; the NIH's go up to 184, too many for a small set.
-MOST_IMAGES = 20
+#: Minimum share of images with a finding, for every finding.
+MIN_FREQUENCY = 1 / 20
+#: Share of labelled findings that are not in the image.
+MISSED_SHARE = 0.06
+#: Share of images that show a finding without the label, relative to the finding's frequency.
+UNLABELLED_SHARE = 0.05
+#: Maximum per patient; the NIH's patients have up to 184, too many for a small set.
+MAX_IMAGES_PER_PATIENT = 20
 
-#: Far more than anybody tries things out with; the labels of all are composed in memory.
-MOST = 1_000_000
+#: Far more than a test needs; the labels of all images are in memory.
+MAX_IMAGES = 1_000_000
 
-#: One image to make: file name, patient, follow-up, findings.
+#: One image to generate: file name, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
 
 
-def make_demo(
+def generate_nih(
     folder: str | os.PathLike[str],
     *,
     images: int = 1600,
     seed: int = 0,
     size: int = 1024,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Generate a data folder: `Data_Entry_2017.csv` and `images/*.png`, 8-bit grey.
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
-    written whole; a call that was cut short continues where it stopped. The label file comes last,
-    when all images are on the disk, so a folder that has one is complete.
+    written atomically; an interrupted call continues. The label file is written last, when all
+    images are on the disk, so a folder with a label file is complete.
 
     Args:
-        folder: where to write; empty, new, or begun by the same call.
+        folder: where to write; empty, new, or from an interrupted call.
         images: number of images.
-        seed: of the findings and pictures.
+        seed: seed of the findings and images.
         size: pixels of a side.
-        workers: number of processes; None: one per core.
+        num_workers: number of processes; None: one per core.
         progress: show a progress bar.
 
     Returns:
@@ -91,21 +92,21 @@ def make_demo(
     """
     started = time.monotonic()
     folder = Path(folder)
-    if not 1 <= images <= MOST or not 16 <= size <= 8192 or seed < 0:
+    if not 1 <= images <= MAX_IMAGES or not 16 <= size <= 8192 or seed < 0:
         raise DataError(
-            f"images {images}, size {size}, seed {seed}: 1 to {MOST:,} images, 16 to 8192 pixels,"
-            " a seed from 0"
+            f"images {images}, size {size}, seed {seed}: use 1 to {MAX_IMAGES:,} images, 16 to 8192"
+            " pixels and a seed from 0"
         )
-    jobs, table = compose(images, seed)
+    jobs, table = assign_findings(images, seed)
     settings = {"tool": TOOL, "images": images, "seed": seed, "size": size}
-    work = partial(_make_some, folder=os.fspath(folder / "images"), seed=seed, size=size)
-    written = make_set(
+    work = partial(_write_images, folder=os.fspath(folder / "images"), seed=seed, size=size)
+    written = write_synthetic_folder(
         folder,
         settings,
         {f"images/{job[0]}": job for job in jobs},
         work,
         {LABEL_FILE: table.encode()},
-        workers=workers,
+        num_workers=num_workers,
         progress=progress,
     )
     return {
@@ -117,67 +118,68 @@ def make_demo(
     }
 
 
-def _make_some(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:
+def _write_images(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:
     for name, patient, followup, findings in jobs:
-        image = demo_image(seed, patient, followup, findings, size)
-        write_whole(os.path.join(folder, name), encode_grain(image))  # noqa: PTH118
+        image = generate_xray(seed, patient, followup, findings, size)
+        write_atomic(os.path.join(folder, name), encode_noisy_png(image))  # noqa: PTH118
     return len(jobs)
 
 
-def demo_image(
+def generate_xray(
     seed: int, patient: int, followup: int, findings: Sequence[str], size: int = 1024
 ) -> np.ndarray:
-    """One image of the demo set, uint8 of shape (size, size); depends on its arguments only."""
-    body = draw_body(_generator(seed, patient, 0))
+    """Generate one image, uint8 of shape (size, size); it depends on the arguments only."""
+    body = random_anatomy(_generator(seed, patient, 0))
     rng = _generator(seed, patient, followup + 1)
-    return paint(body, _planted(findings, rng), rng, size)
+    return render_xray(body, _planted(findings, rng), rng, size)
 
 
 def _planted(findings: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
-    """The strength of each finding that is really in the picture."""
+    """Return the strength of each finding that the image really shows."""
     shares = frequencies()
     planted = {}
     for finding in FINDINGS:
         chance, power = rng.random(), float(np.clip(rng.normal(1.0, 0.25), 0.4, 1.6))
-        share = UNLABELLED * shares[finding]
-        present = chance >= HIDDEN if finding in findings else chance < share
+        share = UNLABELLED_SHARE * shares[finding]
+        present = chance >= MISSED_SHARE if finding in findings else chance < share
         if present:
             planted[finding] = power
     return planted
 
 
 @cache
-def finding_sets() -> tuple[tuple[tuple[str, ...], int], ...]:
-    """The NIH's sets of findings, each with how often it comes here in proportion to the others.
+def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
+    """Return the NIH's sets of findings, each with its relative weight in the synthetic set.
 
-    Sets with a finding rarer than `RAREST` come oftener by one factor, until it is as frequent as
-    that; other findings of theirs come along, so there are a few rounds until all are.
+    The weights of all sets with a finding rarer than `MIN_FREQUENCY` are multiplied by one factor,
+    so that the finding reaches this frequency. Other findings in these sets become more frequent
+    too, so the loop repeats until every finding is frequent enough.
     """
-    sets = [(findings, float(count)) for findings, count in nih.finding_sets()]
-    while rare := {f: share for f, share in _shares(sets).items() if share < 0.999 * RAREST}:
+    sets = [(findings, float(count)) for findings, count in nih_counts.finding_sets()]
+    while rare := {f: share for f, share in _shares(sets).items() if share < 0.999 * MIN_FREQUENCY}:
         finding, share = min(rare.items(), key=itemgetter(1))
-        factor = RAREST / (1 - RAREST) / (share / (1 - share))
+        factor = MIN_FREQUENCY / (1 - MIN_FREQUENCY) / (share / (1 - share))
         sets = [(each, count * factor if finding in each else count) for each, count in sets]
-    # Whole numbers, for the last digit of a sum of fractions depends on the machine.
+    # Integers, because the last digit of a sum of fractions depends on the machine.
     return tuple((findings, round(100 * count)) for findings, count in sets)
 
 
 @cache
 def frequencies() -> dict[str, float]:
-    """The share of the demo's images that has each finding, whatever their number."""
-    return _shares(finding_sets())
+    """Return the share of synthetic images with each finding, for any number of images."""
+    return _shares(finding_set_weights())
 
 
 def _shares(sets: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """The share of the images that has each finding."""
+    """Return the share of images with each finding."""
     of = sum(count for _, count in sets)
     return {f: sum(count for findings, count in sets if f in findings) / of for f in FINDINGS}
 
 
-def compose(images: int, seed: int) -> tuple[list[Job], str]:
-    """Who has which images with which findings, and the label file that says so."""
+def assign_findings(images: int, seed: int) -> tuple[list[Job], str]:
+    """Assign images and findings to patients; return the jobs and the label file's text."""
     rng = _generator(seed, 0, 0)
-    sets, counts = zip(*finding_sets(), strict=True)
+    sets, counts = zip(*finding_set_weights(), strict=True)
     picked = [sets[at] for at in _in_proportion(counts, images)]
     order = rng.permutation(images)
     sizes = _patient_sizes(images, rng)
@@ -201,9 +203,9 @@ def compose(images: int, seed: int) -> tuple[list[Job], str]:
 
 
 def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
-    """`draws` indexes, each as often as its count demands: evenly spaced, not at random.
+    """Return `draws` indices with frequencies in proportion to the counts, evenly spaced.
 
-    So even a small set has each very nearly as often as it should.
+    Without randomness even a small set has nearly the exact proportions.
     """
     edges = np.cumsum(counts)
     places = (np.arange(draws) + 0.5) * (edges[-1] / draws)
@@ -211,9 +213,11 @@ def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
 
 
 def _patient_sizes(images: int, rng: np.random.Generator) -> list[int]:
-    """Numbers of images by patient, in the NIH's proportions, that add up to `images`."""
-    known = {int(size): int(n) for size, n in nih.published()["images_per_patient"].items()}
-    known = {size: n for size, n in known.items() if size <= MOST_IMAGES}
+    """Return numbers of images per patient, in the NIH's proportions, with the sum `images`."""
+    known = {
+        int(size): int(n) for size, n in nih_counts.published_counts()["images_per_patient"].items()
+    }
+    known = {size: n for size, n in known.items() if size <= MAX_IMAGES_PER_PATIENT}
     sizes, weights = list(known), np.array(list(known.values()), dtype=float)
     drawn: list[int] = []
     while (left := images - sum(drawn)) > 0:

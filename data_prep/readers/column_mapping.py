@@ -1,22 +1,24 @@
-"""What the columns of somebody's CSV mean: `table.toml`, or the same as a dictionary.
+"""Read and check a column mapping, `table.toml`, which says what the columns of a CSV mean.
+
+The mapping may also be a dictionary with the same keys.
 
     file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
     path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
                                     # the first 2 characters of one column and all of another
-    group = "PatientID"             # whose image it is: a column or a pattern
-    group_pattern = "patient[0-9]+" # of that, only what this regular expression finds
-    part = "split"                  # a column of train, valid (val, validate, validation), test
+    group = "PatientID"             # the group of an image: a column or a pattern
+    group_pattern = "patient[0-9]+" # only the text that this regular expression finds
+    split = "split"                 # a column of train, valid (val, validate, validation), test
     join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
 
-and one of three kinds of labels:
+and one of three types of labels:
 
-    findings = ["Edema", "Mass"]    # a column each, of the texts in positive, negative, uncertain
-                                    # and missing
+    findings = ["Edema", "Mass"]    # a column each, with the texts in positive, negative,
+                                    # uncertain and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
-    form = "list"                   # ... written as Python's list: "['edema', 'mass']"
-    none = ["No Finding"]           # names that mean none of them
-    others = "ignore"               # what becomes of names not in findings: "refuse" or "ignore"
-    class = "label"                 # one column of the class's name; classes = [...] for an order
+    label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
+    no_finding = ["No Finding"]     # names that mean no finding
+    handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
+    class = "label"                 # a column with the class; classes = [...] sets the order
 """
 
 from __future__ import annotations
@@ -31,16 +33,17 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
-from data_prep.readers.inside import UNSAFE
+from data_prep.files import MAX_TEXT_BYTES, read_limited
+from data_prep.former_names import TABLE_KEYS, with_current_keys
+from data_prep.readers.path_safety import UNSAFE_PATH
 from data_prep.split import PARTS
 
-NAME = "table.toml"
+MAPPING_FILE = "table.toml"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """A checked mapping; names as in the file, with `class_` for `class`."""
+class ColumnMapping:
+    """A checked mapping, with the keys of the file and `class_` for `class`."""
 
     where: str
     file: dict[str, str]
@@ -48,14 +51,14 @@ class Columns:
     name: str = ""
     group: str = ""
     group_pattern: str = ""
-    part: str = ""
+    split: str = ""
     join: dict[str, Any] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
     labels: str = ""
     separator: str = "|"
-    form: str = "separated"
-    none: tuple[str, ...] = ("No Finding",)
-    others: str = "refuse"
+    label_format: str = "separated"
+    no_finding: tuple[str, ...] = ("No Finding",)
+    handle_unknown: str = "error"
     class_: str = ""
     classes: tuple[str, ...] = ()
     positive: tuple[str, ...] = ("1", "1.0")
@@ -64,18 +67,30 @@ class Columns:
     missing: tuple[str, ...] = ("",)
 
 
-KEYS = tuple(f.name.rstrip("_") for f in fields(Columns) if f.name != "where")
-TEXTS = ("path", "name", "group", "group_pattern", "part", "labels", "separator", "form", "others")
-LISTS = ("findings", "none", "classes", "positive", "negative", "uncertain", "missing")
+KEYS = tuple(f.name.rstrip("_") for f in fields(ColumnMapping) if f.name != "where")
+TEXTS = (
+    "path",
+    "name",
+    "group",
+    "group_pattern",
+    "split",
+    "labels",
+    "separator",
+    "label_format",
+    "handle_unknown",
+)
+LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain", "missing")
 
 
-def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None) -> Columns:
-    """The mapping of a folder: as given, or from the file given, or from its `table.toml`."""
+def read_mapping(
+    folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None
+) -> ColumnMapping:
+    """Return the mapping: the dictionary, the named file, or the folder's `table.toml`."""
     if isinstance(table, Mapping):
         return _checked(dict(table), "the mapping", "")
-    file = folder / NAME if table is None else Path(table)
+    file = folder / MAPPING_FILE if table is None else Path(table)
     try:
-        text = read_whole(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(
@@ -83,22 +98,23 @@ def read(folder: Path, table: str | os.PathLike[str] | Mapping[str, Any] | None)
             " name one with --table"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: cannot be read ({error}); mend it") from None
+        raise DataError(f"{file}: cannot be read ({error}); fix it") from None
     return _checked(content, str(file), text)
 
 
-def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
+def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
     def wrong(key: str, says: str) -> DataError:
         return DataError(f"{where}{_line(text, key)}: '{key}' {says}")
 
+    content = with_current_keys(content, TABLE_KEYS, where)
     for key, value in content.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KEYS)}"
-            raise wrong(key, f"is not known; {hint}")
+            hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(KEYS)}"
+            raise wrong(key, f"is unknown; {hint}")
         if key in TEXTS and not (isinstance(value, str) and value):
             raise wrong(key, f"is {value!r}; a text is needed")
-        if key in LISTS and not _texts(value):
+        if key in LISTS and not _is_text_list(value):
             raise wrong(key, f"is {value!r}; a list of different texts is needed")
     for key in ("file", "path"):
         if key not in content:
@@ -108,15 +124,17 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
     kinds = [key for key in ("class", "labels") if key in content]
     if len(kinds) != 1 and (kinds or "findings" not in content):
         raise DataError(
-            f"{where}: what is the label? give 'findings' (a column each), 'labels' and 'findings'"
-            " (a column of names) or 'class'"
+            f"{where}: one type of labels is needed; give 'findings' (a column each), or 'labels'"
+            " and 'findings' (a column of names), or 'class'"
         )
     if "labels" in content and "findings" not in content:
         raise wrong("labels", "needs 'findings', the names to learn, in their order")
-    if content.get("form", "separated") not in ("separated", "list"):
-        raise wrong("form", f"is {content['form']!r}; it is 'separated' or 'list'")
-    if content.get("others", "refuse") not in ("refuse", "ignore"):
-        raise wrong("others", f"is {content['others']!r}; it is 'refuse' or 'ignore'")
+    if content.get("label_format", "separated") not in ("separated", "list"):
+        value = content["label_format"]
+        raise wrong("label_format", f"is {value!r}; use 'separated' or 'list'")
+    if content.get("handle_unknown", "error") not in ("error", "ignore"):
+        value = content["handle_unknown"]
+        raise wrong("handle_unknown", f"is {value!r}; use 'error' or 'ignore'")
     try:
         re.compile(content.get("group_pattern", ""))
     except re.error as error:
@@ -128,10 +146,12 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
             "file", f"is {file!r}; a name, or one for each of {', '.join(PARTS)}, is needed"
         )
     join = content.get("join", {})
-    if join and not (isinstance(join, dict) and set(join) == {"file", "on"} and _texts(join["on"])):
+    if join and not (
+        isinstance(join, dict) and set(join) == {"file", "on"} and _is_text_list(join["on"])
+    ):
         raise wrong("join", "needs 'file' and 'on', the names of the columns in both")
     for name in (*files.values(), *([join["file"]] if join else [])):
-        if not isinstance(name, str) or UNSAFE.search(name):
+        if not isinstance(name, str) or UNSAFE_PATH.search(name):
             raise wrong("file", f"is {name!r}; a path within the folder is needed")
     values: dict[str, Any] = {
         key: tuple(value) if key in LISTS else value for key, value in content.items()
@@ -139,10 +159,10 @@ def _checked(content: dict[str, Any], where: str, text: str) -> Columns:
     values["file"] = files
     if "class" in values:
         values["class_"] = values.pop("class")
-    return Columns(where, **values)
+    return ColumnMapping(where, **values)
 
 
-def _texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return (
         isinstance(value, list | tuple)
         and bool(value)
@@ -152,20 +172,22 @@ def _texts(value: Any) -> bool:
 
 
 def _line(text: str, key: str) -> str:
-    """Where a key stands in a TOML file, as far as one can tell without its parser's help."""
+    """Return the line of a key in a TOML file, found by a text search."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.split("=")[0].strip().strip("\"'") == key:
             return f", line {number}"
     return ""
 
 
-#: A column's name in a pattern, and how many of its first characters are meant.
+#: A column's name in a pattern, and the number of its first characters to use.
 FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
 
 
-def columns_in(pattern: str) -> list[tuple[str, str, int | None]]:
-    """The pieces of a pattern: text before, column, number of its characters; ("text", "", None)
-    for the end. What has no braces is a column's name by itself."""
+def parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
+    """Return the pieces of a pattern: text before a column, column, number of its characters.
+
+    The text at the end is ("text", "", None). A pattern without braces is a column's name.
+    """
     if "{" not in pattern:
         return [("", pattern, None)]
     pieces, at = [], 0

@@ -1,8 +1,9 @@
-"""A generated chest X-ray, with findings planted where they would be seen.
+"""Render a synthetic chest X-ray with findings at plausible places.
 
-Nothing here is medicine: it is anatomy enough for a picture that looks right, has the statistics
-of an X-ray (smooth shades, ribs, vessels, grain) and gives each finding a correlate a radiologist
-would recognise: fluid in the lower zone, a wide heart, a dark rim without vessels, round shadows.
+The images are not medical data. The anatomy suffices for an image that has the appearance and the
+statistics of an X-ray (smooth shades, ribs, vessels, grain) and shows each finding by a sign that a
+radiologist would recognise: fluid in the lower zone, a wide heart, a dark rim without vessels,
+round shadows.
 
 Coordinates: x to the right and y down, both from -1 to 1; shades from 0 (black) to 1 (white).
 """
@@ -20,8 +21,8 @@ CANVAS = 256
 
 
 @dataclass
-class Body:
-    """What stays the same in all X-rays of one patient."""
+class Anatomy:
+    """The anatomy of one patient, the same in all X-rays of this patient."""
 
     width: float
     lung_width: float
@@ -35,9 +36,9 @@ class Body:
     vessels: float
 
 
-def draw_body(rng: np.random.Generator) -> Body:
-    """A patient."""
-    return Body(
+def random_anatomy(rng: np.random.Generator) -> Anatomy:
+    """Draw the anatomy of a random patient."""
+    return Anatomy(
         width=rng.uniform(0.80, 0.95),
         lung_width=rng.uniform(0.30, 0.35),
         lung_top=rng.uniform(-0.80, -0.70),
@@ -51,27 +52,27 @@ def draw_body(rng: np.random.Generator) -> Body:
     )
 
 
-def paint(
-    body: Body, findings: dict[str, float], rng: np.random.Generator, size: int = 1024
+def render_xray(
+    body: Anatomy, findings: dict[str, float], rng: np.random.Generator, size: int = 1024
 ) -> np.ndarray:
-    """One X-ray as uint8 of shape (size, size); `findings` gives each planted one's strength."""
+    """Render one X-ray as uint8 (size, size); `findings` gives the strength of each finding."""
     canvas = _shades(body, findings, rng)
-    return _develop(canvas, rng, size)
+    return _expose(canvas, rng, size)
 
 
 def _step(t: np.ndarray, width: float) -> np.ndarray:
-    """From 0 to 1 as t goes from -width to width, smoothly."""
+    """Rise smoothly from 0 to 1 while t rises from -width to width."""
     t = np.clip(t * (0.5 / width) + 0.5, 0.0, 1.0)
     return t * t * (3.0 - 2.0 * t)
 
 
-def _rest(t: np.ndarray) -> np.ndarray:
-    """What % 1.0 gives, to the last bit, and sooner."""
+def _fraction(t: np.ndarray) -> np.ndarray:
+    """Return t % 1.0, with the same bits and in less time."""
     return t - np.floor(t)
 
 
 def _blob(x: np.ndarray, y: np.ndarray, cx: float, cy: float, rx: float, ry: float) -> np.ndarray:
-    """A round shadow, 1 in its middle, with a soft edge."""
+    """Return a round shadow, 1 in the middle, with a soft edge."""
     r = np.sqrt(((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2)
     return _step(1.0 - r, 0.35)
 
@@ -85,7 +86,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def _textures() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Cloud, vessel and mesh textures: (cloud in 0..1, ridges in 0..1, fine mesh in 0..1)."""
+    """Return textures: (cloud in 0..1, vessel ridges in 0..1, fine mesh in 0..1)."""
     rng = np.random.Generator(np.random.PCG64(20171))
     kinds = []
     for _ in range(6):
@@ -105,7 +106,7 @@ def _texture(rng: np.random.Generator, kind: int) -> np.ndarray:
     return plane[:, ::-1] if rng.random() < 0.5 else plane
 
 
-def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) -> np.ndarray:
+def _shades(body: Anatomy, findings: dict[str, float], rng: np.random.Generator) -> np.ndarray:
     grid_x, grid_y = _grid()
     # The patient never stands the same way twice.
     zoom, turn = rng.uniform(0.96, 1.05), rng.normal(0.0, 0.015)
@@ -123,7 +124,7 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
     # Breath: emphysema blows the lungs up, fibrosis and atelectasis shrink them.
     breath = rng.normal(0.0, 0.02)
     diaphragm = {side: body.diaphragm + breath + rng.normal(0.0, 0.01) for side in (-1, 1)}
-    diaphragm[-1] -= 0.04  # the liver lifts the right half, which is on the left of the picture
+    diaphragm[-1] -= 0.04  # the liver lifts the right half, which is on the left of the image
     lung_width = body.lung_width
     shift = 0.0
     if power := strength("Emphysema"):
@@ -167,16 +168,16 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
     branches = _texture(rng, 1) * _texture(rng, 0) + 0.5 * _texture(rng, 2) * _texture(rng, 0)
     vessels = (branches * (0.06 + 0.24 * hila) + 0.10 * hila**2) * body.vessels
     content = lung_shade + vessels + 0.05 * _texture(rng, 0) + 0.10 * _step(0.10 - wall, 0.12)
-    content = _plant_in_lungs(content, x, y, wall, diaphragm, findings, rng, collapsed)
+    content = _add_lung_findings(content, x, y, wall, diaphragm, findings, rng, collapsed)
     shade = shade * (1.0 - air) + content * air
 
     phase = y + 0.95 - 0.34 * np.clip(ax - 0.10, 0, None) + 0.55 * np.clip(ax - 0.4, 0, None) ** 2
-    rib = _rest(phase / body.rib_step)
+    rib = _fraction(phase / body.rib_step)
     band = _step(0.19 - np.abs(rib - 0.5), 0.06)
     edge = np.clip(1.0 - np.abs(np.abs(rib - 0.5) - 0.18) * 14.0, 0.0, 1.0)
     cage = trunk * _step(0.80 - ax, 0.06) * _step(y + 0.78, 0.08) * _step(0.75 - y, 0.2)
     shade += body.rib_shade * cage * (0.7 * band + 0.5 * edge) * (0.35 + 0.65 * lungs)
-    front = _rest((y + 0.55 * ax + 0.4) / (body.rib_step * 1.15))
+    front = _fraction((y + 0.55 * ax + 0.4) / (body.rib_step * 1.15))
     shade += 0.025 * cage * _step(0.2 - np.abs(front - 0.5), 0.08) * _step(ax - 0.3, 0.15)
     collar = -0.60 - 0.20 * (ax - 0.08) + 0.10 * np.sin(ax * 6.0)
     shade += 0.09 * _step(0.028 - np.abs(y - collar), 0.02) * _step(0.72 - ax, 0.05) * trunk
@@ -198,7 +199,7 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
     centre = np.maximum(core, heart * 0.95)
     depth = middle_shade - 0.05 * np.clip(np.abs(xs - 0.05), 0.0, 0.6)
     shade = shade * (1.0 - centre) + np.maximum(shade, depth) * centre
-    vertebra = _rest(y / 0.115)
+    vertebra = _fraction(y / 0.115)
     shade += 0.03 * _step(0.075 - ax, 0.02) * (_step(np.abs(vertebra - 0.5) - 0.38, 0.08) - 0.5)
     shade -= 0.10 * _step(0.035 - np.abs(xs), 0.02) * _step(-0.28 - y, 0.1) * trunk  # windpipe
 
@@ -220,7 +221,7 @@ def _shades(body: Body, findings: dict[str, float], rng: np.random.Generator) ->
     return shade
 
 
-def _plant_in_lungs(
+def _add_lung_findings(
     content: np.ndarray,
     x: np.ndarray,
     y: np.ndarray,
@@ -230,7 +231,7 @@ def _plant_in_lungs(
     rng: np.random.Generator,
     collapsed: int,
 ) -> np.ndarray:
-    """Findings seen within the lungs; `wall` is the distance to the rib cage."""
+    """Add the findings within the lungs; `wall` is the distance to the rib cage."""
     ax = np.abs(x)
 
     def sides(both: float) -> list[int]:
@@ -304,8 +305,8 @@ def _plant_in_lungs(
     return content
 
 
-def _develop(shade: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
-    """Exposure, enlargement to the full size and grain: uint8 (size, size)."""
+def _expose(shade: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
+    """Apply exposure, enlarge to the full size and add grain: uint8 (size, size)."""
     contrast, black = rng.uniform(0.92, 1.06), rng.normal(0.0, 0.015)
     levels = 4.0 + 225.0 * (shade * contrast + black)
     small = Image.fromarray(np.clip(levels, 2, 253).astype(np.uint8))

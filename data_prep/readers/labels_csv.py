@@ -1,8 +1,8 @@
-"""What `data-prep resize` and `pack` leave of any reader's labels: one table, and its mapping.
+"""Write and read labels.csv and table.toml, the labels in a resized or packed folder.
 
-`labels.csv` has a row an image: its name, its file, its part and group where there are such, and
-what is labelled, uncertain (-1) and missing (empty) included, so that the policy on those is still
-a recipe's to choose. `table.toml` says so to the reader `table`.
+`labels.csv` has one row per image: name, file, part and group (if any), and labels. Uncertain (-1)
+and missing (empty) labels are kept, so a recipe can still choose their treatment. `table.toml`
+describes the columns to the reader `table`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import numpy as np
 
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.left_out import LEFT_OUT, left_out
-from data_prep.prepared import NOTE, LabelFiles, read_note
-from data_prep.readers import mapping, table
+from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
+from data_prep.prepared_folder import METADATA_FILE, LabelFiles, read_metadata
+from data_prep.readers import column_mapping, table
 from data_prep.split import PARTS
 
-LABELS = "labels.csv"
+LABELS_FILE = "labels.csv"
 
 
-def made_here(folder: Path) -> bool:
-    """Whether a folder is one of ours, of another reader than `nih`."""
+def has_labels_csv(folder: Path) -> bool:
+    """Return whether data-prep wrote this folder from another reader than `nih`."""
     from data_prep import packed
 
-    return (folder / LABELS).is_file() and any(
-        (folder / note).is_file() for note in (NOTE, packed.NOTE)
+    return (folder / LABELS_FILE).is_file() and any(
+        (folder / note).is_file() for note in (METADATA_FILE, packed.METADATA_FILE)
     )
 
 
 def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
-    """The catalogue of such a folder, and its pixels where it is packed.
+    """Return the catalogue of such a folder, and the pixels if it is packed.
 
-    Raises `DataError` if it was made by another reader, or is not complete.
+    Raises `DataError` if the folder was written from another reader, or is not complete.
     """
     from data_prep import packed
 
@@ -47,31 +47,37 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
         array, names = packed.open_array(folder)
         found = table.catalog(folder, check_images=False)
         if list(found.images) != names:
-            raise DataError(f"{folder}: {LABELS} and the packed images do not go together")
-        made_by = packed.made_by(folder)
+            raise DataError(
+                f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
+            )
+        made_by = packed.reader_name(folder)
     else:
-        note = read_note(folder) or {}
+        note = read_metadata(folder) or {}
         if not note.get("complete"):
             raise DataError(
-                f"{folder} is not complete: run the command that makes it again, which goes on"
+                f"{folder} is not complete: run the command that wrote it again, which continues"
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
-        if out := left_out(folder):
-            stays = [at for at, image in enumerate(found.images) if image not in out]
-            if not stays:
-                raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
-            found = found.only(np.array(stays))
+        if out := read_excluded(folder):
+            kept = [at for at, image in enumerate(found.images) if image not in out]
+            if not kept:
+                raise DataError(
+                    f"{folder / EXCLUDED_FILE}: names every image; remove it to use them"
+                )
+            found = found.select(np.array(kept))
     if reader not in (made_by, "table"):
-        raise DataError(f"{folder} was made of what the reader {made_by} reads, not {reader}")
+        raise DataError(
+            f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"
+        )
     return found, array
 
 
 def label_files(found: Catalog, files: Mapping[str, str] | None) -> LabelFiles:
-    """What writes the label files of these images, which lie in these files (None: packed)."""
-    return partial(_files, found, files)
+    """Return a function that encodes the label files; `files` by image, or None if packed."""
+    return partial(_encode_label_files, found, files)
 
 
-def _files(
+def _encode_label_files(
     found: Catalog, files: Mapping[str, str] | None, ready: set[str]
 ) -> dict[str, bytes | None]:
     findings = found.task == "findings"
@@ -82,12 +88,12 @@ def _files(
             name += "_"
         return name
 
-    image, file, part, group = map(free, ("image", "file", "part", "group"))
+    image, file, part, group = map(free, ("image", "file", "split", "group"))
     header = [image, file]
-    columns = {"file": LABELS, "path": file, "name": image}
+    columns = {"file": LABELS_FILE, "path": file, "name": image}
     if found.parts is not None:
         header.append(part)
-        columns["part"] = part
+        columns["split"] = part
     if found.groups is not None:
         header.append(group)
         columns["group"] = group
@@ -112,4 +118,7 @@ def _files(
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items()]
     classes = json.dumps(list(found.classes), ensure_ascii=False)
     lines += [f"findings = {classes}"] if findings else ['class = "class"', f"classes = {classes}"]
-    return {LABELS: text.getvalue().encode(), mapping.NAME: ("\n".join(lines) + "\n").encode()}
+    return {
+        LABELS_FILE: text.getvalue().encode(),
+        column_mapping.MAPPING_FILE: ("\n".join(lines) + "\n").encode(),
+    }

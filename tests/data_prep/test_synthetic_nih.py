@@ -20,17 +20,17 @@ from PIL import Image
 from data_prep import (
     FINDINGS,
     DataError,
-    demo_set,
     files,
-    make_demo,
-    nih,
+    generate_nih,
+    nih_counts,
     read_catalog,
     read_grey,
     resize_folder,
+    synthetic_folder,
 )
-from data_prep.demo import compose, demo_image, finding_sets
-from data_prep.demo_image import _rest
 from data_prep.split import split_by_patient
+from data_prep.synthetic_nih import assign_findings, finding_set_weights, generate_xray
+from data_prep.synthetic_xray import _fraction
 from helpers.training.roc_auc import FEWEST
 
 
@@ -38,11 +38,11 @@ def test_the_rest_of_a_division_by_one() -> None:
     """To the last bit: the same seed gives the same pictures as it ever did."""
     values = np.linspace(-20, 20, 100_003, dtype=np.float32)
     values = np.append(values, np.array([-0.0, -1e-9, 1e-9, -3, 3], dtype=np.float32))
-    assert _rest(values).tobytes() == (values % 1.0).tobytes()
+    assert _fraction(values).tobytes() == (values % 1.0).tobytes()
 
 
 def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
-    make_demo(tmp_path / "demo", images=6, seed=3, progress=False)
+    generate_nih(tmp_path / "demo", images=6, seed=3, progress=False)
     text = (tmp_path / "demo" / "Data_Entry_2017.csv").read_text()
     assert text.splitlines()[0] == HEADER
     assert all(line.count(",") == 10 for line in text.splitlines())
@@ -57,13 +57,13 @@ def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
 
 
 def test_frequencies_and_follow_ups() -> None:
-    jobs, table = compose(1600, 0)
+    jobs, table = assign_findings(1600, 0)
     rows = [line.split(",") for line in table.splitlines()[1:]]
     assert len(rows) == 1600 and len({name for name, *_ in rows}) == 1600
-    of = nih.published()["images"]
-    known = {findings for findings, _ in nih.finding_sets()}
+    of = nih_counts.published_counts()["images"]
+    known = {findings for findings, _ in nih_counts.finding_sets()}
     assert {job[3] for job in jobs} <= known  # only what comes together at the NIH's
-    for finding, count in nih.finding_counts().items():
+    for finding, count in nih_counts.finding_counts().items():
         have = sum(finding in job[3] for job in jobs)
         assert have >= 1600 / 20 - 9, finding
         if count > of / 10:  # the frequent ones are about as frequent
@@ -75,7 +75,7 @@ def test_frequencies_and_follow_ups() -> None:
 
 
 def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
-    counts, here = dict(nih.finding_sets()), dict(finding_sets())
+    counts, here = dict(nih_counts.finding_sets()), dict(finding_set_weights())
     assert counts.keys() == here.keys() and all(count > 0 for count in here.values())
     total = sum(here.values())
     for finding in FINDINGS:
@@ -90,7 +90,7 @@ def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
 @pytest.mark.parametrize("set_seed", ["default", "same"])
 def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed: str) -> None:
     """Of the default set, split by patient with a run's seed; and of sets with other seeds."""
-    jobs, _ = compose(1600, 0 if set_seed == "default" else seed)
+    jobs, _ = assign_findings(1600, 0 if set_seed == "default" else seed)
     catalog = pd.DataFrame(jobs, columns=["image", "patient", "followup", "findings"])
     part = split_by_patient(catalog, seed=seed)["test"]
     for finding in FINDINGS:
@@ -99,19 +99,19 @@ def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed
 
 
 def test_published_counts_agree_with_the_combinations() -> None:
-    sets = nih.finding_sets()
-    assert sum(count for _, count in sets) == nih.published()["images"] == 112_120
-    for finding, total in nih.finding_counts().items():
+    sets = nih_counts.finding_sets()
+    assert sum(count for _, count in sets) == nih_counts.published_counts()["images"] == 112_120
+    for finding, total in nih_counts.finding_counts().items():
         assert sum(count for findings, count in sets if finding in findings) == total
-    patients = nih.published()["images_per_patient"]
+    patients = nih_counts.published_counts()["images_per_patient"]
     assert sum(patients.values()) == 30_805
     assert sum(int(size) * n for size, n in patients.items()) == 112_120
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder, workers, seed in (("a", 1, 5), ("b", 3, 5), ("c", 2, 6)):
-        make_demo(
-            tmp_path / folder, images=20, seed=seed, size=128, workers=workers, progress=False
+        generate_nih(
+            tmp_path / folder, images=20, seed=seed, size=128, num_workers=workers, progress=False
         )
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
     first, other = digest(tmp_path / "a"), digest(tmp_path / "c")
@@ -119,15 +119,17 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
-    first = make_demo(tmp_path / "demo", images=10, size=64, progress=False)
-    again = make_demo(tmp_path / "demo", images=10, size=64, progress=False)
+    first = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
+    again = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     assert (first["written"], again["written"], again["skipped"]) == (10, 0, 10)
-    with pytest.raises(DataError, match="another demo set"):
-        make_demo(tmp_path / "demo", images=11, size=64, progress=False)
+    with pytest.raises(DataError, match="another synthetic set"):
+        generate_nih(tmp_path / "demo", images=11, size=64, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("keep")
-    assert "contains other files" in the_line(command("demo", tmp_path / "other"))
-    assert "1 to 1,000,000 images" in the_line(command("demo", tmp_path / "new", "--images", 0))
+    assert "contains other files" in the_line(command("generate", tmp_path / "other"))
+    assert "1 to 1,000,000 images" in the_line(
+        command("generate", tmp_path / "new", "--num-images", 0)
+    )
     assert not (tmp_path / "new").exists()
 
 
@@ -135,20 +137,20 @@ def test_whoever_comes_second_waits_for_the_same_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Notebooks that are begun side by side; the second ended after five seconds."""
-    monkeypatch.setattr(files, "MOMENT", 0.1)
-    held = files.sole_writer(tmp_path / "demo")
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    held = files.exclusive_lock(tmp_path / "demo")
     held.__enter__()
-    with pytest.raises(DataError, match="at work here"), monkeypatch.context() as patch:
-        patch.setattr(demo_set, "PATIENCE", 0.2)
-        make_demo(tmp_path / "demo", images=10, size=64, progress=False)
+    with pytest.raises(DataError, match="writing to this folder"), monkeypatch.context() as patch:
+        patch.setattr(synthetic_folder, "LOCK_TIMEOUT", 0.2)
+        generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     Timer(0.5, held.__exit__, (None, None, None)).start()
-    assert make_demo(tmp_path / "demo", images=10, size=64, progress=False)["written"] == 10
+    assert generate_nih(tmp_path / "demo", images=10, size=64, progress=False)["written"] == 10
     said = [f"{tmp_path / 'demo'}: waiting for another process that writes it"]
     assert capsys.readouterr().err.splitlines() == 2 * said
 
 
 def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
-    make_demo(tmp_path / "demo", images=10, size=64, progress=False)
+    generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     for _ in range(2):
         resize_folder(tmp_path / "demo", tmp_path / "small", size=38, progress=False)
     mark = (tmp_path / "demo" / "demo.json").read_bytes()
@@ -156,8 +158,8 @@ def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
 
 
 def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "data_prep", "demo", str(tmp_path / "demo")]
-    command += ["--images", "240", "--size", "128"]
+    command = [sys.executable, "-m", "data_prep", "generate", str(tmp_path / "demo")]
+    command += ["--num-images", "240", "--size", "128"]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     wanted, until = random.randint(5, 60), time.monotonic() + 300
     images = tmp_path / "demo" / "images"
@@ -168,8 +170,8 @@ def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not (tmp_path / "demo" / "Data_Entry_2017.csv").exists()
-    make_demo(tmp_path / "demo", images=240, size=128, progress=False)
-    make_demo(tmp_path / "undisturbed", images=240, size=128, progress=False)
+    generate_nih(tmp_path / "demo", images=240, size=128, progress=False)
+    generate_nih(tmp_path / "undisturbed", images=240, size=128, progress=False)
     assert digest(tmp_path / "demo") == digest(tmp_path / "undisturbed")
 
 
@@ -178,7 +180,7 @@ def test_every_finding_is_in_the_picture(finding: str) -> None:
     # Among ten patients, most (hidden labels are allowed for) show a difference beyond grain.
     seen = 0
     for patient in range(10):
-        plain = demo_image(0, patient, 0, (), 128).astype(int)
-        planted = demo_image(0, patient, 0, (finding,), 128).astype(int)
+        plain = generate_xray(0, patient, 0, (), 128).astype(int)
+        planted = generate_xray(0, patient, 0, (finding,), 128).astype(int)
         seen += np.abs(planted - plain).mean() > 2.0
     assert seen >= 7

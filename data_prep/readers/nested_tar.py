@@ -1,4 +1,4 @@
-"""ImageNet's ILSVRC2012_img_train.tar: a tar with a tar a class, read where it lies."""
+"""Read ImageNet's ILSVRC2012_img_train.tar, a tar with a tar per class, without unpacking."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import in_batches, on_all_cores, open_regular
-from data_prep.prepared import KINDS
+from data_prep.files import in_batches, map_in_processes, open_regular
+from data_prep.prepared_folder import IMAGE_EXTENSIONS
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_CLASSES = 100_000
 
 
 class Member(NamedTuple):
-    """A file in an archive: its name and where its bytes lie."""
+    """A file in an archive: its name and the location of its bytes."""
 
     name: str
     offset: int
@@ -29,11 +29,11 @@ class Member(NamedTuple):
 
 
 def catalog(archive: Path) -> Catalog:
-    """The images of an archive; the class is the inner tar's name.
+    """List the images of an archive; the class is the inner tar's name.
 
     Only headers are read. Raises `DataError`, naming archive and member, for anything but plain
-    files under plain names, for pieces that reach beyond what holds them, for a name that comes
-    twice and for damage.
+    files with plain names, for a member that exceeds the archive, for a name that occurs twice and
+    for damage.
     """
     with open_regular(archive) as file:
         size = os.fstat(file.fileno()).st_size
@@ -41,13 +41,13 @@ def catalog(archive: Path) -> Catalog:
     if not inner:
         raise DataError(
             f"{archive}: no tar of a class in it, as ILSVRC2012_img_train.tar has them."
-            " ILSVRC2012_img_val.tar does not say its images' classes: unpack both into"
+            " ILSVRC2012_img_val.tar lacks the classes of its images: unpack both into"
             " train/CLASS/ and val/CLASS/, or name the training archive alone, which is split"
         )
     inner.sort()
     jobs = [(member, str(archive)) for member in inner]
     found: dict[str, list[Member]] = {}
-    for some in on_all_cores(_listed, in_batches(jobs, 8)):
+    for some in map_in_processes(_list_members, in_batches(jobs, 8)):
         found |= some
     images, sources, labels = [], [], []
     for at, member in enumerate(inner):
@@ -63,13 +63,13 @@ def catalog(archive: Path) -> Catalog:
     return Catalog(archive.parent, images, sources, classes, values, kind="member")
 
 
-def _listed(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
-    """The images of some inner archives."""
+def _list_members(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
+    """List the images of some inner archives."""
     found = {}
     for (name, offset, size), archive in jobs:
         with open_regular(archive) as file:
             where = Path(archive, name)
-            found[name] = list(_members(file, where, offset, size, KINDS, MAX_MEMBERS))
+            found[name] = list(_members(file, where, offset, size, IMAGE_EXTENSIONS, MAX_MEMBERS))
     return found
 
 
@@ -81,10 +81,10 @@ def _members(
     endings: str | tuple[str, ...],
     most: int,
 ) -> Iterator[Member]:
-    """The plain files of these endings in the tar that is these bytes of a file.
+    """Yield the plain files with these extensions in a tar that is part of a file.
 
-    By the headers alone, one after the other. Of the many things that a header can be only plain
-    files are taken and folders passed over; so there is no link to follow and no list to grow.
+    The function reads only the headers, one after the other. Plain files are used, folders are
+    skipped and all other types are refused, so there is no link to follow.
     """
     seen: set[str] = set()
     at, end = start, start + size
@@ -92,13 +92,13 @@ def _members(
         file.seek(at)
         block = file.read(BLOCK)
         if at >= end or len(block) < BLOCK:
-            raise DataError(f"{archive}: damaged or cut short; fetch it again")
+            raise DataError(f"{archive}: damaged or cut short; download it again")
         if block == bytes(BLOCK):
             return
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except (tarfile.TarError, ValueError) as error:
-            raise DataError(f"{archive}: damaged ({error}); fetch it again") from None
+            raise DataError(f"{archive}: damaged ({error}); download it again") from None
         at += BLOCK
         if header.size < 0 or at + header.size > end:
             raise DataError(f"{archive}: {header.name!r} reaches beyond the archive; refused")
@@ -114,11 +114,11 @@ def _members(
             raise DataError(f"{archive}: the member {header.name!r} has an unsafe name; refused")
         if name.lower().endswith(endings):
             if name in seen:
-                raise DataError(f"{archive}: {name} comes twice; refused")
+                raise DataError(f"{archive}: {name} occurs twice; refused")
             seen.add(name)
             if len(seen) > most:
                 raise DataError(f"{archive}: more than {most:,} members; refused")
-            if endings is KINDS and header.size > MAX_IMAGE_BYTES:
+            if endings is IMAGE_EXTENSIONS and header.size > MAX_IMAGE_BYTES:
                 raise DataError(f"{archive}: {name} has {header.size:,} bytes, too many; refused")
             yield Member(name, at, header.size)
         at += -(-header.size // BLOCK) * BLOCK

@@ -1,10 +1,10 @@
-"""What a pickle of plain things holds, without executing it.
+"""Read the plain data of a pickle without executing it.
 
-A pickle is a program for a machine with a stack, and unpickling runs it: an opcode may call any
-function by name. Here `pickletools.genops` takes the opcodes apart, and of those that build
-dictionaries, lists, tuples, texts, bytes and whole numbers the effect is repeated below. Of
-functions three are known, by what NumPy's arrays of bytes are written as, and none is called:
-`_reconstruct`, `dtype` and `_codecs.encode` stand for an array, its kind and bytes.
+A pickle is a program for a stack machine, and unpickling runs it: an opcode may call any function
+by name. Here `pickletools.genops` parses the opcodes, and the code below repeats the effect of
+opcodes that build dictionaries, lists, tuples, texts, bytes and integers. Three function names are
+known, because NumPy's arrays of bytes contain them, and none is called: `_reconstruct`, `dtype` and
+`_codecs.encode` are treated as an array, its type and its bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class _Global(NamedTuple):
 
 
 class _Array:
-    """An array whose bytes are still to come."""
+    """An array whose bytes follow later."""
 
     value: np.ndarray | None = None
 
 
 class _Kind(NamedTuple):
-    """A dtype, as its name."""
+    """The name of a dtype."""
 
     name: Any
 
@@ -51,26 +51,26 @@ _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-def load(data: bytes, where: str) -> dict[str, Any]:
-    """The dictionary of a pickle; its keys as text. `where` is what errors name.
+def load_dictionary(data: bytes, where: str) -> dict[str, Any]:
+    """Return the dictionary of a pickle, with its keys as text; error messages name `where`.
 
     Values are texts, bytes, numbers, lists, tuples, dictionaries and uint8 arrays. Raises
-    `DataError` for a pickle of anything else, above all of one that calls; nothing has run then.
+    `DataError` for a pickle of anything else, in particular with a function call; no code is run.
     """
     try:
-        found = _walk(data)
+        found = _interpret(data)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     except Exception as error:
-        # pickletools and a stack that is not as it should be raise nearly anything.
+        # pickletools and an inconsistent stack raise almost any exception.
         text = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{where}: damaged ({text}); fetch it again") from None
+        raise DataError(f"{where}: damaged ({text}); download it again") from None
     if not isinstance(found, dict):
         raise DataError(f"{where}: a pickle of {type(found).__name__}, no dictionary")
     return {_text(key): _plain(value) for key, value in found.items()}
 
 
-def _walk(data: bytes) -> Any:
+def _interpret(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     argument: Any
@@ -96,13 +96,13 @@ def _walk(data: bytes) -> Any:
             stack.append(tuple(_since_mark(stack)))
         elif name in ("APPEND", "APPENDS"):
             more = [stack.pop()] if name == "APPEND" else _since_mark(stack)
-            _a(list, stack[-1]).extend(more)
+            _require_type(list, stack[-1]).extend(more)
         elif name in ("SETITEM", "SETITEMS"):
             pairs = _since_mark(stack) if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
-            # A tuple of tuples of tuples, each twice in the next, would be hashed for ever.
+            # The hash of deeply nested tuples would take for ever.
             if not all(type(key) in (str, bytes, int) for key in pairs[::2]):
                 raise ValueError("a key that is no text and no number")
-            _a(dict, stack[-1]).update(zip(pairs[::2], pairs[1::2], strict=True))
+            _require_type(dict, stack[-1]).update(zip(pairs[::2], pairs[1::2], strict=True))
         elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
             memo[len(memo) if name == "MEMOIZE" else argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):
@@ -111,17 +111,19 @@ def _walk(data: bytes) -> Any:
             stack.append(_named(_Global(*argument.split(" ")), place))
         elif name == "STACK_GLOBAL":
             last = stack.pop()
-            stack.append(_named(_Global(_a(str, stack.pop()), _a(str, last)), place))
+            stack.append(
+                _named(_Global(_require_type(str, stack.pop()), _require_type(str, last)), place)
+            )
         elif name == "REDUCE":
             arguments = stack.pop()
-            stack.append(_stands_for(stack.pop(), arguments, place))
+            stack.append(_reduce(stack.pop(), arguments, place))
         elif name == "BUILD":
             state = stack.pop()
             _build(stack[-1], state, place)
         else:
             raise DataError(
                 f"the opcode {name} at byte {place}, which no data of CIFAR-10 has; nothing was"
-                " run: fetch the file again, or the binary version"
+                " run: download the file again, or the binary version"
             )
     raise ValueError("no end")
 
@@ -137,7 +139,7 @@ def _since_mark(stack: list[Any]) -> list[Any]:
     return items
 
 
-def _a(kind: type, value: Any) -> Any:
+def _require_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise ValueError(f"a {type(value).__name__} where a {kind.__name__} is needed")
     return value
@@ -147,13 +149,13 @@ def _named(function: _Global, place: int) -> _Global:
     if function not in _KNOWN and function != _ENCODE:
         raise DataError(
             f"names {function.module}.{function.name} at byte {place}, to be called when it is"
-            " unpickled; nothing was run: fetch the file again, or the binary version"
+            " unpickled; nothing was run: download the file again, or the binary version"
         )
     return function
 
 
-def _stands_for(function: Any, arguments: Any, place: int) -> Any:
-    """What a call of one of the known functions would give; no function is called."""
+def _reduce(function: Any, arguments: Any, place: int) -> Any:
+    """Return the result that a call of a known function would have; no function is called."""
     if not isinstance(function, _Global):
         raise ValueError(f"a call of no function at byte {place}")
     if function == _ENCODE:
@@ -168,7 +170,7 @@ def _stands_for(function: Any, arguments: Any, place: int) -> Any:
 
 
 def _build(thing: Any, state: Any, place: int) -> None:
-    """Give a dtype or an array what it was pickled with."""
+    """Set the pickled state of a dtype or an array."""
     if isinstance(thing, _Kind):
         return
     if not isinstance(thing, _Array):
@@ -188,7 +190,7 @@ def _text(key: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of the dictionary: an array itself, a list with texts for its bytes."""
+    """Convert a value of the dictionary: an array itself, a list with its bytes as text."""
     if isinstance(value, _Array):
         return value.value
     return [_text(item) for item in value] if type(value) is list else value

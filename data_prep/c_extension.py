@@ -1,4 +1,4 @@
-"""The functions of ``_grey.c``; each is None where there was no C compiler."""
+"""Import the compiled functions of ``_grey.c``; each is None if there was no C compiler."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 _grey: Any = None
-with contextlib.suppress(ImportError):  # nobody could compile it
+with contextlib.suppress(ImportError):  # there was no C compiler
     _grey = importlib.import_module("data_prep._grey")
 
 unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = getattr(_grey, "unfilter", None)
 shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None
 shrink = getattr(_grey, "shrink", None)
-#: Missing too where it was compiled by an earlier version.
+#: None also if an earlier version of the package compiled the extension.
 mirror: Callable[[np.ndarray, np.ndarray], bool] | None = getattr(_grey, "mirror", None)

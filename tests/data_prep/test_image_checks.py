@@ -45,11 +45,11 @@ def test_a_changed_image_is_found(small: Path) -> None:
 
 def test_without_decoding_sizes_are_looked_at(small: Path) -> None:
     (small / "images" / IMAGE).write_bytes(b"")
-    done = command("verify", small, "--no-decode")
+    done = command("verify", small, "--quick")
     assert done.returncode == 1 and f"says was written, the first: {IMAGE}" in done.stdout
-    line = the_line(command("catalog", small))
+    line = the_line(command("stats", small))
     assert "1 image is not what manifest.csv says" in line and IMAGE in line
-    assert command("catalog", small, "--labels-only").returncode == 0
+    assert command("stats", small, "--labels-only").returncode == 0
 
 
 def test_a_folder_that_is_not_complete(tmp_path: Path, small: Path) -> None:
@@ -58,18 +58,18 @@ def test_a_folder_that_is_not_complete(tmp_path: Path, small: Path) -> None:
     done = command("verify", small)
     assert done.returncode == 1 and "PROBLEM: not complete" in done.stdout
     line = the_line(command("pack", small, tmp_path / "packed"))
-    assert "small is not complete: run the command that makes it again" in line
+    assert "small is not complete: run the command that wrote it again" in line
     assert not (tmp_path / "packed").exists()
 
 
 def test_a_damaged_image_is_not_packed(tmp_path: Path, small: Path) -> None:
     shutil.copy(small / "images" / "00000001_000.png", small / "images" / IMAGE)
     line = the_line(command("pack", small, tmp_path / "packed"))
-    assert f"{IMAGE}: not what was written there" in line
+    assert f"{IMAGE}: changed since it was written" in line
 
 
 def test_a_packed_folder_is_looked_at_too(packed: Path) -> None:
-    for name, says in (("verify", "no problems"), ("catalog", "patients")):
+    for name, says in (("verify", "no problems"), ("stats", "patients")):
         done = command(name, packed)
         assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
     assert "40 decoded" in command("verify", packed).stdout
@@ -121,16 +121,16 @@ def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
     train, test = one_of_each(folder)
     done = command("verify", folder)
     assert done.returncode == 1
-    assert "PROBLEM: the split by seed 0 leaks: 1 picture is in two parts" in done.stdout
+    assert "PROBLEM: the split by seed 0 leaks: 1 image is in two parts" in done.stdout
     assert f"{train} (train)" in done.stdout and f"{test} (test)" in done.stdout
-    assert "--drop-leaks" in done.stdout
+    assert "--drop-duplicates" in done.stdout
 
 
 def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
-    report = verify_folder(folder, progress=False, drop_leaks=True)
-    assert report.fine and "1 picture comes more than once" in report.notes[0]
+    report = verify_folder(folder, progress=False, drop_duplicates=True)
+    assert report.ok and "1 image occurs more than once" in report.notes[0]
     assert not (folder / "left_out.csv").exists()
 
 
@@ -138,15 +138,15 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
     folder = leak(tmp_path)
     images = set(read_catalog(folder)["image"])
     files = digest(folder)
-    done = command("verify", folder, "--drop-leaks")
+    done = command("verify", folder, "--drop-duplicates")
     assert done.returncode == 0 and "39 images" in done.stdout, done.stdout
     (gone,) = images - set(read_catalog(folder)["image"])
     text = (folder / "left_out.csv").read_text()
-    assert text.startswith(f"image,reason\n{gone},the same picture as ")
+    assert text.startswith(f"image,reason\n{gone},the same image as ")
     now = digest(folder)
     del now["left_out.csv"]
     assert now == files
-    assert verify_folder(folder, progress=False).fine  # and it stays so
+    assert verify_folder(folder, progress=False).ok  # and it stays so
     # Whatever comes of the folder leaves them out too.
     resize_folder(folder, tmp_path / "small", size=8, progress=False)
     pack_folder(folder, tmp_path / "packed", progress=False)
@@ -157,16 +157,16 @@ def test_leaks_are_dropped(tmp_path: Path) -> None:
 
 
 def test_leaks_are_dropped_where_a_packed_folder_came_from(packed: Path) -> None:
-    line = the_line(command("verify", packed, "--drop-leaks"))
-    assert "drop leaks from the folder it was packed from" in line
+    line = the_line(command("verify", packed, "--drop-duplicates"))
+    assert "drop duplicates from the folder of image files" in line
 
 
 def test_a_damaged_list_of_what_is_left_out(small: Path) -> None:
     file = small / "left_out.csv"
     for content in (b"", b"\xff\xfe", b"a,b\nx,y\n", b'image,reason\n"x'):
         file.write_bytes(content)
-        line = the_line(command("catalog", small))
+        line = the_line(command("stats", small))
         assert f"{file}: cannot be read" in line and "remove it to use all images" in line
     every = "\n".join(f"{image.name},x" for image in (small / "images").iterdir())
     file.write_text(f"image,reason\n{every}\n")
-    assert "names every image" in the_line(command("catalog", small))
+    assert "names every image" in the_line(command("stats", small))

@@ -1,4 +1,4 @@
-"""Where the NIH's archives are, and having them arrive one after the other."""
+"""List the NIH's archives with addresses and checksums, and download them one after the other."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_prep.download import Cancelled, Remote, download
+from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
 from data_prep.files import read_json
 
-#: Fetched archives that may lie on the disk besides the one being read.
-AHEAD = 2
+#: Downloaded archives that may be on the disk besides the archive being read.
+PREFETCHED_ARCHIVES = 2
 
 
 @dataclass
-class Sources:
-    """What to fetch and from where; `folder` is set when the archives lie on this machine."""
+class ArchiveSources:
+    """The files to download; `folder` is set if the archives are on this machine."""
 
-    label_file: Remote
-    archives: list[Remote]
+    label_file: RemoteFile
+    archives: list[RemoteFile]
     folder: Path | None = None
 
 
@@ -37,13 +37,13 @@ def nih_sources(
     listing: str | os.PathLike[str] | None = None,
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
-) -> Sources:
-    """Where to get the NIH's archives and label file.
+) -> ArchiveSources:
+    """Return where to get the NIH's archives and label file.
 
     Args:
-        listing: a list in the format of `sources.json`, the NIH's own; None: that one.
+        listing: a list in the format of `sources.json`; None: `sources.json`, the NIH's list.
         mirror: the address of a folder that has the files under the list's names.
-        folder: a local folder that has them.
+        folder: a local folder that has the archives.
 
     Returns:
         The label file and the archives, with addresses, sizes and checksums.
@@ -56,24 +56,26 @@ def nih_sources(
     else:
         content = read_json(listing)
         if content is None:
-            raise DataError(f"{listing}: the list of sources is missing")
+            raise DataError(f"{listing}: the list of sources is missing; check the path")
     try:
-        label_file = _remote(content["label_file"])
-        archives = [_remote(archive) for archive in content["archives"]]
+        label_file = _remote_file(content["label_file"])
+        archives = [_remote_file(archive) for archive in content["archives"]]
         if not archives:
             raise ValueError("there must be an archive")
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{listing}: not a list of sources ({error})") from None
+        raise DataError(
+            f"{listing}: not a list of sources ({error}); use the format of sources.json"
+        ) from None
     if mirror is not None:
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
         archives = [replace(remote, url=f"{base}/{remote.name}") for remote in archives]
-    return Sources(label_file, archives, None if folder is None else Path(folder))
+    return ArchiveSources(label_file, archives, None if folder is None else Path(folder))
 
 
-def _remote(entry: dict[str, Any]) -> Remote:
-    """An entry of a list as `Remote`; TypeError or ValueError for what is none."""
-    remote = Remote(**entry)
+def _remote_file(entry: dict[str, Any]) -> RemoteFile:
+    """Convert an entry of a list to `RemoteFile`; TypeError or ValueError if it is invalid."""
+    remote = RemoteFile(**entry)
     for field, kinds in (
         ("name", (str,)),
         ("url", (str,)),
@@ -88,21 +90,21 @@ def _remote(entry: dict[str, Any]) -> Remote:
     return remote
 
 
-def arrivals(
-    sources: Sources,
-    todo: Sequence[Remote],
-    workshop: Path,
+def iterate_archives(
+    sources: ArchiveSources,
+    todo: Sequence[RemoteFile],
+    staging: Path,
     connections: int,
     bar: tqdm[Any],
     stop: threading.Event,
-) -> Generator[tuple[Remote, Path], None, None]:
-    """Archives in the order they are there; a few are fetched ahead by threads."""
+) -> Generator[tuple[RemoteFile, Path], None, None]:
+    """Yield archives as they arrive; threads download a few archives ahead."""
     if sources.folder is not None:
         for remote in todo:
             yield remote, sources.folder / remote.name
         return
-    waiting: queue.SimpleQueue[Remote] = queue.SimpleQueue()
-    ready: queue.SimpleQueue[tuple[Remote, Path] | BaseException] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[tuple[RemoteFile, Path] | BaseException] = queue.SimpleQueue()
     for remote in todo:
         waiting.put(remote)
     under_way = _Counter()
@@ -110,13 +112,13 @@ def arrivals(
     def fetch() -> None:
         try:
             while not stop.is_set():
-                _until_free(under_way.get, AHEAD + 1, stop)
+                _wait_for_space(under_way.get, PREFETCHED_ARCHIVES + 1, stop)
                 try:
                     remote = waiting.get_nowait()
                 except queue.Empty:
                     return
                 under_way.add(1)
-                ready.put((remote, download(remote, workshop, told=bar.update, stop=stop)))
+                ready.put((remote, download(remote, staging, on_progress=bar.update, stop=stop)))
         except Cancelled:
             pass
         except BaseException as error:
@@ -135,11 +137,11 @@ def arrivals(
     finally:
         stop.set()
         for thread in threads:
-            thread.join(timeout=2)  # one that waits for a silent server ends with the process
+            thread.join(timeout=2)  # a thread that waits for a silent server ends with the process
 
 
 class _Counter:
-    """A number that several threads change."""
+    """A counter that several threads change."""
 
     def __init__(self) -> None:
         self.value, self.lock = 0, threading.Lock()
@@ -152,8 +154,8 @@ class _Counter:
         return self.value
 
 
-def _until_free(have: Callable[[], int], most: int, stop: threading.Event) -> None:
-    """Wait while `most` fetched files lie on the disk; they are removed as they are used."""
+def _wait_for_space(have: Callable[[], int], most: int, stop: threading.Event) -> None:
+    """Wait while `most` downloaded files are on the disk; each is removed after use."""
     while have() >= most:
         if stop.is_set():
             raise Cancelled

@@ -1,4 +1,4 @@
-"""Label files as they come: plain or gzipped, and no larger than a label file is."""
+"""Read a plain or gzipped CSV file with a limit on its size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import zlib
 from pathlib import Path
 
 from data_prep.errors import DataError
-from data_prep.files import MAX_TEXT_BYTES, read_whole
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 
-def table_bytes(file: Path) -> bytes:
-    """The bytes of a .csv or .csv.gz; `DataError`, naming it, if it is missing or damaged."""
+def read_csv_bytes(file: Path) -> bytes:
+    """Return the bytes of a .csv or .csv.gz; `DataError` if it is missing or damaged."""
     try:
-        data = read_whole(file, MAX_TEXT_BYTES)
+        data = read_limited(file, MAX_TEXT_BYTES)
         if file.suffix == ".gz":
             with gzip.open(io.BytesIO(data)) as packed:
                 data = packed.read(MAX_TEXT_BYTES + 1)
@@ -24,4 +24,6 @@ def table_bytes(file: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{file}: the label file is missing") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error}); fetch the label file again") from None
+        raise DataError(
+            f"{file}: cannot be read ({error}); download the label file again"
+        ) from None

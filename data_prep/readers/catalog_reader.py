@@ -1,4 +1,4 @@
-"""The reader of every format that data_prep knows: a catalogue, and the pixels to its rows."""
+"""Read the images of a catalogue by index: the reader of every format of data_prep."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from data_prep.catalog import Catalog, Policy, settle, split
-from data_prep.readers import source
+from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
+from data_prep.readers import image_source
 
 
-class Pictures:
-    """The images of a catalogue, in one of two colours; see `data_prep.readers`."""
+class CatalogReader:
+    """The images of a catalogue, in grey or RGB; see `data_prep.readers`."""
 
     def __init__(
         self,
@@ -25,10 +25,12 @@ class Pictures:
         missing: Policy = "zero",
         split: dict[str, Any] | None = None,
     ) -> None:
-        """`array` is uint8 (images, height, width) or (images, height, width, 3), row by row the
-        catalogue's; `split` are the keywords of `data_prep.catalog.split`."""
+        """Open a catalogue, with the pixels of all images in `array` if they are in memory.
+
+        `array` is uint8 (images, height, width) or (images, height, width, 3), in the catalogue's
+        order; `split` are keyword arguments of `data_prep.catalog.split_catalog`."""
         rows = {name: at for at, name in enumerate(catalog.images)} if array is not None else {}
-        self.catalog, self.targets = settle(catalog, uncertain, missing)
+        self.catalog, self.targets = apply_label_policies(catalog, uncertain, missing)
         self.classes = self.catalog.classes
         self.channels = channels
         self.array = array
@@ -41,7 +43,7 @@ class Pictures:
         return len(self.catalog)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Sent to another process, a memory map would be a copy of all images.
+        # Pickled for another process, a memory map would be a copy of all images.
         if not isinstance(self.array, np.memmap):
             return self.__dict__
         return self.__dict__ | {"array": None, "mapped": str(self.array.filename)}
@@ -53,28 +55,32 @@ class Pictures:
 
     @property
     def task(self) -> str:
-        """`findings` or `classes`."""
+        """Return `findings` or `classes`."""
         return self.catalog.task
 
     def parts(self, seed: int | None = None) -> dict[str, np.ndarray]:
-        """`train`, `valid` and `test`: int64 indices, ascending; no group is in two of them.
+        """Return the int64 indices, ascending, of `train`, `valid` and `test`.
 
-        `seed` is another than the reader was opened with.
+        No group is in two parts. `seed` replaces the seed of the reader.
         """
-        return split(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
+        return split_catalog(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
 
     def read(self, i: int) -> np.ndarray:
-        """Image i, uint8 (height, width, channels)."""
+        """Return image i, uint8 (height, width, channels)."""
         if self.array is None:
-            return source.read(self.catalog, i, self.channels)
-        return in_colour(self.array[self.rows[i]], self.channels)
+            return image_source.read_image(self.catalog, i, self.channels)
+        return to_channels(self.array[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
-        """`image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (of images without one,
-        their name), then the class's number as `class`, or a uint8 column a finding."""
+        """Return a table with one row per image.
+
+        The columns are `image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (the name
+        of an image without a group), then the number of the class as `class`, or one uint8 column
+        per finding.
+        """
         catalog = self.catalog
         columns: dict[str, Any] = {
-            # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+            # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
             "image": pd.Series(list(catalog.images), dtype=object),
             "path": pd.Series([catalog.path(i) for i in range(len(catalog))], dtype=object),
             "row": self.rows,
@@ -87,8 +93,8 @@ class Pictures:
         return pd.DataFrame(columns)
 
 
-def in_colour(pixels: np.ndarray, channels: int) -> np.ndarray:
-    """uint8 (height, width) or (height, width, 3) as (height, width, channels)."""
+def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """Convert uint8 (height, width) or (height, width, 3) to (height, width, channels)."""
     if pixels.ndim == 2:
         pixels = pixels[..., np.newaxis]
     if pixels.shape[2] == channels:

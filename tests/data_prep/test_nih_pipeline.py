@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 import data_prep.download
 from data_prep import DataError, read_catalog, resize_folder
-from data_prep.archive import images_in
-from data_prep.sources import nih_sources
+from data_prep.archive import iterate_images
+from data_prep.nih_archives import nih_sources
 
 __all__ = ["no_pause_fixture", "server_fixture"]
 
@@ -62,7 +62,7 @@ def test_a_folder_of_archives_and_originals(tmp_path: Path) -> None:
     before = digest(tmp_path / "archives")
     done = command(
         "nih", tmp_path / "small", "--archives", tmp_path / "archives", "--sources", listing,
-        "--size", 8, "--originals", tmp_path / "large",
+        "--size", 8, "--keep-originals", tmp_path / "large",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert digest(tmp_path / "archives") == before
@@ -113,8 +113,8 @@ def test_a_disk_too_small_is_refused_beforehand(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = publish(server.folder, make_folder(tmp_path / "set"))
-    usage = type(data_prep.fetch.shutil.disk_usage(tmp_path))(10**6, 10**6 - 1000, 1000)
-    monkeypatch.setattr(data_prep.fetch.shutil, "disk_usage", lambda _: usage)
+    usage = type(data_prep.nih_pipeline.shutil.disk_usage(tmp_path))(10**6, 10**6 - 1000, 1000)
+    monkeypatch.setattr(data_prep.nih_pipeline.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DataError, match="GB are needed"):
         fetch(listing, server, tmp_path / "small")
     assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv"]
@@ -225,7 +225,7 @@ def test_any_bytes_are_an_archive_or_refused(
         file = place / "x.tar.gz"
         file.write_bytes(content)
         try:
-            for name, _ in images_in(file):
+            for name, _ in iterate_images(file):
                 assert "/" not in name and not name.startswith(".")
         except DataError as error:
             assert str(file) in str(error) and "\n" not in str(error)
