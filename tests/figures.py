@@ -262,7 +262,7 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
 
 def step(content: Record) -> dict[str, str]:
     """The parts of a step by ablation; nothing was trained without all-reduce."""
-    batch = content["recipe"]["global_batch"]
+    batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
         np.array([1000 * batch / rate for rate in content[kind]["rounds"]])
         for kind in ("files", "synthetic")
@@ -329,7 +329,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         runs, scaled_to = "; ".join(map(run, those)), those[0]["recipe"]
         machine += [
             ["devices", f"{count} x NVIDIA H100", runs],
-            ["global batch", str(scaled_to["global_batch"]), runs],
+            ["global batch", str(scaled_to["global_batch_size"]), runs],
             ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
         ]
     return {

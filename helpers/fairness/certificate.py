@@ -35,7 +35,7 @@ class Check:
         if self.difference <= self.threshold:
             return "pass"
         if self.rest is not None and self.rest <= self.threshold:
-            return "known"
+            return "expected"
         return "fail" if self.variant is None else DIFFERENT
 
     def as_record(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from helpers.fairness import reference
 from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
-from helpers.recipe import RECIPES, Rule
+from helpers.recipe import MULTILABEL, RECIPES, Rule
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def certify(
     devices: int,
     precision: str = "fp32",
     rule: Rule = ADAM,
-    task: str = "findings",
+    task: str = MULTILABEL,
 ) -> Certificate:
     """Add what the notebook's own training loop does, over all its devices, in its own precision.
 

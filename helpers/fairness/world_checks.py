@@ -211,7 +211,7 @@ def after_training(
 def _how_bad(check: Check) -> tuple[int, float]:
     """Sorts checks by their verdict, then by their difference."""
     difference = math.inf if check.difference is None else check.difference
-    verdicts = ("pass", "known", "fail", "not checked")
+    verdicts = ("pass", "expected", "fail", "not checked")
     return verdicts.index(check.verdict), math.inf if math.isnan(difference) else difference
 
 

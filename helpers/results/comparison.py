@@ -133,7 +133,7 @@ class Comparison:
     @property
     def task(self) -> Task:
         """What all of these runs were trained for."""
-        return next((entry.task for entry in self.entries if entry.task), tasks.FINDINGS)
+        return next((entry.task for entry in self.entries if entry.task), tasks.MULTILABEL)
 
     @cached_property  # asked for by each curve, and told from every run
     def metric(self) -> Metric:

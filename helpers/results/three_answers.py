@@ -25,7 +25,7 @@ from helpers.results.scaling import split
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
-_NAMES = {"data": "data", "synchronisation": "each other"}
+_NAMES = {"data": "data", "communication": "each other"}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
-from helpers.recipe import lookup
+from helpers.recipe import digest_now, lookup
 from helpers.runner.plans import Plan
-from helpers.training.tasks import FINDINGS, TASKS, Task
+from helpers.training.tasks import MULTILABEL, TASKS, Task
 
 
 def check(plan: Plan) -> None:
@@ -45,20 +45,21 @@ def changed(plan: Plan) -> str | None:
         now = lookup(plan.recipe).digests()
     except UserError as error:
         return str(error)
-    differing = sorted(name for name in now if now[name] != plan.recipe_digests.get(name))
-    if differing or now.keys() != plan.recipe_digests.keys():
+    was = {name: digest_now(digest) for name, digest in plan.recipe_digests.items()}
+    differing = sorted(name for name in now if now[name] != was.get(name))
+    if differing or now.keys() != was.keys():
         return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
     return None
 
 
 def task(plan: Plan) -> Task:
-    """What the batch's runs are trained for; findings where its recipe is gone (``changed``)."""
+    """What the batch's runs are trained for; multilabel where its recipe is gone (``changed``)."""
     if plan.recipe == "auto":
-        return FINDINGS
+        return MULTILABEL
     try:
         return TASKS[lookup(plan.recipe).task]
     except UserError:
-        return FINDINGS
+        return MULTILABEL
 
 
 def in_words(plan: Plan) -> list[str]:

@@ -105,7 +105,7 @@ def resolve(
             more.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
             where the devices share ``g`` GPUs.
-        seed: of split, seeded weights and augmentation.
+        seed: of split, random weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
         workers: of the loader, for all devices together. ``default`` is up to 8 a device and no
             more than the CPU cores that may be used; ``auto`` has the notebook measure.
@@ -137,7 +137,7 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
+    chosen = lookup(recipe, demo=found.kind == "cpu", seed=seed, precision=precision)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
@@ -152,7 +152,7 @@ def resolve(
         check_workers(workers),
     )
     if isinstance(images, int):
-        chosen = chosen.with_batch(images)
+        chosen = chosen.with_batch_size(images)
     if isinstance(epochs, int):
         chosen = replace(chosen, epochs=epochs)
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)

@@ -16,7 +16,7 @@ from helpers.training import roll_call
 from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
-TASKS = ("findings", "classes")
+TASKS = ("multilabel", "multiclass")
 OPTIMIZERS = (
     pytest.param("sgd", marks=pytest.mark.slow),
     "momentum",
@@ -56,7 +56,7 @@ def assert_wrong_losses_of_classes_are_caught(
 ) -> None:
     """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
     names = before_training(notebook, folder)
-    with_loss_of(names, notebook, "classes")
+    with_loss_of(names, notebook, "multiclass")
     run = names["this_run"]
     sound = names["criterion"]
     rehearse(run, names)

@@ -236,7 +236,7 @@ def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
 def ranks(**world: Any) -> str:
     """What is said of a run on two nodes with these parts."""
     content = law.make(devices=4, nodes=2)
-    content["world"] |= world
+    content["cluster"] |= world
     entry = comparison.Entry(Path("a"), content)
     return " ".join(step_parts.sentences(comparison.Comparison((entry,), (), (Path("a"),))))
 
@@ -267,7 +267,7 @@ def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
 
 def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     measured = law.make(devices=4, nodes=2)
-    measured["world"]["parts"] = law.parts(3)
+    measured["cluster"]["step_parts"] = law.parts(3)
     one = comparison.load(law.save(tmp_path / "b", [law.make(devices=4), measured]))
     found = step_parts.numbers(one).set_index(["how", "part"])
     assert found.loc[("measured", "compute"), ["seconds", "high"]].tolist() == [0.05, 0.08]
@@ -416,15 +416,15 @@ def test_the_tidy_table_and_json_hold_every_number(
 @pytest.mark.parametrize(
     "bad",
     [
-        {"parts": [{"rank": 0, "host": "a"}]},
-        {"parts": [law.parts()[0] | {"compute": 1e300}]},
-        {"parts": [law.parts()[0] | {"data": -1.0}]},
+        {"step_parts": [{"rank": 0, "host": "a"}]},
+        {"step_parts": [law.parts()[0] | {"compute": 1e300}]},
+        {"step_parts": [law.parts()[0] | {"data": -1.0}]},
         {"all_reduce": {"seconds": 0.1}},
     ],
 )
 def test_a_strangers_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
     content = law.make(devices=2, nodes=2)
-    content["world"] |= bad
+    content["cluster"] |= bad
     folder = tmp_path / "b" / "run"
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content))

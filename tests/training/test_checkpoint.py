@@ -107,12 +107,12 @@ def test_a_whole_run_leaves_no_checkpoint(tmp_path: Path) -> None:
 
 def test_another_recipe_is_refused_with_what_differs(tmp_path: Path) -> None:
     write(tmp_path)
-    other = {"seed": 3, "batch": 32, "global_batch": 64}
+    other = {"seed": 3, "batch_size": 32, "global_batch_size": 64}
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, recipe=other, data={"sha256": "3" * 64})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch 64, global_batch 128, "
-        f"images {'2' * 64}, seed 0); set that again, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch_size 64, "
+        f"global_batch_size 128, images {'2' * 64}, seed 0); set that again, or remove the file"
     )
     assert (tmp_path / checkpoint.FILE).exists()
 
@@ -218,7 +218,7 @@ def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     found = checkpoint.begin(run, INITIAL, resume=True)
     assert found.epoch == 1 and not found.changed_code
     assert found.code == run.content["run"]["code"]
-    assert found.about["batch"] == lookup("demo").batch
+    assert found.about["batch_size"] == lookup("demo").batch_size
     run.fail(KeyboardInterrupt())
 
 

@@ -47,7 +47,7 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
     run.finish()
     found = record.read(tmp_path)
     assert found["state"] == "finished"
-    assert found["recipe"]["global_batch"] == 128
+    assert found["recipe"]["global_batch_size"] == 128
     assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 

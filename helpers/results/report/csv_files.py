@@ -88,7 +88,7 @@ def _by_class(compared: Comparison) -> pd.DataFrame:
         [
             {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
             for entry in compared.finished
-            for row in entry.content["test"][compared.task.name]
+            for row in entry.content["test"][compared.task.outputs]
         ]
     )
 

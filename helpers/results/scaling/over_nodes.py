@@ -92,8 +92,8 @@ class _Measured(NamedTuple):
 
 def _measured(entry: Entry) -> _Measured | None:
     content = entry.content
-    world, nodes = content.get("world", {}), comparability.nodes(content)
-    alone, parts = world.get("all_reduce"), world.get("parts") or []
+    cluster, nodes = content.get("cluster", {}), comparability.nodes(content)
+    alone, parts = cluster.get("all_reduce"), cluster.get("step_parts") or []
     if nodes < 2 or comparability.virtual_nodes(content) or not alone or not parts:
         return None
     if any(part.get("all_reduce") is None or part.get("compute") is None for part in parts):
