@@ -3,7 +3,7 @@
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
 the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
 and a verdict. A run whose certificate has a failed check is marked as not comparable wherever its
-times are shown. What cannot be made equal is measured: the verdict is *known* where a stated
+times are shown. What cannot be made equal is measured: the verdict is *expected* where a stated
 cause predicts the found value to within the threshold, and only there.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which

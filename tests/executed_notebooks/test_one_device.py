@@ -15,7 +15,7 @@ from helpers.frameworks import ROWS
 from helpers.training import record
 
 BATCH = "test-one-device"
-RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = 24\ncrop = 20\n'
+RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
 NOTEBOOKS = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
 
 

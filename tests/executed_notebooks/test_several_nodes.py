@@ -15,7 +15,7 @@ from helpers.frameworks import ROWS, optional_kernels, run_label
 from helpers.training import record
 
 BATCH = "test-two-nodes"
-RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = 24\ncrop = 20\n'
+RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
 FOUND = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
 FRAMEWORKS = ",".join(row.asked or row.framework for row in FOUND)
 RUNS = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in FOUND]

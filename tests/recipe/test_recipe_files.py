@@ -158,7 +158,7 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     assert recipe.lacks("pytorch") is None
     assert "no network of its own for keras" in str(recipe.lacks("keras"))
     record = recipe.on(2).as_record()
-    assert "\n".join(record["text"]) == text and record["task"] == "classes"
+    assert "\n".join(record["text"]) == text and record["task"] == "multiclass"
     trained = text.partition("[sweep]")[0]
     assert record["sha256"] == hashlib.sha256(trained.encode()).hexdigest()
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}

@@ -62,7 +62,7 @@ def test_warmup_climbs_to_the_scaled_rate() -> None:
 
 def test_other_images_keep_the_recipes_own_ratio_and_without_sizes_their_own() -> None:
     assert lookup("resnet50-imagenet").for_images(128).crop == 112
-    own = lookup("demo", reader="own", resized=0, crop=0).for_images(48)
+    own = lookup("demo", reader="own", image_size=0, crop=0).for_images(48)
     assert (own.image_size, own.crop) == (48, 48)
 
 

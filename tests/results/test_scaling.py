@@ -49,8 +49,10 @@ def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Compar
         ideal = law.speed_up(count)
         assert found.loc[count, "efficiency"] == pytest.approx(ideal / count, rel=0.01)
         assert found.loc[count, "speed_up"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "hardware"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "learning"] == pytest.approx(law.penalty(count), rel=0.01)
+        assert factors.loc[count, "hardware_efficiency"] == pytest.approx(ideal, rel=0.01)
+        assert factors.loc[count, "statistical_efficiency"] == pytest.approx(
+            law.penalty(count), rel=0.01
+        )
         won = ideal / law.penalty(count)
         assert factors.loc[count, "speed_up"] == pytest.approx(won, rel=0.01)
 
@@ -72,9 +74,9 @@ def test_the_split_is_what_the_raw_records_say(
     found = split.numbers(compared, 0.6).set_index("devices")
     for count, (seconds, images) in way.items():
         assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
-        assert found.loc[count, "learning"] == pytest.approx(images / way[1][1])
+        assert found.loc[count, "statistical_efficiency"] == pytest.approx(images / way[1][1])
         rate = (images / seconds) / (way[1][1] / way[1][0])
-        assert found.loc[count, "hardware"] == pytest.approx(rate)
+        assert found.loc[count, "hardware_efficiency"] == pytest.approx(rate)
 
 
 def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
@@ -107,7 +109,7 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     one = comparison.load(law.save(tmp_path / "b", runs))
     row = split.numbers(one, 0.75).set_index("devices").loc[8]
     assert math.isnan(row["speed_up"]) and (row["reached"], row["runs"]) == (1, 2)
-    assert split.numbers(one, 0.5).set_index("devices").loc[8, "learning"] > 2
+    assert split.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
     assert "not reached by 1 of 2 runs" in split.table(one).to_string()
     assert any("in 1 of 2 runs, top-1 60 % was not reached" in s for s in split.sentences(one))
     times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
@@ -125,7 +127,9 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     assert row["efficiency_high"] == pytest.approx(ideal * high / low / 4)
     way = split.numbers(one).set_index("devices").loc[4]
     assert way["hardware_low"] == pytest.approx(ideal * 0.9 / 1.1)
-    assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
+    assert way["hardware_efficiency"] / way["statistical_efficiency"] == pytest.approx(
+        way["speed_up"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,9 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     assert way["by_seed"]
     assert way["learning_low"] == pytest.approx(31 / 30)
     assert way["learning_high"] == pytest.approx(11 / 10)
-    assert way["learning"] == pytest.approx((11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3))
+    assert way["statistical_efficiency"] == pytest.approx(
+        (11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3)
+    )
     assert split.sentences(one)[0].endswith("over the seeds).")
     other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
     apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]

@@ -12,7 +12,7 @@ from helpers.errors import UserError
 from helpers.runner import batch_folder, journal, plans, recipes, run_batch
 from helpers.runner.plans import Plan
 
-TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch = 8\nwarmup_epochs = 0.5\n'
+TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
 OWN = '[model]\nmxnet = "mine.py:net"\n'
 
 

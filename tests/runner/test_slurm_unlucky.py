@@ -414,8 +414,8 @@ def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> 
         ('[slurm]\nsbatch_args = ["--time=1"]\n', "'sbatch_args' in [slurm]"),
         ('[slurm]\nsbatch_args = ["--gpus=8"]\n', "'sbatch_args' in [slurm]"),
         ('[slurm]\ngres = "--gpus-per-task=4"\n', "'gres' in [slurm]"),
-        ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
-        ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
+        ('[slurm]\nsetup = [" #SBATCH --output=/home/me/.bashrc"]\n', "'setup' in [slurm]"),
+        ('[slurm]\nsetup = ["#PBS -o x"]\n', "'setup' in [slurm]"),
     ],
 )
 def test_odd_settings_are_one_line(given: str, line: str, folder: Path, said: Said) -> None:

@@ -207,10 +207,8 @@ def test_black_images_are_as_large_as_a_crop_and_none_is_read(
 
 
 def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:
-    text = (
-        'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\nresized = 48\ncrop = 40\n'
-    )
-    text += '[model]\nnetwork = "resnet44"\n'
+    text = 'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\n'
+    text += 'image_size = 48\ncrop = 40\n[model]\nnetwork = "resnet44"\n'
     images = load(recipe_of(tmp_path, text), batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1-48-grey" and images.files
     assert images.read(0).shape == (48, 48, 1)
@@ -246,7 +244,7 @@ def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
 def test_a_stand_in_that_was_cut_short_is_finished(
     reader: str, small_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f'[data]\nreader = "{reader}"\nresized = 64\ncrop = 56\n'
+    text = f'[data]\nreader = "{reader}"\nimage_size = 64\ncrop = 56\n'
     recipe = lookup(recipe_of(tmp_path, text))
 
     def interrupted(*_: object, **__: object) -> None:
