@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
+from helpers.fairness import certificate
 from helpers.results.comparability import marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
 from helpers.results.ranking import ordered
@@ -208,9 +209,9 @@ def _marks(marks: pd.Series) -> list[str]:
 
 def _check_cell(check: dict[str, Any]) -> str:
     if check["difference"] is None:
-        return str(check["verdict"])
+        return certificate.shown(check["verdict"])
     limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
-    return f"{check['verdict']}: {_size(check['difference'], 1)}{limit}"
+    return f"{certificate.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
 
 
 def _size(value: float, digits: int) -> str:

@@ -2,10 +2,10 @@
 
 And, where several numbers of devices tried to reach a target, what more of them brought."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from helpers.fairness import certificate
 from helpers.results import comparability, device_waits, paired, ranking
 from helpers.results import headline as words
 from helpers.results.agreement import differences
@@ -138,10 +138,9 @@ def fairness(compared: Comparison) -> Answer:
         return Answer(question, "unknown", "No run has finished.")
     failed = [entry.label for entry in runs if comparability.failed(entry.content)]
     differ = [what for what, _ in differences(runs)]
-    verdicts = Counter(
+    checks = certificate.counted(
         check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
     )
-    checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     passed = sum(entry.comparable for entry in runs)
     text = f"{passed} of {len(runs)} finished runs passed their certificate"
     if failed:
@@ -208,7 +207,8 @@ def more_devices(compared: Comparison) -> Answer | None:
     """How many times as soon the most devices of each series reached the target, and why.
 
     Of devices that share something only how many times the images were needed: that is
-    statistical efficiency, and holds on any hardware. None where nobody tried several numbers of devices.
+    statistical efficiency, and holds on any hardware. None where nobody tried several numbers of
+    devices.
     """
     if not split.several(compared):
         return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from helpers import terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
+    certificate,
     own_network,
     reference_checks,
     rehearsal,
@@ -545,8 +545,7 @@ class Run(RunBase):
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        found = Counter(check.verdict for check in checks)
-        told = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+        told = certificate.counted(check.verdict for check in checks)
         print(f"Checks of this training: {told}")
 
     def _certify_test(self, each: list[in_world.Tested]) -> None:

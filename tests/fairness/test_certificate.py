@@ -74,7 +74,7 @@ def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> Non
     table = Certificate((PASS, KNOWN, UNCHECKED)).table()
     assert list(table.index) == ["a", "b", "d"] and table.index.name == "check"
     assert list(table.columns) == ["difference", "threshold", "verdict", "reason"]
-    assert list(table["verdict"]) == ["pass", "expected", "not checked"]
+    assert list(table["verdict"]) == ["pass", "expected difference", "not checked"]
     assert list(table["reason"]) == ["", "why", "there is one device"]
 
 

@@ -290,7 +290,7 @@ def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
     ]  # fmt: skip
     records.save(tmp_path, content)
     page = report.write(tmp_path).read_text()
-    assert len(re.findall(r'<td class="other">(not checked|known)<', page)) == 2
+    assert len(re.findall(r'<td class="other">(not checked|expected difference)<', page)) == 2
     assert "because 0" in page and "because 1" in page
 
 
