@@ -98,7 +98,7 @@ def make(
             "pixels": 38,
             "format": "png",
             "images": {"train": train, "valid": 160, "test": 320},
-            "patients": {"train": 300, "valid": 40, "test": 80},
+            "groups": {"train": 300, "valid": 40, "test": 80},
             "steps_per_epoch": steps,
         },
         "weights": {"source": "random", "sha256": "0" * 64, "note": "from the seed"},

@@ -41,10 +41,10 @@ def _weights(said: dict[str, Any]) -> str:
 
 
 def optimizer(recipe: dict[str, Any]) -> str:
-    """``adam``; ``sgd, momentum 0.9, weight decay 0.0001``. Records of schema 1 are all of Adam."""
+    """``adam``; ``sgd with momentum 0.9, weight decay 0.0001``. Of schema 1 all are of Adam."""
     rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
     momentum = recipe.get("momentum", 0) if rule == "sgd" else 0
-    said = f"{rule}, momentum {momentum:g}" if momentum else rule
+    said = f"{rule} with momentum {momentum:g}" if momentum else rule
     return said + (f", weight decay {decay:g}" if decay else "")
 
 

@@ -3,7 +3,7 @@
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
-from helpers.recipe import digest_now, lookup
+from helpers.recipe import lookup
 from helpers.runner.plans import Plan
 from helpers.training.tasks import MULTILABEL, TASKS, Task
 
@@ -45,9 +45,8 @@ def changed(plan: Plan) -> str | None:
         now = lookup(plan.recipe).digests()
     except UserError as error:
         return str(error)
-    was = {name: digest_now(digest) for name, digest in plan.recipe_digests.items()}
-    differing = sorted(name for name in now if now[name] != was.get(name))
-    if differing or now.keys() != was.keys():
+    differing = sorted(name for name in now if now[name] != plan.recipe_digests.get(name))
+    if differing or now.keys() != plan.recipe_digests.keys():
         return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
     return None
 

@@ -404,7 +404,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["--against", str(tmp_path / "xrays"), "--name", str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "xrays is of the task findings and cars of classes" in line
+    assert "xrays is of the task multilabel and cars of multiclass" in line
 
 
 def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
@@ -421,11 +421,11 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     assert compared.task is tasks.MULTICLASS
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
-    assert "Keras_MultiGPU-2x/record.json: of the task findings" in said
+    assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
     assert limits.remarks(compared).loc["a record", "remark"] == said
     assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
-    with pytest.raises(UserError, match="of the task findings"):
+    with pytest.raises(UserError, match="of the task multilabel"):
         regression.check(tmp_path, tmp_path)
 
 
@@ -434,7 +434,7 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     [
         ("network", "resnet50", "network (resnet44, resnet50)"),
         ("reader", "imagefolder", "reader (cifar10, imagefolder)"),
-        ("optimizer", "sgd", "optimiser (momentum 0.9, weight decay 0.0001, sgd"),
+        ("momentum", 0.0, "optimiser (sgd with momentum 0.9, weight decay 0.0001, sgd, weight"),
         ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
     ],
 )

@@ -63,7 +63,7 @@ def two_batches(
         (
             {"recipe": {"optimizer": "sgd", "momentum": 0.5}},
             {"recipe": {"optimizer": "sgd", "momentum": 0.9}},
-            ["PyTorch momentum 0.5", "PyTorch momentum 0.9"],
+            ["PyTorch sgd with momentum 0.5", "PyTorch sgd with momentum 0.9"],
         ),
         (
             {},

@@ -252,12 +252,12 @@ ALONE = {"bytes": 10**7, "rounds": 5, "seconds": 0.2, "interval": [0.19, 0.22]}
 
 def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
     assert "rank 3 on node1 is the slowest: its own work takes 86.0 ms a step" in ranks(
-        parts=law.parts(3)
+        step_parts=law.parts(3)
     )
-    quiet = ranks(parts=law.parts(link=0.004))
+    quiet = ranks(step_parts=law.parts(link=0.004))
     assert "no rank's own work stands out" in quiet and "wait for the link" not in quiet
     over = ALONE | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
-    slow = ranks(parts=law.parts(link=0.2), all_reduce=over)
+    slow = ranks(step_parts=law.parts(link=0.2), all_reduce=over)
     assert "takes 78 % of a step, so they wait for the link: by itself, over gloo on eth0" in slow
     assert "50 MB/s" in slow
     links = [
@@ -265,10 +265,10 @@ def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
         for other, rate in (("node1", 1e7), ("node2", 1e8), ("node3", 1e8))
     ]
     assert "the link between node0 and node1 (10 MB/s)" in ranks(
-        parts=law.parts(link=0.2), links=links
+        step_parts=law.parts(link=0.2), links=links
     )
     unseen = [part | {"all_reduce": None} for part in law.parts()]
-    assert "cannot be told from compute" in ranks(parts=unseen)
+    assert "cannot be told from compute" in ranks(step_parts=unseen)
 
 
 def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:

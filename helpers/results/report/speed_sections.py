@@ -102,8 +102,9 @@ def more_devices(compared: Comparison) -> Section:
                 split.table(compared),
                 "Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
                 "that reached the target. Of repeats and seeds the geometric mean, so that the "
-                "factors multiply, with the minimum and maximum, seed by seed where both have one run of each seed, else over "
-                "all pairs of runs. No factor where any run did not reach it.",
+                "factors multiply, with the minimum and maximum, seed by seed where both have one "
+                "run of each seed, else over all pairs of runs. No factor where any run did not "
+                "reach it.",
                 kind="wide",
             ),
             Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),

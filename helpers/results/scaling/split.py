@@ -58,8 +58,8 @@ def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     speed_up, hardware_efficiency and statistical_efficiency (speed_up is the one over the other; 1
     at the base) and the least and the most of them (``_low``, ``_high``) over the pairs of runs,
     which are those of equal seeds if by_seed, else all, best (the highest validation of any run),
-    images_seen (the most that any run was trained on), rate (images/s of all epochs, validation included, a geometric
-    mean), rate_factor (that over the base's), marks.
+    images_seen (the most that any run was trained on), rate (images/s of all epochs, validation
+    included, a geometric mean), rate_factor (that over the base's), marks.
 
     Where some run of a row did not reach the target there is no factor: those that did would make
     it look better than it is.
