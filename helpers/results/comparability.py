@@ -75,13 +75,13 @@ def kind(content: dict[str, Any]) -> str:
     """What its times are of: ``gpu`` or ``cpu``, where each device has a GPU or cores of its own.
 
     ``shared``: replicas that share a GPU. ``shared cores``: CPU devices that share cores, or say
-    nothing of them. ``virtual``: the nodes were processes of one machine.
+    nothing of them. ``simulated``: the nodes were processes of one machine.
     """
     devices = content["devices"]
     if devices.get("shared_gpus"):
         return "shared"
-    if virtual_nodes(content):
-        return "virtual"
+    if simulated_nodes(content):
+        return "simulated"
     if devices["kind"] == "gpu":
         return "gpu"
     return "cpu" if _own_cores(content) else "shared cores"
@@ -104,11 +104,11 @@ def _own_cores(content: dict[str, Any]) -> bool:
 
 
 def nodes(content: Mapping[str, Any]) -> int:
-    """On how many nodes a run was, virtual ones too."""
+    """On how many nodes a run was, simulated ones too."""
     return int(content.get("cluster", {}).get("nodes", 1))
 
 
-def virtual_nodes(content: dict[str, Any]) -> bool:
+def simulated_nodes(content: dict[str, Any]) -> bool:
     """Whether a run's several nodes were processes of one machine."""
     return nodes(content) > 1 and bool(content["cluster"]["simulated"])
 
@@ -225,8 +225,8 @@ def unranked(compared: Comparison) -> str | None:
     kinds = {kind(entry.content) for entry in compared.finished}
     if "shared" in kinds:
         why = "Replicas that share a GPU take turns on it"
-    elif "virtual" in kinds:
-        why = "Virtual nodes are processes of one machine, with no network between them"
+    elif "simulated" in kinds:
+        why = "Simulated nodes are processes of one machine, with no network between them"
     elif "cpu" in kinds:
         differ = _cpus(entry for entry in compared.finished if kind(entry.content) == "cpu")
         return f"CPU runs are not ranked, because they differ in {differ}."

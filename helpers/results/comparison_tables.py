@@ -244,9 +244,9 @@ def _nodes_cell(content: dict[str, Any]) -> str:
     cluster = content.get("cluster")
     if cluster is None:
         return ""
-    count, virtual = cluster["nodes"], "virtual " * cluster["simulated"]
+    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
     by = f"{cluster['launcher']} {cluster['launcher_version']}"
-    nodes = f", {count} {virtual}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
+    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
     return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(cluster))])
 
 

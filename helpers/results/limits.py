@@ -63,7 +63,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
         texts.append("its CPU devices share cores: speed-up means nothing here")
-    if comparability.virtual_nodes(content):
+    if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
         texts.append(f"its {count} nodes were processes of one machine: no network was measured")
     if changed := comparability.departures(content):

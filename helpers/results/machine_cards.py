@@ -65,7 +65,7 @@ def _nodes(content: dict[str, Any]) -> str:
     if cluster is None:
         return ""
     said = (
-        f"{cluster['nodes']}{' virtual' * cluster['simulated']} by {cluster['launcher']} "
+        f"{cluster['nodes']}{' simulated' * cluster['simulated']} by {cluster['launcher']} "
         f"{cluster['launcher_version']} over {cluster['interface']}"
     )
     if found := cluster.get("all_reduce"):

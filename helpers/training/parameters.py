@@ -63,10 +63,12 @@ class Setup:
 
     @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 virtual nodes with 2 GPUs each"."""
+        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
-        return f"{self.nodes} {'virtual ' * self.virtual_nodes}nodes with {self.devices.short} each"
+        return (
+            f"{self.nodes} {'simulated ' * self.virtual_nodes}nodes with {self.devices.short} each"
+        )
 
 
 def resolve(

@@ -98,7 +98,7 @@ def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
     [
         ({"cores": 1}, "cpu"),
         ({}, "shared cores"),
-        ({"cores": 1, "cluster": records.world(2)}, "virtual"),
+        ({"cores": 1, "cluster": records.world(2)}, "simulated"),
         ({"cores": 1, "cluster": records.world(2, virtual=False)}, "cpu"),
         ({"gpu": True}, "gpu"),
         ({"shared_gpus": 1}, "shared"),

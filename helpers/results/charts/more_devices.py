@@ -192,7 +192,7 @@ def _axis_name(kind: str) -> str:
         "cpu": "CPU devices",
         "shared cores": "CPU devices that share cores",
         "shared": "replicas that share GPUs",
-        "virtual": "GPUs of virtual nodes",
+        "simulated": "GPUs of simulated nodes",
     }[kind]
 
 
