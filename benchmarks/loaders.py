@@ -50,13 +50,13 @@ ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{n
 
 RECIPE = """[data]
 reader = "imagefolder"
-resized = {size}
+image_size = {size}
 crop = {crop}
 [model]
 network = "resnet50"
 [train]
-task = "classes"
-batch = {batch}
+task = "multiclass"
+batch_size = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32

@@ -63,7 +63,7 @@ def for_each_framework(
 def file_pixels(pixels: int) -> int:
     """Pixels of image files of which the recipe crops ``pixels``."""
     recipe = RECIPES["chexnet"]
-    return round(pixels * recipe.resized / recipe.crop)
+    return round(pixels * recipe.image_size / recipe.crop)
 
 
 def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:

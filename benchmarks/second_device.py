@@ -91,7 +91,7 @@ def serve(pipe: Connection, framework: str, folder: Path, batch: int, load: str)
     def use(names: dict[str, Any], noise: Take, files: Take) -> None:
         def taken(steps: int) -> int:
             noise(steps)
-            return steps * int(names["scaled"].global_batch)
+            return steps * int(names["scaled"].global_batch_size)
 
         pipe.send(None)
         with contextlib.suppress(EOFError):

@@ -173,7 +173,9 @@ def expected(made: list[Record]) -> Cells:
             for name, factor in factors(content, base, wanted).items():
                 where = f"AUC {wanted:.2f} {name}"
                 row = f"{run(content)} over 1"
-                cells["Hardware and learning, for each target", row, where] = f"{factor:.2f}"
+                cells["Hardware and statistical efficiency, for each target", row, where] = (
+                    f"{factor:.2f}"
+                )
             put(
                 "Speed-up and efficiency",
                 label(content),
@@ -244,7 +246,11 @@ def way(content: Record, wanted: float) -> tuple[float, int]:
 def factors(content: Record, base: Record, wanted: float) -> dict[str, float]:
     (seconds, images), (alone, of_one) = way(content, wanted), way(base, wanted)
     hardware = (images / seconds) / (of_one / alone)
-    return {"speed-up": alone / seconds, "hardware": hardware, "learning": images / of_one}
+    return {
+        "speed-up": alone / seconds,
+        "hardware efficiency": hardware,
+        "statistical efficiency": images / of_one,
+    }
 
 
 def factors_said(content: Record, base: Record, wanted: float) -> str:
@@ -254,15 +260,15 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
         soon = f"later, after {1 / found['speed-up']:.2f} times the time"
     return (
         f"{label(content)}: until AUC {wanted:.2f}, with compiling and validation, 2 devices did "
-        f"{found['hardware']:.2f} times the images a second of 1 and needed "
-        f"{found['learning']:.2f} times the images, so it came "
+        f"{found['hardware efficiency']:.2f} times the images a second of 1 and needed "
+        f"{found['statistical efficiency']:.2f} times the images, so it came "
         f"{soon} (one run each)."
     )
 
 
 def step(content: Record) -> dict[str, str]:
     """The parts of a step by ablation; nothing was trained without all-reduce."""
-    batch = content["recipe"]["global_batch"]
+    batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
         np.array([1000 * batch / rate for rate in content[kind]["rounds"]])
         for kind in ("files", "synthetic")
@@ -297,7 +303,7 @@ def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
     one, other = content["test"], base["test"]
     each = np.subtract(one["resamples"], other["resamples"])
     low, high = np.quantile(each, [0.025 / rivals, 1 - 0.025 / rivals])
-    verdict = "not told apart" if low <= 0 <= high else "higher" if low > 0 else "lower"
+    verdict = "no significant difference" if low <= 0 <= high else "higher" if low > 0 else "lower"
     difference = one["mean_auc"] - other["mean_auc"]
     return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
 
@@ -329,7 +335,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         runs, scaled_to = "; ".join(map(run, those)), those[0]["recipe"]
         machine += [
             ["devices", f"{count} x NVIDIA H100", runs],
-            ["global batch", str(scaled_to["global_batch"]), runs],
+            ["global batch", str(scaled_to["global_batch_size"]), runs],
             ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
         ]
     return {
@@ -447,7 +453,7 @@ def expected_alts(made: list[Record]) -> set[str]:
     best_values = "a line a number of devices; best values"
     return {
         told(
-            "Columns of the hardware factor up and the learning factor down, by number of devices",
+            "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
             lambda c: factors_said(c, on_fewest(c, made), wanted).rstrip("."),
             wide,
         ),

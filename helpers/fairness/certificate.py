@@ -1,5 +1,6 @@
 """What a check found, and all of a run's checks together: the certificate in its record."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,6 +9,8 @@ import pandas as pd
 
 DIFFERENT = "different"
 """The verdict on a notebook that trains something else than the recipe says, and not wrongly."""
+EXPECTED = "expected"
+"""The verdict on a difference whose cause is known, and explains it."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Check:
         if self.difference <= self.threshold:
             return "pass"
         if self.rest is not None and self.rest <= self.threshold:
-            return "known"
+            return EXPECTED
         return "fail" if self.variant is None else DIFFERENT
 
     def as_record(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class Certificate:
                 "check": check.check,
                 "difference": _size(check.difference),
                 "threshold": _size(check.threshold),
-                "verdict": check.verdict,
+                "verdict": shown(check.verdict),
                 "reason": (check.variant if check.verdict == DIFFERENT else check.reason) or "",
             }
             for check in self.checks
@@ -84,6 +87,19 @@ class Certificate:
         """The record's section ``fairness``."""
         checks = [check.as_record() for check in self.checks]
         return {"comparable": self.comparable, "seconds": self.seconds, "checks": checks}
+
+
+def shown(verdict: str) -> str:
+    """A verdict as a reader sees it."""
+    return "expected difference" if verdict == EXPECTED else verdict
+
+
+def counted(verdicts: Iterable[str]) -> str:
+    """``78 pass, 8 expected differences, 4 not checked``, the most frequent first."""
+    return ", ".join(
+        f"{count} {shown(verdict)}{'s' * (verdict == EXPECTED and count != 1)}"
+        for verdict, count in Counter(verdicts).most_common()
+    )
 
 
 def _size(value: float | None) -> str:

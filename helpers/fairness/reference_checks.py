@@ -3,7 +3,7 @@
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
 the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
 and a verdict. A run whose certificate has a failed check is marked as not comparable wherever its
-times are shown. What cannot be made equal is measured: the verdict is *known* where a stated
+times are shown. What cannot be made equal is measured: the verdict is *expected* where a stated
 cause predicts the found value to within the threshold, and only there.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
@@ -86,21 +86,21 @@ def same_inputs(
     recipe: ScaledRecipe,
 ) -> list[Check]:
     """Pixels at evaluation, order of the labels, and how the recipe is scaled."""
-    image = canonical_image(recipe.recipe.resized, recipe.recipe.planes)
+    image = canonical_image(recipe.recipe.image_size, recipe.recipe.planes)
     seen = np.asarray(evaluate_pixels(image))
     expected = expected_pixels(image, recipe.recipe)
     same_shape = seen.shape == expected.shape
     pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
     misplaced = sum(ours != theirs for ours, theirs in zip(labels, classes, strict=False))
     misplaced += abs(len(labels) - len(classes))
-    by, scaling = recipe.devices, recipe.recipe.scaling
+    by, scaling = recipe.devices, recipe.recipe.lr_scaling
     growth, words = {
         "linear": (by, "learning rate x devices"),
         "sqrt": (by**0.5, "learning rate x square root of devices"),
         "none": (1, "learning rate, whatever the devices"),
     }[scaling]
     rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * growth)
-    batch = abs(recipe.global_batch - recipe.recipe.batch * recipe.devices)
+    batch = abs(recipe.global_batch_size - recipe.recipe.batch_size * recipe.devices)
     return [
         Check("evaluation pixels", pixels, SINGLE, None if same_shape else f"shape {seen.shape}"),
         Check("label order", float(misplaced), 0.0),

@@ -5,8 +5,8 @@ precision. The net is shallow (``frameworks.*.shallow``): ``helpers.fairness.ref
 the deep one, and through it rounding would grow from step to step until it hides what is looked for
 here.
 
-Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7; with a known difference of
-Adam 5e-6), the way the weights go to 2e-3 of its length (found: 1e-5, with Adam 4e-4). With
+Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7; with an expected difference
+of Adam 5e-6), the way the weights go to 2e-3 of its length (found: 1e-5, with Adam 4e-4). With
 products of 16 bits they are wider, for that rounding is what was asked for, and still far below
 what a wrong loop does: a sum in place of a mean is a way twice as long, BatchNorm's momentum of
 0.99 for 0.9 moves the statistics by half.
@@ -22,7 +22,7 @@ from helpers.fairness import reference
 from helpers.fairness.certificate import Certificate, Check
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
-from helpers.recipe import RECIPES, Rule
+from helpers.recipe import MULTILABEL, RECIPES, Rule
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def certify(
     devices: int,
     precision: str = "fp32",
     rule: Rule = ADAM,
-    task: str = "findings",
+    task: str = MULTILABEL,
 ) -> Certificate:
     """Add what the notebook's own training loop does, over all its devices, in its own precision.
 

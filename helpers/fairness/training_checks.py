@@ -113,7 +113,7 @@ def certify(
         amount(observed, recipe, steps),
         label_counts(observed, recipe, labels),
         order(observed),
-        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch),
+        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch_size),
         precision(observed, recipe.recipe, on_gpu),
         evaluations(observed),
         *([cores(observed, cpus)] if cpus else []),
@@ -211,7 +211,7 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
 def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
     """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
     shares = observed[0].shares
-    own = steps * recipe.recipe.batch * recipe.devices // (len(observed) * shares)
+    own = steps * recipe.recipe.batch_size * recipe.devices // (len(observed) * shares)
     wrong: dict[str, float] = {}
     for each in observed:
         taken = sum(epoch.steps for epoch in each.epochs)
@@ -241,7 +241,7 @@ def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.
     if (parts := observed[0].shares) > 1:
         return Check(LABELS, None, None, f"this process sees one of {parts} parts of a batch")
     table = counts(labels, len(observed[0].epochs[0].labels) if observed[0].epochs else 0)
-    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch
+    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch_size
     worst, said, whole = 0, "", 0
     for numbered in zip(*(each.epochs for each in observed), strict=True):
         if numbered[0].first:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.certificate import Check
+from helpers.fairness.certificate import EXPECTED, Check
 
 JOINED = "processes and devices that joined"
 ONCE = "each training image once an epoch"
@@ -211,7 +211,7 @@ def after_training(
 def _how_bad(check: Check) -> tuple[int, float]:
     """Sorts checks by their verdict, then by their difference."""
     difference = math.inf if check.difference is None else check.difference
-    verdicts = ("pass", "known", "fail", "not checked")
+    verdicts = ("pass", EXPECTED, "fail", "not checked")
     return verdicts.index(check.verdict), math.inf if math.isnan(difference) else difference
 
 

@@ -81,7 +81,7 @@ is called with the value, whether devices are GPUs, and how many there are."""
 # What ChainerMN cannot do, and why.
 SKIPPED = {
     **alone.SKIPPED,
-    "overlapped synchronisation": (
+    "overlapped communication": (
         "the multi-node optimiser reduces the gradients after the whole backward pass; its double "
         "buffering would overlap that, with the gradients of the step before"
     ),

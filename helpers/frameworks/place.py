@@ -47,7 +47,7 @@ class Place:
     folder: Path
     """Of the run's ranks, on the filesystem that all hosts share."""
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What the record's section ``world`` says of launcher, hosts and network."""
+    """What the record's section ``cluster`` says of launcher, hosts and network."""
 
     @property
     def ranks_a_node(self) -> int:

@@ -83,7 +83,7 @@ def place_of_all(
     where, ports = [found[machine] for machine in on], [said["ports"] for said in joined]
     interfaces = tuple(name for name, _ in where)
     virtual = nodes > 1 and len(set(on)) == 1
-    about = {"nodes": nodes, "virtual": virtual, "interface": network.summary(interfaces)}
+    about = {"nodes": nodes, "simulated": virtual, "interface": network.summary(interfaces)}
     return Place(
         rank=rank,
         ranks=len(joined),

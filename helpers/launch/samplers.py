@@ -94,7 +94,7 @@ def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> li
         hosts: each rank's.
 
     Returns:
-        The record's ``world.clocks``: of each host by how many seconds its wall clock was ahead of
+        The record's ``cluster.clocks``: by how many seconds each host's wall clock was ahead of
         rank 0's, and how far the truth is from that at most.
     """
     names, found = list(hosts), []

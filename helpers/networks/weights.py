@@ -43,7 +43,7 @@ class Weights:
     """Canonical weights: ``arrays`` by torchvision's names, float32; convolutions are OIHW."""
 
     arrays: Arrays
-    source: str  # "imagenet" or "seeded"
+    source: str  # "imagenet" or "random"
     note: str
 
     @property
@@ -64,23 +64,23 @@ def canonical(
     """The weights every framework starts from.
 
     Args:
-        source: ``imagenet``, ``seeded``, or ``auto`` (ImageNet's where they can be had).
+        source: ``imagenet``, ``random``, or ``auto`` (ImageNet's where they can be had).
         network: one of ``shapes.NETWORKS``.
 
     Raises:
         UserError: unknown source, or ImageNet's were demanded and cannot be had.
     """
-    if source not in ("auto", "imagenet", "seeded"):
-        raise UserError(f"weights '{source}': give imagenet, seeded or auto")
+    if source not in ("auto", "imagenet", "random"):
+        raise UserError(f"weights '{source}': give imagenet, random or auto")
     arrays = seeded(outputs, seed, network)
-    if source == "seeded":
-        return Weights(arrays, "seeded", f"He-normal from seed {seed}")
+    if source == "random":
+        return Weights(arrays, "random", f"He-normal from seed {seed}")
     try:
         backbone = _imagenet_backbone(network)
     except (OSError, UserError) as error:
         if source == "imagenet":
-            raise UserError(f"no ImageNet weights ({error}); use weights=seeded") from None
-        return Weights(arrays, "seeded", f"seed {seed}, because ImageNet's cannot be had: {error}")
+            raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
+        return Weights(arrays, "random", f"seed {seed}, because ImageNet's cannot be had: {error}")
     note = f"torchvision's, with a classifier from seed {seed}"
     return Weights({**arrays, **backbone}, "imagenet", note)
 

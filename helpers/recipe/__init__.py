@@ -5,15 +5,25 @@ TOML files (docs/recipes.md): those that ship are in ``recipes/``, anybody's own
 like, with their own code beside them.
 """
 
-from helpers.recipe.known import RECIPES, file_of, full_name, lookup
-from helpers.recipe.settings import PRECISIONS, Recipe, Rule, ScaledRecipe
+from helpers.recipe.known import RECIPES, digest_now, file_of, full_name, lookup
+from helpers.recipe.settings import (
+    MULTICLASS,
+    MULTILABEL,
+    PRECISIONS,
+    Recipe,
+    Rule,
+    ScaledRecipe,
+)
 
 __all__ = [
+    "MULTICLASS",
+    "MULTILABEL",
     "PRECISIONS",
     "RECIPES",
     "Recipe",
     "Rule",
     "ScaledRecipe",
+    "digest_now",
     "file_of",
     "full_name",
     "lookup",

@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import recipe_file
+from helpers.recipe import recipe_file, renamed
 from helpers.recipe.recipe_file import RecipeFile
 from helpers.recipe.settings import PRECISIONS, Recipe
 
@@ -45,12 +45,18 @@ def file_of(name: str) -> RecipeFile:
     )
 
 
-def lookup(name: str, *, small: bool = False, **changes: Any) -> Recipe:
+def digest_now(sha256: str) -> str:
+    """A recipe's digest; that of one that ships, from before its keys were renamed, as of now."""
+    name = renamed.DIGESTS.get(sha256)
+    return sha256 if name is None else RECIPES[name].sha256
+
+
+def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
     """The recipe called ``name``, or in the file ``name``, with some fields changed.
 
     Args:
         name: one that ships, or a file, ``mine.toml``.
-        small: as its table ``[demo]`` has it, if it has one.
+        demo: as its table ``[demo]`` has it, if it has one.
         changes: fields of :class:`Recipe`, and their values.
 
     Raises:
@@ -63,4 +69,4 @@ def lookup(name: str, *, small: bool = False, **changes: Any) -> Recipe:
     if changes.get("precision", PRECISIONS[0]) not in PRECISIONS:
         known = ", ".join(PRECISIONS)
         raise UserError(f"unknown precision '{changes['precision']}': it is one of {known}")
-    return replace(file.small if small else file.recipe, **changes)
+    return replace(file.demo if demo else file.recipe, **changes)

@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import own_code, toml_file
+from helpers.recipe import own_code, renamed, toml_file
 from helpers.recipe.keys import (
     DATA,
     EXAMPLES,
@@ -25,7 +25,7 @@ from helpers.recipe.keys import (
     TABLES,
     Key,
 )
-from helpers.recipe.settings import ON_DEVICE, TASKS, Recipe
+from helpers.recipe.settings import MULTILABEL, ON_DEVICE, TASKS, Recipe
 from helpers.recipe.toml_file import TomlFile
 
 FOLDER = paths.ROOT / "recipes"
@@ -48,7 +48,7 @@ class RecipeFile:
 
     file: TomlFile
     recipe: Recipe
-    small: Recipe
+    demo: Recipe
     slurm: dict[str, Any]
 
 
@@ -65,14 +65,14 @@ def read(path: str | Path) -> RecipeFile:
     """
     file, tables = _tables(path)
     slurm = tables.get("slurm", {})
-    small = {name: dict(table) for name, table in tables.items()}
+    demo = {name: dict(table) for name, table in tables.items()}
     for key, value in tables.get("demo", {}).items():
         home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
-        small.setdefault(home, {})[key] = value
+        demo.setdefault(home, {})[key] = value
     recipe = _recipe(file, tables)
     if "demo" not in tables:
         return RecipeFile(file, recipe, recipe, slurm)
-    return RecipeFile(file, recipe, replace(_recipe(file, small), small=True), slurm)
+    return RecipeFile(file, recipe, replace(_recipe(file, demo), demo=True), slurm)
 
 
 @cache
@@ -83,7 +83,9 @@ def of_shipped(name: str) -> RecipeFile:
 
 def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
     """A file, and its tables upon those of the recipe that it begins with; every key is checked."""
-    file = toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
+    file = renamed.in_new_words(
+        toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
+    )
     _check_name(file.path)
     for number, line in enumerate(file.text.split("\n"), start=1):
         if not line.isprintable():  # the whole text is recorded, and shown again
@@ -115,6 +117,8 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
             tables["data"] = dict(given)  # another reader has other options, and other images
         else:
             tables[name] = tables.get(name, {}) | given
+            if "optimizer" in given and "momentum" not in given:
+                tables[name].pop("momentum", None)  # that of the recipe that it begins with
     _check_optimizer(file, tables)
     if not tables["demo"] and "demo" not in file.content:
         del tables["demo"]
@@ -179,9 +183,9 @@ def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]
 def _check_optimizer(file: TomlFile, tables: Tables) -> None:
     """Raises UserError for a momentum that nothing would use."""
     optimizer = tables.get("train", {}).get("optimizer", "adam")
-    if "momentum" in file.content.get("train", {}) and optimizer != "momentum":
+    if "momentum" in file.content.get("train", {}) and optimizer != "sgd":
         raise UserError(
-            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"momentum\" "
+            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"sgd\" "
             f'only, and this recipe has "{optimizer}"'
         )
 
@@ -214,21 +218,25 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
             raise UserError(f"{file.where(*where)}: {error}") from None
         code[said.rpartition(":")[0]] = own_code.digest(found)
     options = _options(file, reader, data, folder)
-    drops = train.pop("drops", None)
+    schedule = train.pop("lr_schedule", None)
     train |= {key: float(train[key]) for key in _FLOATS if key in train}
-    task = train.get("task", "findings")
+    task = train.get("task", MULTILABEL)
     return Recipe(
         file.path.stem,
         **_sizes(file, reader, data),
         **train,
-        weights=model.get("weights", "seeded" if network == "own" else "auto"),
-        **({"drop_by": drops["by"], "drop_epochs": tuple(drops["epochs"])} if drops else {}),
+        weights=model.get("weights", "random" if network == "own" else "auto"),
+        **(
+            {"lr_gamma": schedule["gamma"], "lr_milestones": tuple(schedule["milestones"])}
+            if schedule
+            else {}
+        ),
         **_target(file, task, target),
         network=network,
         reader=reader,
         folder=_folder(data.get("folder", "auto"), folder),
         options=options,
-        colour=data.get("colour", "grey" if reader == "nih" else "rgb"),
+        color_mode=data.get("color_mode", "grayscale" if reader == "nih" else "rgb"),
         loader_cores=data.get("loader_cores", ON_DEVICE),
         own=own,
         code=code,
@@ -255,19 +263,19 @@ def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path)
 
 def _sizes(file: TomlFile, reader: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Images and crop in pixels; without such keys the article's, or the images' own size."""
-    if "crop" in data and "resized" not in data:
+    if "crop" in data and "image_size" not in data:
         raise UserError(
-            f"{file.where('data', 'crop')}: 'crop' needs 'resized', the size of "
-            "the images that it is taken from"
+            f"{file.where('data', 'crop')}: 'crop' needs 'image_size', the size "
+            "of the images that it is taken from"
         )
-    if "resized" not in data:
-        return {} if reader == "nih" else {"resized": 0, "crop": 0}
-    resized, crop = data["resized"], data.get("crop", data["resized"])
-    if crop > resized:
+    if "image_size" not in data:
+        return {} if reader == "nih" else {"image_size": 0, "crop": 0}
+    image_size, crop = data["image_size"], data.get("crop", data["image_size"])
+    if crop > image_size:
         raise UserError(
-            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {resized} px"
+            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {image_size} px"
         )
-    return {"resized": resized, "crop": crop}
+    return {"image_size": image_size, "crop": crop}
 
 
 def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +285,7 @@ def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, A
             f"{file.where('target', 'metric')}: '{metric}' does not go with "
             f'task = "{task}": give {" or ".join(TASKS[task])}'
         )
-    return {"metric": metric, "targets": tuple(target.get("values", ()))}
+    return {"metric": metric, "quality_targets": tuple(target.get("quality_targets", ()))}
 
 
 def _folder(said: str, beside: Path) -> str:

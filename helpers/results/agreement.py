@@ -15,10 +15,10 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "recipe": lambda c: c["recipe"]["name"],
     "crop in pixels": lambda c: c["recipe"]["crop"],
     "epochs": lambda c: c["recipe"]["epochs"],
-    "batch per device": lambda c: c["recipe"]["batch"],
+    "batch per device": lambda c: c["recipe"]["batch_size"],
     "learning rate per device": lambda c: c["recipe"]["learning_rate"],
     "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
-    "task": lambda c: c["recipe"].get("task", "findings"),
+    "task": lambda c: c["recipe"]["task"],
     "reader": lambda c: c["recipe"].get("reader", "nih"),
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "own code": lambda c: c["recipe"].get("code", {}),
@@ -31,7 +31,7 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "initial weights": lambda c: _weights(c["weights"]),
 }
 
-# The seed decides the patients' split and the seeded weights, and is what a sweep of seeds varies.
+# The seed decides the patients' split and the random weights, and is what a sweep of seeds varies.
 _OF_THE_SEED = ("seed", "number of images", "initial weights")
 
 
@@ -41,17 +41,18 @@ def _weights(said: dict[str, Any]) -> str:
 
 
 def optimizer(recipe: dict[str, Any]) -> str:
-    """``adam``; ``momentum 0.9, weight decay 0.0001``. Records of schema 1 are all of Adam."""
+    """``adam``; ``sgd with momentum 0.9, weight decay 0.0001``. Of schema 1 all are of Adam."""
     rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
-    said = f"{rule} {recipe['momentum']:g}" if rule == "momentum" else rule
+    momentum = recipe.get("momentum", 0) if rule == "sgd" else 0
+    said = f"{rule} with momentum {momentum:g}" if momentum else rule
     return said + (f", weight decay {decay:g}" if decay else "")
 
 
 def _schedule(recipe: dict[str, Any]) -> str:
     """``linear``; ``linear, x 0.1 after [20, 30]``."""
-    drops = recipe.get("drop_epochs")
-    said = f", x {recipe['drop_by']:g} after {drops}" if drops else ""
-    return str(recipe.get("scaling", "linear")) + said
+    drops = recipe.get("lr_milestones")
+    said = f", x {recipe['lr_gamma']:g} after {drops}" if drops else ""
+    return str(recipe.get("lr_scaling", "linear")) + said
 
 
 def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -93,7 +94,7 @@ def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 def loader_workers(content: dict[str, Any]) -> int | None:
     """For all devices together; None where an older record does not tell."""
-    number: int | None = content["data"].get("workers")
+    number: int | None = content["data"].get("num_workers")
     return number
 
 

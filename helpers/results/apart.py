@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from helpers.recipe import digest_now
 from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import agreement, machines
 
@@ -98,7 +99,7 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "precision": lambda c: str(c["recipe"]["precision"]),
     "crop": lambda c: f"{c['recipe']['crop']} px",
     "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
-    "batch": lambda c: f"{c['recipe']['batch']} per device",
+    "batch": lambda c: f"{c['recipe']['batch_size']} per device",
     "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
     "device": lambda c: f"on {_device(c['devices'])}",
     "cores": _cores,
@@ -114,5 +115,5 @@ _ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
     "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
     "schedule": lambda c: str(agreement.MUST_AGREE["learning rate over epochs"](c)),
     "code": lambda c: own_code(c["recipe"]) or "no own code",
-    "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
+    "text": lambda c: f"recipe {digest_now(c['recipe']['sha256'])[:6]}",
 }

@@ -46,7 +46,7 @@ class Entry:
         ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``; with other code the same notebook is
         no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
-        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
+        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
         """
         return self._named(self.nodes)
 
@@ -65,12 +65,12 @@ class Entry:
 
     @property
     def nodes(self) -> str:
-        """``2 x 4``, nodes and the devices of each, ``2 x 1 virtual``; nothing of one node."""
+        """``2 x 4``, nodes and the devices of each, ``2 x 1 simulated``; nothing of one node."""
         count = comparability.nodes(self.content)
         if count == 1:
             return ""
-        virtual = " virtual" if comparability.virtual_nodes(self.content) else ""
-        return f"{count} x {(self.devices or 0) // count}{virtual}"
+        simulated = " simulated" if comparability.simulated_nodes(self.content) else ""
+        return f"{count} x {(self.devices or 0) // count}{simulated}"
 
     @property
     def devices(self) -> int | None:
@@ -133,7 +133,7 @@ class Comparison:
     @property
     def task(self) -> Task:
         """What all of these runs were trained for."""
-        return next((entry.task for entry in self.entries if entry.task), tasks.FINDINGS)
+        return next((entry.task for entry in self.entries if entry.task), tasks.MULTILABEL)
 
     @cached_property  # asked for by each curve, and told from every run
     def metric(self) -> Metric:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
+from helpers.fairness import certificate
 from helpers.results.comparability import marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
 from helpers.results.ranking import ordered
@@ -99,7 +100,7 @@ def fairness(compared: Comparison) -> pd.DataFrame:
 
 
 def _badness(check: dict[str, Any]) -> tuple[int, float]:
-    order_of = ("pass", "known", "not checked", "different", "fail")
+    order_of = ("pass", "expected", "not checked", "different", "fail")
     verdict = check["verdict"]
     place = order_of.index(verdict) if verdict in order_of else len(order_of)
     return place, check["difference"] or 0.0
@@ -161,7 +162,7 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     """
     found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
-    probed = any("probe" in entry.content for entry in entries)
+    tested = any("self_test" in entry.content for entry in entries)
     for entry in entries:
         content = entry.content
         recipe, data = content["recipe"], content.get("data")
@@ -173,15 +174,15 @@ def hardware(compared: Comparison) -> pd.DataFrame:
                 f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
             ),
             "seed": str(recipe["seed"]),
-            "global batch": str(recipe["global_batch"]),
+            "global batch": str(recipe["global_batch_size"]),
             "learning rate": f"{recipe['scaled_learning_rate']:g}",
             "data": _data_cell(data),
             "initial weights": _weights_cell(content.get("weights")),
             "environment": _environment_cell(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
         }
-        if probed:
-            values["probe"] = _probe_cell(content.get("probe"))
+        if tested:
+            values["self-test"] = _self_test_cell(content.get("self_test"))
         for what, value in values.items():
             found.setdefault(what, {}).setdefault(entry.run, []).append(value)
     rows = []
@@ -208,9 +209,9 @@ def _marks(marks: pd.Series) -> list[str]:
 
 def _check_cell(check: dict[str, Any]) -> str:
     if check["difference"] is None:
-        return str(check["verdict"])
+        return certificate.shown(check["verdict"])
     limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
-    return f"{check['verdict']}: {_size(check['difference'], 1)}{limit}"
+    return f"{certificate.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
 
 
 def _size(value: float, digits: int) -> str:
@@ -240,16 +241,16 @@ def _nodes_cell(content: dict[str, Any]) -> str:
 
     Nothing of a run that no launcher started.
     """
-    world = content.get("world")
-    if world is None:
+    cluster = content.get("cluster")
+    if cluster is None:
         return ""
-    count, virtual = world["nodes"], "virtual " * world["virtual"]
-    by = f"{world['launcher']} {world['launcher_version']}"
-    nodes = f", {count} {virtual}node{'s' * (count != 1)} by {by} over {world['interface']}"
-    return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(world))])
+    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
+    by = f"{cluster['launcher']} {cluster['launcher_version']}"
+    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
+    return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(cluster))])
 
 
-def _probe_cell(found: dict[str, Any] | None) -> str:
+def _self_test_cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
     right = (

@@ -68,7 +68,7 @@ def change(found: Interval) -> str:
     if len(percents) == 1:
         return f"{percents[0]} %, one round"
     text = f"{percents[0]} % ({percents[1]} to {percents[2]})"
-    return text if apart(found, 1.0) else f"{text}: not told apart"
+    return text if apart(found, 1.0) else f"{text}: no significant difference"
 
 
 def not_worse(difference: Interval, margin: float) -> str:

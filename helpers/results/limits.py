@@ -63,7 +63,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts = []
     if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
         texts.append("its CPU devices share cores: speed-up means nothing here")
-    if comparability.virtual_nodes(content):
+    if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
         texts.append(f"its {count} nodes were processes of one machine: no network was measured")
     if changed := comparability.departures(content):
@@ -91,11 +91,11 @@ def _limits(content: dict[str, Any]) -> list[str]:
     texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
     texts += by_class.limits(content)
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
-    for other in content.get("neighbours", {}).get("processes", []):
+    for other in content.get("other_processes", {}).get("processes", []):
         who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
         when = "before it began" if other["seen"] == "before" else "while it ran"
         texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
-    if reason := content.get("neighbours", {}).get("reason"):
+    if reason := content.get("other_processes", {}).get("reason"):
         texts.append(f"it is not known whether another process used its GPUs: {reason}")
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):

@@ -19,7 +19,7 @@ from helpers.results.comparison import Comparison, Entry
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_interval
 from helpers.training.tasks import Metric
 
-ALIKE = "not told apart"
+ALIKE = "no significant difference"
 
 
 @lru_cache(maxsize=1)
@@ -27,13 +27,14 @@ def differences(compared: Comparison) -> pd.DataFrame:
     """Each framework's metric minus that of one of them, :func:`reference`; a row a run's name.
 
     Columns: label, devices, reference (its run's name), pairs (of runs on the same test images),
-    difference, low, high (its 95 % interval) and verdict: ``not told apart``, ``higher``,
-    ``lower``, ``the reference``, or why there is none. No row where nothing can be paired.
+    difference, low, high (its 95 % interval) and verdict: ``no significant
+    difference``, ``higher``, ``lower``, ``the reference``, or why there is none. No row where
+    nothing can be paired.
 
     Where runs were repeated, with other seeds or with the same, pairs are averaged, and the
     interval holds both that over patients and that over the pairs (Student's t). Intervals hold at
     95 % for all rows together: each at 100 % less its part of the 5 (Bonferroni), or else one of
-    twenty rows would be told apart by chance.
+    twenty rows would be significantly different by chance.
     """
     groups = _groups(compared)
     base = reference(compared)

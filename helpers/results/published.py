@@ -22,7 +22,7 @@ NAME = "published, 4 x V100, 2018"
 
 def belong(compared: Comparison) -> bool:
     """Whether they may stand beside these runs: of the article's task, and of its network."""
-    return all_are(compared, {"task": "findings", "network": "densenet121"})
+    return all_are(compared, {"task": "multilabel", "network": "densenet121"})
 
 
 def all_are(compared: Comparison, study: dict[str, str]) -> bool:

@@ -28,7 +28,7 @@ CALIBRATED = (
     "Calibrated, theirs: on Oakforest-PACS RSAP made ChainerMN's all-reduce 2.1 times faster, on "
     "grids of 64x4, 2x128 and 16x16 ranks (Hanawa, Tamura)."
 )
-STUDY = {"task": "classes", "network": "resnet50"}
+STUDY = {"task": "multiclass", "network": "resnet50"}
 NAME = "published: ChainerMN on GPUs, 2017"
 
 

@@ -2,10 +2,10 @@
 
 And, where several numbers of devices tried to reach a target, what more of them brought."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from helpers.fairness import certificate
 from helpers.results import comparability, device_waits, paired, ranking
 from helpers.results import headline as words
 from helpers.results.agreement import differences
@@ -25,7 +25,7 @@ from helpers.results.scaling import split
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
-_NAMES = {"data": "data", "synchronisation": "each other"}
+_NAMES = {"data": "data", "communication": "each other"}
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,9 @@ def fairness(compared: Comparison) -> Answer:
         return Answer(question, "unknown", "No run has finished.")
     failed = [entry.label for entry in runs if comparability.failed(entry.content)]
     differ = [what for what, _ in differences(runs)]
-    verdicts = Counter(
+    checks = certificate.counted(
         check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
     )
-    checks = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     passed = sum(entry.comparable for entry in runs)
     text = f"{passed} of {len(runs)} finished runs passed their certificate"
     if failed:
@@ -207,8 +206,9 @@ def waiting(compared: Comparison) -> Answer:
 def more_devices(compared: Comparison) -> Answer | None:
     """How many times as soon the most devices of each series reached the target, and why.
 
-    Of devices that share something only how many times the images were needed: that is learning,
-    and holds on any hardware. None where nobody tried several numbers of devices.
+    Of devices that share something only how many times the images were needed: that is
+    statistical efficiency, and holds on any hardware. None where nobody tried several numbers of
+    devices.
     """
     if not split.several(compared):
         return None
@@ -218,7 +218,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     shown = found if own.empty else own
     last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
     reached = last[last["reached"] == last["runs"]]
-    name, unit = ("learning", "the images") if own.empty else ("speed_up", "as soon")
+    name, unit = ("statistical_efficiency", "the images") if own.empty else ("speed_up", "as soon")
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
         last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
     text = " ".join(split.sentences_of(compared, last))
@@ -253,19 +253,19 @@ def _shown(compared: Comparison) -> str:
         f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
         f"way from image files to a test {compared.task.metric.short} and passed the certificate"
         f"{'' if of_own_networks(runs) else ' that they train the same network'}"
-        f"{f'; {found}' if (found := _told_apart(compared)) else ''}."
+        f"{f'; {found}' if (found := _significant(compared)) else ''}."
     )
 
 
-def _told_apart(compared: Comparison) -> str:
-    """Whose mean AUC or top-1 can be told apart from the reference's; empty if none is paired."""
+def _significant(compared: Comparison) -> str:
+    """Whose mean AUC or top-1 is significantly different from the reference's; "" if unpaired."""
     found, name = paired.differences(compared), compared.task.metric.whole
     if found.empty:
         return ""
     base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return f"on the same test images, no {name} can be told apart from that of {base}"
+        return f"on the same test images, no {name} is significantly different from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
     single = " (one run each: another seed may say otherwise)" * bool(found["pairs"].max() == 1)
     return f"compared with the {name} of {base} on the same test images, {listed(said)}{single}"

@@ -19,7 +19,7 @@ from helpers.launch import processes
 from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.probe.outside import Outcome
-from helpers.training import checkpoint, record
+from helpers.training import checkpoint, earlier_schemas, record
 from helpers.training.parameters import BY_HAND
 
 LATEST = "latest"
@@ -67,7 +67,7 @@ class Batch:
         kernel_processes.stop_marked(paths.RUNS.resolve(), spare=self._is_of_another)
         for state in self.adopted:
             folder = self.folder / state.folder
-            complete(folder, run=state.about(), **_unsaid_neighbours(folder))
+            complete(folder, run=state.about(), **_unsaid_processes(folder))
         for state in self.runs:
             if not self.is_finished(state):
                 if state.state != "waiting":
@@ -124,9 +124,9 @@ class Batch:
     def short_record(self, state: RunState) -> dict[str, Any]:
         """A record for a run that never came to write its own."""
         return {
-            "schema": record.SCHEMA,
+            "schema": earlier_schemas.SCHEMA,
             "run": {
-                "batch": self.name,
+                "experiment": self.name,
                 "notebook": state.notebook,
                 "variant": state.variant or None,
                 "started": _now(),
@@ -288,13 +288,13 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _unsaid_neighbours(folder: Path) -> dict[str, Any]:
-    """The section ``neighbours`` of a run on GPUs whose runner was killed before it wrote one."""
+def _unsaid_processes(folder: Path) -> dict[str, Any]:
+    """The section ``other_processes`` of a run on GPUs whose runner was killed before it."""
     content = record.read(folder)
-    if content["devices"]["kind"] != "gpu" or "neighbours" in content:
+    if content["devices"]["kind"] != "gpu" or "other_processes" in content:
         return {}
     reason = "the runner was killed before it could say who else was on the GPUs"
-    return {"neighbours": {"processes": [], "reason": reason}}
+    return {"other_processes": {"processes": [], "reason": reason}}
 
 
 def _point_latest_at(folder: Path) -> None:

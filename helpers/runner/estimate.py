@@ -20,7 +20,7 @@ from helpers.frameworks import devices as device_helpers
 from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
-from helpers.training import image_folders, image_readers, record
+from helpers.training import earlier_schemas, image_folders, image_readers, record
 
 LATEST = 5
 """Of how many earlier runs the median is taken: the last ones know today's code and driver."""
@@ -68,13 +68,13 @@ class History:
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
-            recipe = lookup(name, small=found.kind == "cpu")
+            recipe = lookup(name, demo=found.kind == "cpu")
             data = recipe.folder if self._plan.data == "auto" else self._plan.data
             folder = image_folders.data_folder(recipe, data)
             self._keys[where] = _key(
                 state.label,
                 recipe.name,
-                _asked(self._plan, recipe.epochs, recipe.batch),
+                _asked(self._plan, recipe.epochs, recipe.batch_size),
                 image_readers.called(recipe, folder),
                 found.kind,
                 (str(state.nodes), *found.names * state.nodes),
@@ -109,15 +109,15 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
 
 
 def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = earlier_schemas.upgraded(json.loads(path.read_text(encoding="utf-8")))
     run, devices = content["run"], content["devices"]
     key = _key(
         run_label(run["notebook"], content["framework"]["kernel"]),
         content["recipe"]["name"],
-        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch"]),
+        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch_size"]),
         content["data"]["folder"],
         devices["kind"],
-        (str(content.get("world", {}).get("nodes", 1)), *devices["names"]),
+        (str(content.get("cluster", {}).get("nodes", 1)), *devices["names"]),
         devices.get("shared_gpus"),
         run["host"],
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
+from helpers.recipe import digest_now
 from helpers.runner.plans import Plan, RunState
 from helpers.training import parameters, schemas, strict_json
 
@@ -52,6 +53,8 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
         raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
     warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", "default"))
     chosen = {name: content[name] for name in LATER if name in content}
+    digests = chosen.get("recipe_digests", {})
+    chosen["recipe_digests"] = {name: digest_now(digest) for name, digest in digests.items()}
     plan = Plan(content["recipe"], content["data"], runs, warmup_epochs=warmup, **chosen)
     return plan, content
 

@@ -26,7 +26,7 @@ SETTLE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class OtherProcess:
     """A process of somebody else's; ``gpu`` is a UUID, ``seen`` before or during the run."""
 
     gpu: str
@@ -46,14 +46,14 @@ class Watch:
     Args:
         uuids: the run's GPUs; none means nothing is watched.
         batch: the folder whose mark the run's own processes carry.
-        warn: called with one line for each neighbour, once.
+        warn: called with one line for each of them, once.
     """
 
     def __init__(self, uuids: Sequence[str], batch: Path, warn: Callable[[str], None]) -> None:
         self._uuids = list(uuids)
         self._batch = batch
         self._warn = warn
-        self._found: dict[tuple[str, int], Neighbour] = {}
+        self._found: dict[tuple[str, int], OtherProcess] = {}
         self._reason: str | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
@@ -70,11 +70,11 @@ class Watch:
             self._thread.join()
 
     def as_record(self) -> dict[str, Any]:
-        """The record's section ``neighbours``, as a dictionary to be merged; {} without GPUs."""
+        """The record's section ``other_processes``, as a dictionary to merge; {} without GPUs."""
         if not self._uuids:
             return {}
-        found = [asdict(neighbour) for neighbour in self._found.values()]
-        return {"neighbours": {"processes": found, "reason": self._reason}}
+        found = [asdict(other) for other in self._found.values()]
+        return {"other_processes": {"processes": found, "reason": self._reason}}
 
     def _look_before(self) -> None:
         end = time.monotonic() + SETTLE_SECONDS
@@ -83,7 +83,7 @@ class Watch:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
-            self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "before"))
+            self._note(OtherProcess(gpu, process, sharing.name_of(process), memory, "before"))
 
     def _keep_looking(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
@@ -92,11 +92,13 @@ class Watch:
                 if known or not processes.lives(process):
                     continue
                 if kernel_processes.mark(process) != str(self._batch):
-                    self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "during"))
+                    self._note(
+                        OtherProcess(gpu, process, sharing.name_of(process), memory, "during")
+                    )
 
-    def _note(self, neighbour: Neighbour) -> None:
-        self._found[neighbour.gpu, neighbour.process] = neighbour
-        self._warn(f"{neighbour}: another process shares this GPU, its times are not reliable")
+    def _note(self, other: OtherProcess) -> None:
+        self._found[other.gpu, other.process] = other
+        self._warn(f"{other}: another process shares this GPU, its times are not reliable")
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:

@@ -5,7 +5,7 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
 from helpers.recipe import lookup
 from helpers.runner.plans import Plan
-from helpers.training.tasks import FINDINGS, TASKS, Task
+from helpers.training.tasks import MULTILABEL, TASKS, Task
 
 
 def check(plan: Plan) -> None:
@@ -52,13 +52,13 @@ def changed(plan: Plan) -> str | None:
 
 
 def task(plan: Plan) -> Task:
-    """What the batch's runs are trained for; findings where its recipe is gone (``changed``)."""
+    """What the batch's runs are trained for; multilabel where its recipe is gone (``changed``)."""
     if plan.recipe == "auto":
-        return FINDINGS
+        return MULTILABEL
     try:
         return TASKS[lookup(plan.recipe).task]
     except UserError:
-        return FINDINGS
+        return MULTILABEL
 
 
 def in_words(plan: Plan) -> list[str]:

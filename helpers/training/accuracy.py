@@ -21,7 +21,7 @@ class Evaluation:
 
     ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
     has no image of it, its interval where all are of one group. ``confusions`` are the most
-    frequent: class, taken_for, images, and their share of the class's images. ``top1`` and
+    frequent: class, predicted_as, images, and their share of the class's images. ``top1`` and
     ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN where there
     are no more than ``GUESSES`` classes. Intervals hold 95 % of ``resampling.RESAMPLES`` resamples
     of the part's ``groups``; ``resamples`` are top-1's, in order, of the images that ``sample``
@@ -53,7 +53,7 @@ class Evaluation:
             first = self.confusions.iloc[0]
             lines.append(
                 f"Most often confused: {TOP1.text(first['share'])} of the images of "
-                f"{first['class']} are taken for {first['taken_for']}."
+                f"{first['class']} are taken for {first['predicted_as']}."
             )
         lines.append(resampling.said("images" if alone else "groups of images"))
         return "\n".join(lines)
@@ -215,11 +215,11 @@ def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) ->
     rows = [
         {
             "class": names[one],
-            "taken_for": names[other],
+            "predicted_as": names[other],
             "images": int(found[one, other]),
             "share": found[one, other] / images[one],
         }
         for one, other in zip(*np.unravel_index(most, found.shape), strict=True)
         if found[one, other]
     ]
-    return pd.DataFrame(rows, columns=["class", "taken_for", "images", "share"])
+    return pd.DataFrame(rows, columns=["class", "predicted_as", "images", "share"])

@@ -24,7 +24,7 @@ from helpers.training.run_tables import MISSING
 
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
-WAITS = ("data", "synchronisation")
+WAITS = ("data", "communication")
 LONGEST_WAIT = 10
 """A wait for data is noise if it is more than so many times the loader's own time for a batch."""
 
@@ -39,21 +39,22 @@ def attribute(
     utilisation: pd.DataFrame | None = None,
     format: str = "",
     resumed_after: int = 0,
-    world: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
     A share may come out below zero: then nothing was waited for, as far as the rounds can tell.
 
     Args:
-        history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
+        history: the record's epochs; ``data_seconds`` and ``communication_seconds`` are what the
+            steps saw.
         measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
             one device, ``no_allreduce``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
         resumed_after: epochs of another process, of which nothing is said here.
-        world: the record's, of a run on ranks; between real machines the all-reduce is a network.
+        cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
     """
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -72,8 +73,8 @@ def attribute(
         "devices_busy": busy,
         "agreement": _agreement(ablation, intervals, steps, busy),
     }
-    network = world is not None and world["nodes"] > 1 and not world["virtual"]
-    alone = (world or {}).get("all_reduce") if network else None
+    network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
+    alone = (cluster or {}).get("all_reduce") if network else None
     said = _sentence(found, epochs, measured, devices, format, network=network, alone=alone)
     return found | {"sentence": said}
 
@@ -204,31 +205,31 @@ def _by_ablation(
     shares = {
         "compute": compute,
         "data": data,
-        "synchronisation": trained - data - compute,
+        "communication": trained - data - compute,
         "validation": 1 - trained,
     }
-    ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
+    ends = {"compute": computing, "data": waiting, "communication": reducing}
     ends["validation"] = [1 - share for share in training]
     return shares, {share: [min(values), max(values)] for share, values in ends.items()}
 
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
-    """Synchronisation is None where it cannot be told from compute, and then part of it."""
+    """Communication is None where it cannot be told from compute, and then part of it."""
     training = sum(epoch["train_seconds"] for epoch in epochs)
     validation = sum(epoch["valid_seconds"] for epoch in epochs)
     total = training + validation
-    found: Shares = dict.fromkeys(("compute", "data", "synchronisation"))
+    found: Shares = dict.fromkeys(("compute", "data", "communication"))
     found["validation"] = validation / total
     waits = [epoch.get("data_seconds") for epoch in epochs]
     if any(wait is None for wait in waits):
         return found
     data = sum(waits)  # type: ignore[arg-type]
-    syncs = [epoch.get("sync_seconds") for epoch in epochs]
+    syncs = [epoch.get("communication_seconds") for epoch in epochs]
     sync = None if any(s is None for s in syncs) else sum(syncs)  # type: ignore[arg-type]
     return found | {
         "compute": (training - data - (sync or 0.0)) / total,
         "data": data / total,
-        "synchronisation": None if sync is None else sync / total,
+        "communication": None if sync is None else sync / total,
     }
 
 
@@ -320,7 +321,7 @@ def _sentence(
     )
     loads = f"the loader alone delivers {_spread(loader)}"
     told, data = telling(found, measured), found["shares"]["data"]
-    if network and told.get("synchronisation", 0.0) > max(found["shares"]["compute"], data):
+    if network and told.get("communication", 0.0) > max(found["shares"]["compute"], data):
         said = f"The network between the nodes is the limit: {_network(found, alone)}; {able}."
         if "data" in told:
             said += f" Waiting for data takes {_share(found, 'data')}; {loads}."
@@ -346,18 +347,18 @@ def _sentence(
             f"Loading and compute slow each other down, and waiting takes {share}: {loads}; "
             f"{able}. They share a resource, most often the CPU cores."
         )
-    if "synchronisation" in told:
+    if "communication" in told:
         if network:
             said += f" Over the network between the nodes {_network(found, alone)}: "
         else:
-            said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
+            said += f" The all-reduce takes {_share(found, 'communication')}: "
         said += "a larger per-device batch would need fewer of them."
     return said + _validation(found) + _pace(epochs, files)
 
 
 def _network(found: Mapping[str, Any], alone: Mapping[str, Any] | None) -> str:
     """What the all-reduce takes, in the steps and by itself."""
-    said = f"the all-reduce takes {_share(found, 'synchronisation')}"
+    said = f"the all-reduce takes {_share(found, 'communication')}"
     return (
         said if alone is None else f"{said} and by itself adds up {bus_bandwidth.in_words(alone)}"
     )
@@ -371,7 +372,7 @@ def _validation(found: Mapping[str, Any]) -> str:
 
 def _limit(found: Mapping[str, Any]) -> str:
     """The limit where it is not loading: compute, unless devices may also wait for each other."""
-    most = found["intervals"]["synchronisation"][1]
+    most = found["intervals"]["communication"][1]
     return "Compute is the limit" if most <= 2 * LITTLE else "Loading is not the limit"
 
 

@@ -67,7 +67,7 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
 
 
 def as_record(found: Measured, *, devices: int, interface: str) -> dict[str, Any]:
-    """The record's ``world.all_reduce``.
+    """The record's ``cluster.all_reduce``.
 
     Args:
         found: any process's.

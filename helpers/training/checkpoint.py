@@ -31,7 +31,8 @@ from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
-from helpers.training import part_of_epoch, record, run_identity
+from helpers.recipe.settings import rule_name
+from helpers.training import earlier_schemas, part_of_epoch, record, run_identity
 from helpers.training.part_of_epoch import NONE, Part
 from helpers.training.record import Run
 
@@ -123,7 +124,8 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said: dict[str, Any] = {"about": self._about, "code": self._code, "run": self._run}
+        said: dict[str, Any] = {"schema": earlier_schemas.SCHEMA}
+        said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
         said |= {"part": part.as_said()} if part is not None else {}
@@ -215,6 +217,7 @@ def _read(
             said = json.loads((file.metadata() or {}).get("said", "null"))
             if not isinstance(said, dict) or not isinstance(said.get("about"), dict):
                 raise _Damaged("it does not say of which run it is")
+            said = earlier_schemas.checkpoint(said)
             _check_same(path, said["about"], about)
             _check_history(said, run)
             # Before an array is read: one could be larger than the memory.
@@ -235,7 +238,8 @@ def _check_shapes(
     """Raises _Damaged unless these are the network's arrays, the rule's of each, and numbers."""
     wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
     for name, array in initial.items():
-        moments = [f"optimizer/{moment}" for moment in Rule(about["optimizer"]).moments]
+        rule = Rule(rule_name(about["optimizer"], about.get("momentum", 0.0)))
+        moments = [f"optimizer/{moment}" for moment in rule.moments]
         trained = not name.endswith(("running_mean", "running_var"))
         if about.get("network") == "own":  # of which its framework alone knows what is trained
             trained = any(f"{moment}/{name}" in found for moment in moments)

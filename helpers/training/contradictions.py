@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from helpers.training import arithmetic, tasks
-from helpers.training.tasks import CLASSES, TOP1, TOP5
+from helpers.training.tasks import MULTICLASS, TOP1, TOP5
 
 _ROUNDED = 1e-6
 
@@ -32,15 +32,15 @@ def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 f"epochs/{number}",
                 f"{task.metric.of_epoch} is missing, the metric of the recipe's task {task.name}",
             )
-        elif task is CLASSES:
+        elif task is MULTICLASS:
             yield from _order(f"epochs/{number}", epoch[TOP1.of_epoch], epoch[TOP5.of_epoch])
     yield from _arithmetic(content)
     test = content.get("test")
     if test is None:
         return
-    if task.name not in test:
-        yield "test", f"{task.name} are missing, although they are the recipe's task"
-    elif task is CLASSES:
+    if task.outputs not in test:
+        yield "test", f"{task.outputs} are missing, although the recipe's task is {task.name}"
+    elif task is MULTICLASS:
         yield from _order("test", test["top1"], test["top5"])
         yield from _classes(test)
         yield from _confusions(test)
@@ -90,7 +90,7 @@ def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     told: Counter[str] = Counter()
     pairs = set()
     for number, found in enumerate(test["confusions"]):
-        one, other, where = found["class"], found["taken_for"], f"test/confusions/{number}"
+        one, other, where = found["class"], found["predicted_as"], f"test/confusions/{number}"
         if one not in rows or other not in rows or one == other or (one, other) in pairs:
             yield where, "it is not of two classes of the test part, or is listed twice"
             return

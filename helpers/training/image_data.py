@@ -17,7 +17,7 @@ from data_prep.horizontal_flip import copy_flipped
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
-from helpers.recipe import Recipe, ScaledRecipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, own_code
 from helpers.training import image_readers, run_identity, tasks
 
 if TYPE_CHECKING:  # it reads what is said here
@@ -46,7 +46,7 @@ class Data:
     valid: pd.DataFrame
     test: pd.DataFrame
     classes: tuple[str, ...]
-    task: str  # "findings" or "classes"
+    task: str  # "multilabel" or "multiclass"
     recipe: Recipe
     folder: Path | None  # None where somebody's own reader brings its images
     kind: str  # "generated" or "real"
@@ -65,14 +65,14 @@ class Data:
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
-        if self.task == "classes":
+        if self.task == MULTICLASS:
             return np.array(table["class"], np.int64)
         return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
 
     @property
     def labels(self) -> list[str]:
         """Names of what ``targets`` has, in its order, as a table's columns have them."""
-        if self.task == "classes":
+        if self.task == MULTICLASS:
             return list(self.classes)
         return [column for column in self.train.columns if column in self.classes]
 
@@ -116,7 +116,7 @@ class Data:
         return {
             "folder": image_readers.called(self.recipe, self.folder),
             "kind": self.kind,
-            "pixels": self.recipe.resized,
+            "pixels": self.recipe.image_size,
             "format": self.format,
             "classes": list(self.classes),
             "images": {name: len(part) for name, part in parts.items()},
@@ -184,7 +184,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     where = image_readers.called(recipe, folder)
     task = image_readers.task_of(reader)
     if task != recipe.task:
-        has = {"findings": "findings, any number of them", "classes": "classes, one"}[task]
+        has = {MULTILABEL: "findings, any number of them", MULTICLASS: "classes, one"}[task]
         raise UserError(
             f"{where}: the reader {recipe.reader} gives {has} an image, and the recipe "
             f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
@@ -193,15 +193,15 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
-            'rgb: make them again with --rgb, or write colour = "grey" under [data]'
+            'rgb: make them again with --rgb, or write color_mode = "grayscale" under [data]'
         )
     pixels = _pixels(reader)
-    most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED
+    most = max(LARGEST, recipe.image_size) if recipe.image_size else LARGEST_UNSIZED
     if pixels > most:
-        how = f"write resized = {pixels} under [data] if they are to be so large, or resize them"
-        if recipe.resized:
+        how = f"write image_size = {pixels} under [data] if they are to be so large, or resize them"
+        if recipe.image_size:
             how = "resize them first"
-        size = recipe.resized or LARGEST
+        size = recipe.image_size or LARGEST
         raise UserError(
             f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
         )
@@ -210,7 +210,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
 
 def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
     """Raises UserError where nothing can be told apart, or nothing could be got wrong."""
-    if recipe.task == "findings":
+    if recipe.task == MULTILABEL:
         return
     if len(classes) < 2:
         raise UserError(f"{where}: a single class, '{classes[0]}': give images of two at least")
@@ -290,7 +290,9 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
             f"{where}: {shape[1]} x {shape[0]} pixels do not hold the crop of {recipe.crop} px; "
             "give all images one size"
         )
-    if side > recipe.crop == recipe.resized:  # as large as the first image: no crop was asked for
+    if (
+        side > recipe.crop == recipe.image_size
+    ):  # as large as the first image: no crop was asked for
         raise UserError(
             f"{where}: {shape[1]} x {shape[0]} pixels, and the first image's shorter side has "
             f"{recipe.crop}; give all images one size, or a crop under [data]"

@@ -82,7 +82,7 @@ STAND_INS = {
 
 
 def _stand_in(recipe: Recipe) -> StandIn:
-    small = recipe.reader == "nih" and recipe.resized <= SMALL
+    small = recipe.reader == "nih" and recipe.image_size <= SMALL
     return STAND_INS["nih, small" if small else recipe.reader]
 
 
@@ -104,14 +104,15 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     if recipe.reader == OWN:
         return None
     if recipe.name != "demo" and recipe.reader in REAL:
-        real = paths.DATA / REAL[recipe.reader].format(recipe.resized)
+        real = paths.DATA / REAL[recipe.reader].format(recipe.image_size)
         if _is_there(real):
             return real
     source = paths.DATA / _stand_in(recipe).name
     if _as_published(recipe):
         return _in_utf8(source)
-    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else f"-{recipe.colour}"
-    return _in_utf8(Path(f"{source}-{recipe.resized or UNSIZED}{colour}"))
+    colour = "-rgb" if recipe.planes == 3 else "-grey"
+    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else colour
+    return _in_utf8(Path(f"{source}-{recipe.image_size or UNSIZED}{colour}"))
 
 
 def _is_there(folder: Path) -> bool:
@@ -123,7 +124,7 @@ def _is_there(folder: Path) -> bool:
 
 def _as_published(recipe: Recipe) -> bool:
     """CIFAR-10 in its own size is read into memory as it is."""
-    return recipe.reader == "cifar10" and recipe.resized in (0, 32)
+    return recipe.reader == "cifar10" and recipe.image_size in (0, 32)
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
@@ -140,7 +141,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
         print(f"Generating {stand_in.what} in {source}, once", flush=True)
         stand_in.make(source)
         if folder != source:
-            size = recipe.resized or UNSIZED
+            size = recipe.image_size or UNSIZED
             print(f"Resizing them to {size} px in {folder}, once", flush=True)
             how = {**stand_in.resize, "size": size, "channels": recipe.planes}
             data_prep.resize_folder(source, folder, **how)

@@ -16,9 +16,11 @@ from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
-from helpers.recipe import Recipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, own_code
 
 OWN = "own"
+OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
+"""What ``data_prep`` calls a recipe's options, where it has other names for them."""
 COLUMNS = ("image", "path", "row", "group")
 """Of a part's table, beside its labels."""
 
@@ -42,7 +44,8 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
         ):
             return _own(maker, where, folder, _changed(folder))
     assert folder is not None
-    options = json.dumps(recipe.options, sort_keys=True, default=str)
+    given = {OF_DATA_PREP.get(key, key): value for key, value in recipe.options.items()}
+    options = json.dumps(given, sort_keys=True, default=str)
     return _opened(recipe.reader, folder, recipe.planes, options, _changed(folder))
 
 
@@ -66,8 +69,8 @@ def called(recipe: Recipe, folder: Path | None) -> str:
 
 
 def task_of(reader: Reader) -> str:
-    """``findings`` or ``classes``."""
-    return "findings" if np.asarray(reader.targets).ndim == 2 else "classes"
+    """``multilabel`` or ``multiclass``."""
+    return MULTILABEL if np.asarray(reader.targets).ndim == 2 else MULTICLASS
 
 
 def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
@@ -107,7 +110,7 @@ class _Nowhere:
 
 
 def _check_names(reader: Reader, where: str) -> None:
-    if task_of(reader) == "findings" and (taken := set(reader.classes) & set(COLUMNS)):
+    if task_of(reader) == MULTILABEL and (taken := set(reader.classes) & set(COLUMNS)):
         raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
 
 

@@ -205,7 +205,7 @@ def train(
     lesson.ready(replica, [loader])
     validation = lesson.make_evaluation_loader(world, work.images.valid, work.workers)
     steps = work.recipe.steps(len(work.images.train))
-    batch = work.recipe.recipe.batch * len(world.devices)  # images of this process
+    batch = work.recipe.recipe.batch_size * len(world.devices)  # images of this process
     history, first_step, part = list(begin.history), begin.first_step, begin.part
     taken = begin.epoch * steps + part.steps
     permit = agreement.of(world.rank, world.processes, taken)
@@ -257,15 +257,15 @@ def train(
                 "epoch": epoch,
                 "learning_rate": framework.learning_rate(replica.optimizer),
                 "steps": steps,
-                "images": steps * work.recipe.global_batch,
+                "images": steps * work.recipe.global_batch_size,
                 "train_loss": part.loss,
                 "train_seconds": part.seconds,
-                "images_per_second": steps * work.recipe.global_batch / part.seconds,
+                "images_per_second": steps * work.recipe.global_batch_size / part.seconds,
                 "valid_loss": valid_loss,
                 **measured,
                 "valid_seconds": validating.seconds,
                 "data_seconds": part.data_seconds,
-                "sync_seconds": part.sync_seconds,
+                "communication_seconds": part.communication_seconds,
             }
             | ({"attempts": part.attempts} if part.attempts > 1 else {})
         )
@@ -308,7 +308,9 @@ def within(report: Callable[[Any], None], before: int, steps: int, seconds: floa
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
     """The logits of one batch of noise by every device, (devices, images, outputs)."""
-    count = work.recipe.recipe.batch  # as many as an evaluation's, for which graphs are compiled
+    count = (
+        work.recipe.recipe.batch_size
+    )  # as many as an evaluation's, for which graphs are compiled
     loader = work.lesson.make_fixed_loader(world, work.noise(world, count))
     logits, _ = predict(work.lesson, replica, once(loader), count * world.size)
     return share_after_share(world, logits).reshape(world.size, count, -1)
@@ -358,8 +360,8 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
     Args:
         steps: of a turn, beside a first one that is not counted.
     """
-    lesson, own = work.lesson, work.recipe.recipe.batch * len(world.devices)
-    fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch))
+    lesson, own = work.lesson, work.recipe.recipe.batch_size * len(world.devices)
+    fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
     files = lesson.make_train_loader(world, 0, work.workers)
     lesson.ready(replica, [fixed, files])
     arriving = lesson.load_alone(replica, files)

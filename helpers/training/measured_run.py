@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from helpers import terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
+    certificate,
     own_network,
     reference_checks,
     rehearsal,
@@ -197,7 +197,7 @@ class Run(RunBase):
         self._utilisation: pd.DataFrame | None = None
         here = place.here()
         self.rank = 0 if here is None else here.rank
-        self._world: dict[str, Any] = dict(here.about) if here is not None else {}
+        self._cluster: dict[str, Any] = dict(here.about) if here is not None else {}
         self.record = record.start(
             setup.folder,
             notebook=notebook.stem,
@@ -209,8 +209,8 @@ class Run(RunBase):
             skipped=framework.SKIPPED,
             file=notebook,
         )
-        if self._world:
-            self.record.add("world", self._world)
+        if self._cluster:
+            self.record.add("cluster", self._cluster)
 
     def check_parameters(self) -> None:
         """See that the parameters are still those that the run began with.
@@ -368,11 +368,11 @@ class Run(RunBase):
         agreed_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
-            images = self.recipe.recipe.batch * len(world.devices)
+            images = self.recipe.recipe.batch_size * len(world.devices)
             workers = loader_workers.choose_workers(self.training_batches, images)
             workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
             self.workers = exchange.of_first(workers)
-        self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
+        self.record.add("data", self.images.as_record(self.recipe) | {"num_workers": self.workers})
         with exchange.first_rank_first():  # it sets a damaged one aside
             begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
             if self.rank == 0:
@@ -447,7 +447,7 @@ class Run(RunBase):
         steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
         samplers.stop(self.monitor)
-        images = self.recipe.global_batch
+        images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         self._tell_network(found)
@@ -501,7 +501,7 @@ class Run(RunBase):
             utilisation=self._utilisation,
             format=self.images.format,
             resumed_after=self._begin.begun,
-            world=self.record.content.get("world"),
+            cluster=self.record.content.get("cluster"),
         )
         self.record.add("attribution", shares)
         print(shares["sentence"])
@@ -545,8 +545,7 @@ class Run(RunBase):
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        found = Counter(check.verdict for check in checks)
-        told = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+        told = certificate.counted(check.verdict for check in checks)
         print(f"Checks of this training: {told}")
 
     def _certify_test(self, each: list[in_world.Tested]) -> None:
@@ -693,8 +692,10 @@ class Run(RunBase):
             for rank, each in enumerate(trained)
             if each.parts is not None
         ]
-        self._world |= {"parts": parts} if parts else {}  # else another process had trained all
-        self.record.add("world", self._world)
+        self._cluster |= (
+            {"step_parts": parts} if parts else {}
+        )  # else another process had trained all
+        self.record.add("cluster", self._cluster)
 
     def _tell_network(self, found: Sequence[Apart]) -> None:
         """What the ranks have measured of their network; their traces are aligned."""
@@ -702,18 +703,18 @@ class Run(RunBase):
             return
         if (all_reduce := found[0].all_reduce) is not None:
             devices, interface = self.setup.replicas, here.about["interface"]
-            self._world["all_reduce"] = bus_bandwidth.as_record(
+            self._cluster["all_reduce"] = bus_bandwidth.as_record(
                 all_reduce, devices=devices, interface=interface
             )
         meetings = [each.meetings for each in found if each.meetings is not None]
         exchange.exchange(None)  # all have stopped sampling
         if len(meetings) == len(found) and self.rank == 0:
             ahead = {rank: clocks.ahead(own, meetings[0]) for rank, own in enumerate(meetings)}
-            self._world["clocks"] = samplers.align(self.folder, ahead, here.hosts)
-        self.record.add("world", self._world)
-        for line in world_shown.lines(self._world):
+            self._cluster["clocks"] = samplers.align(self.folder, ahead, here.hosts)
+        self.record.add("cluster", self._cluster)
+        for line in world_shown.lines(self._cluster):
             print(line)
-        if (parts := world_shown.parts(self._world)) is not None:
+        if (parts := world_shown.parts(self._cluster)) is not None:
             display(parts)
 
     def _end_replica(self) -> None:

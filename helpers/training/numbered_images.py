@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.errors import LoaderError
+from helpers.recipe import MULTICLASS
 from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
 
@@ -59,7 +60,7 @@ def labelled(part: pd.DataFrame, labels: Mapping[str, np.ndarray]) -> pd.DataFra
 
 def numbered(part: pd.DataFrame, task: str, outputs: Sequence[str]) -> pd.DataFrame:
     """A table's images, of which each has its number in place of every label."""
-    columns = ["class"] if task == "classes" else outputs
+    columns = ["class"] if task == MULTICLASS else outputs
     return labelled(part, dict.fromkeys(columns, np.arange(len(part))))
 
 

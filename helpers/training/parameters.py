@@ -63,10 +63,12 @@ class Setup:
 
     @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 virtual nodes with 2 GPUs each"."""
+        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
-        return f"{self.nodes} {'virtual ' * self.virtual_nodes}nodes with {self.devices.short} each"
+        return (
+            f"{self.nodes} {'simulated ' * self.virtual_nodes}nodes with {self.devices.short} each"
+        )
 
 
 def resolve(
@@ -105,7 +107,7 @@ def resolve(
             more.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
             where the devices share ``g`` GPUs.
-        seed: of split, seeded weights and augmentation.
+        seed: of split, random weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
         num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
             together, no more than the CPU cores that may be used; ``auto`` has the notebook
@@ -138,7 +140,7 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
+    chosen = lookup(recipe, demo=found.kind == "cpu", seed=seed, precision=precision)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
@@ -150,7 +152,7 @@ def resolve(
     images, epochs = check_batch_size(batch_size), check_epochs(epochs)
     each = check_num_workers(num_workers)
     if isinstance(images, int):
-        chosen = chosen.with_batch(images)
+        chosen = chosen.with_batch_size(images)
     if isinstance(epochs, int):
         chosen = replace(chosen, epochs=epochs)
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)

@@ -14,7 +14,7 @@ class Part:
     """Mean over the steps."""
     seconds: float = 0.0
     data_seconds: float | None = 0.0
-    sync_seconds: float | None = 0.0
+    communication_seconds: float | None = 0.0
     attempts: int = 0
     """How many processes have trained it."""
 
@@ -28,7 +28,7 @@ class Part:
             (self.loss * self.steps + other.loss * other.steps) / steps,
             self.seconds + other.seconds,
             _sum(self.data_seconds, other.data_seconds),
-            _sum(self.sync_seconds, other.sync_seconds),
+            _sum(self.communication_seconds, other.communication_seconds),
             self.attempts + other.attempts,
         )
 
@@ -57,7 +57,9 @@ def of_said(said: Any, steps: int) -> Part:
         raise ValueError("what it says of the epoch's part is not to be understood")
     whole = [said["steps"], said["attempts"]]
     numbers = [said["loss"], said["seconds"]]
-    numbers += [said[key] for key in ("data_seconds", "sync_seconds") if said[key] is not None]
+    numbers += [
+        said[key] for key in ("data_seconds", "communication_seconds") if said[key] is not None
+    ]
     right = all(type(value) is int and value > 0 for value in whole) and said["steps"] < steps
     right = right and all(type(value) in (int, float) for value in numbers)
     # A loss may have become infinite, or none; a time has not.

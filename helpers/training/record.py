@@ -32,6 +32,7 @@ from helpers.launch import processes
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
     contradictions,
+    earlier_schemas,
     environment_variables,
     run_identity,
     schemas,
@@ -45,9 +46,6 @@ if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
 
 FILE = "record.json"
 SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
-SCHEMA = 2
-"""The version of the schema."""
-
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
 
@@ -185,9 +183,9 @@ def start(
     folder = Path(folder)
     code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
     content = {
-        "schema": SCHEMA,
+        "schema": earlier_schemas.SCHEMA,
         "run": {
-            "batch": folder.parent.name,
+            "experiment": folder.parent.name,
             "notebook": notebook,
             "started": datetime.now(UTC).isoformat(),
             "finished": None,
@@ -237,7 +235,7 @@ def read(path: Path) -> dict[str, Any]:
         path = path / FILE
     if not path.exists():
         raise UserError(f"{path}: no record there; run its notebook first")
-    content = upgraded(strict_json.read(path))
+    content = earlier_schemas.upgraded(strict_json.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])
@@ -246,21 +244,6 @@ def read(path: Path) -> dict[str, Any]:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
     return content
-
-
-def upgraded(content: Any) -> Any:
-    """A record of schema 1 as one of this schema; any other as it is."""
-    if not isinstance(content, dict) or content.get("schema") is True or content.get("schema") != 1:
-        return content
-    found = {_RENAMED.get(name, name): section for name, section in content.items()}
-    if isinstance(found.get("recipe"), dict):
-        found["recipe"] = _OF_SCHEMA_1 | found["recipe"]
-    return found | {"schema": SCHEMA}
-
-
-_RENAMED = {"silent": "no_allreduce"}
-_OF_SCHEMA_1 = {"task": "findings", "network": "densenet121"}
-"""What all were trained on."""
 
 
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 from helpers.fairness import reference, reference_checks, rehearsal, world_checks
 from helpers.fairness.certificate import Certificate
 from helpers.fairness.world_checks import Answer
-from helpers.recipe import ScaledRecipe
+from helpers.recipe import MULTICLASS, ScaledRecipe
 from helpers.training import numbered_images
 from helpers.training.image_data import Data
 from helpers.training.in_world import Work, predict
@@ -57,7 +57,7 @@ def certify(
     train, valid = tables(images, recipe)
     even = even_table(images, recipe)
     answers = everywhere(answer, train, even, valid)
-    used = recipe.steps(len(train)) * recipe.global_batch
+    used = recipe.steps(len(train)) * recipe.global_batch_size
     places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
     checks = [
         world_checks.joined(answers, processes, recipe.devices, hosts),
@@ -120,10 +120,10 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
     Both fill no whole number of batches, if they can help it: what is left over is what is
     mistaken.
     """
-    most = max(MOST, 3 * recipe.global_batch)
-    train = _uneven(images.train[:most], recipe.global_batch, recipe.global_batch)
-    valid = _uneven(images.valid[:most], recipe.global_batch, 1)
-    if recipe.recipe.task == "classes":
+    most = max(MOST, 3 * recipe.global_batch_size)
+    train = _uneven(images.train[:most], recipe.global_batch_size, recipe.global_batch_size)
+    valid = _uneven(images.valid[:most], recipe.global_batch_size, 1)
+    if recipe.recipe.task == MULTICLASS:
         marks = {"class": np.arange(len(valid)) % len(OUTPUTS)}
     else:  # each image has findings of its own, by the digits of its number
         marks = {name: np.arange(len(valid)) >> place & 1 for place, name in enumerate(OUTPUTS)}
@@ -134,7 +134,7 @@ def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFra
 def even_table(images: Data, recipe: ScaledRecipe) -> pd.DataFrame:
     """As many images as fill whole batches; their targets are their numbers."""
     most = min(len(images.train), MOST_EVEN)
-    used = max(most // recipe.global_batch, 1) * recipe.global_batch
+    used = max(most // recipe.global_batch_size, 1) * recipe.global_batch_size
     return numbered_images.numbered(images.train[:used], recipe.recipe.task, OUTPUTS)
 
 
@@ -147,7 +147,7 @@ def expected_logits(images: Data, part: pd.DataFrame, crop: int) -> np.ndarray:
 
 def targets_of(part: pd.DataFrame, task: str) -> np.ndarray:
     """As ``Data.targets``, of a table from :func:`tables`."""
-    return np.array(part["class"] if task == "classes" else part[list(OUTPUTS)])
+    return np.array(part["class"] if task == MULTICLASS else part[list(OUTPUTS)])
 
 
 def _uneven(part: pd.DataFrame, batch: int, least: int) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from helpers.training.figure_style import (
     styled,
 )
 from helpers.training.image_data import Data
-from helpers.training.tasks import CLASSES, FINDINGS, Task
+from helpers.training.tasks import MULTICLASS, MULTILABEL, Task
 
 IMAGES = 8
 CONFUSED = 12
@@ -39,7 +39,7 @@ def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> F
     table = data.train
     targets = data.targets(table)
     order = np.arange(len(table))
-    if data.task == "findings":
+    if data.task == MULTILABEL.name:
         order = np.argsort(targets.sum(axis=1) == 0, kind="stable")
     figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
     for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
@@ -57,7 +57,7 @@ def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> F
 
 
 def _named(data: Data, target: np.ndarray) -> str:
-    if data.task == "classes":
+    if data.task == MULTICLASS.name:
         return data.classes[int(target)]
     found = [name for name, there in zip(data.classes, target, strict=True) if there]
     return "\n".join(_shortened(found)) or "no finding"
@@ -154,7 +154,7 @@ def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluatio
             first = most.iloc[0]
             axes.barh(row, 100 * first["share"], height=0.6, color=VALIDATION)
             axes.annotate(
-                f"as {safe(first['taken_for'])}",
+                f"as {safe(first['predicted_as'])}",
                 (100 * table["wrong"].iloc[row], row),
                 xytext=(4, 0),
                 textcoords="offset points",
@@ -170,7 +170,7 @@ def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluatio
     return figure
 
 
-TEST: dict[str, Callable[..., Figure]] = {FINDINGS.name: roc, CLASSES.name: confused}
+TEST: dict[str, Callable[..., Figure]] = {MULTILABEL.name: roc, MULTICLASS.name: confused}
 """What shows a test, by task, of its targets, its scores and what they come to."""
 
 

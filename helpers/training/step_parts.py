@@ -82,7 +82,7 @@ def slowest(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     None where there is one rank, or where the waiting is not seen: then all take equally long.
 
     Args:
-        parts: the record's ``world.parts``.
+        parts: the record's ``cluster.step_parts``.
     """
     if len(parts) < 2 or any(rank["all_reduce"] is None for rank in parts):
         return None

@@ -115,7 +115,7 @@ TOP1, TOP5 = (
 class Task:
     """What the outputs of a network stand for, and how well it tells them.
 
-    name: the recipe's, and the field of a record's section ``test`` that has a row for each output.
+    name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
     whole, wholes: what the first metric is of, as a table's row and before a list. file: the CSV
     file with those rows. groups: what is drawn for intervals. missing: why a row has no metric, if
@@ -123,6 +123,7 @@ class Task:
     """
 
     name: str
+    outputs: str
     metrics: tuple[Metric, ...]
     one: str
     whole: str
@@ -149,7 +150,8 @@ class Task:
         return 1 / outputs if outputs else None
 
 
-FINDINGS = Task(
+MULTILABEL = Task(
+    "multilabel",
     "findings",
     (AUC,),
     one="finding",
@@ -159,7 +161,8 @@ FINDINGS = Task(
     groups="patients",
     missing="AUC missing",
 )
-CLASSES = Task(
+MULTICLASS = Task(
+    "multiclass",
     "classes",
     (TOP1, TOP5),
     one="class",
@@ -169,12 +172,12 @@ CLASSES = Task(
     groups="groups of images",
     missing="no test image",
 )
-TASKS = {task.name: task for task in (FINDINGS, CLASSES)}
+TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}
 
 
 def of(recipe: Mapping[str, Any]) -> Task:
     """The task of a recipe as a record has it."""
-    return TASKS[recipe.get("task", FINDINGS.name)]
+    return TASKS[recipe.get("task", MULTILABEL.name)]
 
 
 def metric_of(recipe: Mapping[str, Any]) -> Metric:

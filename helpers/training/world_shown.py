@@ -8,26 +8,26 @@ import pandas as pd
 from helpers.training import bus_bandwidth, run_tables, step_parts
 
 
-def lines(world: Mapping[str, Any]) -> list[str]:
+def lines(cluster: Mapping[str, Any]) -> list[str]:
     """In sentences: the all-reduce alone, who was slowest, how far the clocks are apart.
 
     Args:
-        world: the record's section.
+        cluster: the record's section.
     """
     found = []
-    if (all_reduce := world.get("all_reduce")) is not None:
+    if (all_reduce := cluster.get("all_reduce")) is not None:
         found.append(f"All-reduce alone: {bus_bandwidth.in_words(all_reduce)}.")
-    found.append(step_parts.in_words(world.get("parts", [])))
+    found.append(step_parts.in_words(cluster.get("step_parts", [])))
     clocks = [
         f"{clock['host']}'s by {clock['ahead']:+.4f} s (within {clock['within']:.4f} s)"
-        for clock in world.get("clocks", [])
+        for clock in cluster.get("clocks", [])
     ]
     if clocks:
         found.append(f"Clocks ahead of rank 0's: {', '.join(clocks)}; traces are corrected.")
     return [line for line in found if line]
 
 
-def parts(world: Mapping[str, Any]) -> pd.DataFrame | None:
+def parts(cluster: Mapping[str, Any]) -> pd.DataFrame | None:
     """Median seconds of a step's parts, a row for each rank."""
-    ranks = world.get("parts", [])
+    ranks = cluster.get("step_parts", [])
     return run_tables.shown(step_parts.table(ranks), 4) if ranks else None

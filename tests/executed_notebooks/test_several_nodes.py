@@ -15,7 +15,7 @@ from helpers.frameworks import ROWS, optional_kernels, run_label
 from helpers.training import record
 
 BATCH = "test-two-nodes"
-RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = 24\ncrop = 20\n'
+RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
 FOUND = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
 FRAMEWORKS = ",".join(row.asked or row.framework for row in FOUND)
 RUNS = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in FOUND]
@@ -48,8 +48,8 @@ def test_it_finishes_on_two_nodes(batch: Path, run: str) -> None:
     assert found["state"] == "finished" and found["devices"]["count"] == 2
     checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
     assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
-    world = found["world"]
-    assert (world["nodes"], world["virtual"], world["launcher"]) == (2, True, "mpiexec")
+    world = found["cluster"]
+    assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
     assert world["all_reduce"]["bus_bytes_per_second"] > 0
     assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*")) and not list(folder.glob(".permit-*"))

@@ -62,7 +62,7 @@ def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
     assert set(states.values()) == {"finished", "skipped"}
     for name in TRAINED:
         found = record.read(paths.RUNS / BATCH / f"{name}-2x")
-        assert found["recipe"]["network"] == "own" and found["recipe"]["task"] == "classes"
+        assert found["recipe"]["network"] == "own" and found["recipe"]["task"] == "multiclass"
         assert found["data"]["classes"] == ["square", "ring", "cross", "bar", "disc"]
         checks = {check["check"]: check for check in found["fairness"]["checks"]}
         assert not [name for name, check in checks.items() if check["verdict"] == "fail"]

@@ -17,7 +17,7 @@ def test_a_difference_passes_up_to_its_limit_and_not_above(limit: float) -> None
     assert Check("", 0.0, limit).verdict == "pass"
     assert Check("", limit, limit).verdict == "pass"
     assert Check("", above, limit).verdict == "fail"
-    assert Check("", above, limit, "why", rest=limit).verdict == "known"
+    assert Check("", above, limit, "why", rest=limit).verdict == "expected"
     assert Check("", above, limit, "why", rest=above).verdict == "fail"
 
 
@@ -56,7 +56,7 @@ def test_the_record_has_every_check_with_its_verdict() -> None:
                 "check": "b",
                 "difference": 2.0,
                 "threshold": 1.0,
-                "verdict": "known",
+                "verdict": "expected",
                 "reason": "why",
             },
             {
@@ -74,7 +74,7 @@ def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> Non
     table = Certificate((PASS, KNOWN, UNCHECKED)).table()
     assert list(table.index) == ["a", "b", "d"] and table.index.name == "check"
     assert list(table.columns) == ["difference", "threshold", "verdict", "reason"]
-    assert list(table["verdict"]) == ["pass", "known", "not checked"]
+    assert list(table["verdict"]) == ["pass", "expected difference", "not checked"]
     assert list(table["reason"]) == ["", "why", "there is one device"]
 
 
@@ -99,7 +99,7 @@ def test_what_is_trained_differently_is_no_failure_and_not_comparable() -> None:
     assert other.verdict == "different"
     assert other.as_record()["variant"] == "augmentation (no flip)"
     assert "variant" not in Check("e", 1.0, 1.0, variant="augmentation (no flip)").as_record()
-    assert Check("e", 2.0, 1.0, "why", rest=1.0, variant="x").verdict == "known"
+    assert Check("e", 2.0, 1.0, "why", rest=1.0, variant="x").verdict == "expected"
     assert not Certificate((PASS, other)).comparable
     shown = Certificate((PASS, other)).table()
     assert shown.loc["e", "reason"] == "augmentation (no flip)"

@@ -15,7 +15,7 @@ from helpers.networks.shapes import RUNNING
 from helpers.recipe import lookup
 
 SCALED = lookup("demo").on(2)
-INITIAL = weights.canonical("seeded").arrays
+INITIAL = weights.canonical("random").arrays
 NORMS = reference.KEPT["densenet121"].norms
 
 
@@ -51,7 +51,7 @@ def test_the_definition_passes_itself() -> None:
 
 @pytest.mark.parametrize(("scaling", "growth"), [("linear", 2), ("sqrt", 2**0.5), ("none", 1)])
 def test_the_rate_grows_as_the_recipe_says(scaling: str, growth: float) -> None:
-    scaled = replace(SCALED.recipe, scaling=scaling).on(2)
+    scaled = replace(SCALED.recipe, lr_scaling=scaling).on(2)
     (row,) = (check for check in checks(recipe=scaled) if check.check.startswith("learning rate"))
     assert row.verdict == "pass"
     other = replace(scaled, learning_rate=scaled.learning_rate * (1 + 1e-12))
@@ -72,7 +72,7 @@ def test_a_biased_variance_is_known_after_just_one_step() -> None:
         train_forward=lambda network, images: (known["train logits"], after),
     )
     rows = reference_checks.same_in_training(framework, lambda arrays: None, None)
-    assert [row.verdict for row in rows] == ["pass", "pass", "known"]
+    assert [row.verdict for row in rows] == ["pass", "pass", "expected"]
 
 
 def test_one_changed_weight_is_caught() -> None:
@@ -118,7 +118,7 @@ def test_the_scale_of_the_recipe_is_checked(devices: int) -> None:
         other = replace(scaled, learning_rate=float(np.nextafter(scaled.learning_rate, rate)))
         assert failed(recipe=other) == ["learning rate x devices"]
     for more in (-1, 1):
-        other = replace(scaled, global_batch=scaled.global_batch + more)
+        other = replace(scaled, global_batch_size=scaled.global_batch_size + more)
         assert failed(recipe=other) == ["global batch = batch x devices"]
 
 
@@ -137,7 +137,7 @@ def test_one_pixel_may_be_off_by_single_precision_and_no_more(sign: int) -> None
 
 
 def test_the_references_pixels_are_the_definitions() -> None:
-    image = reference_checks.canonical_image(SCALED.recipe.resized)
+    image = reference_checks.canonical_image(SCALED.recipe.image_size)
     known = reference.load()["pixels"]  # made by torchvision
     assert np.abs(reference_checks.expected_pixels(image, SCALED.recipe) - known).max() < 1e-6
 
@@ -250,7 +250,7 @@ def biased(steps: int, **changes: float) -> dict[str, np.ndarray]:
 def test_the_biased_variance_is_known_for_what_it_is(steps: int) -> None:
     mean, variance = statistics(biased(steps), steps)
     assert mean.verdict == "pass"
-    assert variance.verdict == "known" and variance.reason == reference_checks.BIASED
+    assert variance.verdict == "expected" and variance.reason == reference_checks.BIASED
     assert statistics(biased(steps), steps=6 - steps)[1].verdict == "fail"
 
 
@@ -258,7 +258,7 @@ def test_the_biased_variance_is_known_for_what_it_is(steps: int) -> None:
 def test_the_biased_variance_explains_nothing_more_than_itself(norm: str) -> None:
     limit = 1e-6
     _, variance = statistics(biased(1, **{norm: 0.95 * limit}))
-    assert variance.verdict == "known"
+    assert variance.verdict == "expected"
     _, variance = statistics(biased(1, **{norm: 1.05 * limit}))
     assert variance.verdict == "fail" and variance.reason is None
 

@@ -33,7 +33,7 @@ LIMITS = {
 }
 """Written out: those of the certificate may not move unnoticed."""
 
-TASKS = ("findings", "classes")
+TASKS = ("multilabel", "multiclass")
 START = reference.shallow_arrays()
 MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
 VALIDATED = "validated with the statistics that are saved"
@@ -59,7 +59,7 @@ def sound(trial: Trial) -> Result:
 
 def task_of(trial: Trial) -> str:
     """A trial tells its task by its targets: a row of findings, or a class's number."""
-    return "classes" if trial.shares[0][1].ndim == 1 else "findings"
+    return "multiclass" if trial.shares[0][1].ndim == 1 else "multilabel"
 
 
 def path_of(trial: Trial) -> str:
@@ -67,7 +67,7 @@ def path_of(trial: Trial) -> str:
     return trial.rule.name + (f" {reference.COUPLED}" if trial.rule.weight_decay else "")
 
 
-def walked(path: str, task: str = "findings") -> Result:
+def walked(path: str, task: str = "multilabel") -> Result:
     known = reference.paths(task)
     after = {name: known[f"{path} {name}"].astype(np.float64) for name in START}
     nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
@@ -98,7 +98,7 @@ def checks_of(
     *,
     devices: int = 2,
     precision: str = "fp32",
-    task: str = "findings",
+    task: str = "multilabel",
 ) -> dict[str, Check]:
     found = rehearsal.certify(
         Certificate(()),
@@ -232,8 +232,8 @@ def test_every_device_gets_the_references_batch_and_the_stated_steps(
     ]
     grey, targets = reference.batch_of(task)
     assert (targets.shape, targets.dtype) == {
-        "findings": ((4, 14), np.float32),
-        "classes": ((4,), np.int64),
+        "multilabel": ((4, 14), np.float32),
+        "multiclass": ((4,), np.int64),
     }[task]
     for trial in trials:
         assert len(trial.shares) == devices
@@ -269,7 +269,7 @@ def test_a_biased_variance_is_known_and_measured() -> None:
         return loss, after | {VARIANCE: old + (after[VARIANCE] - old) * (n - 1) / n}, logits
 
     checks = checks_of(biased)
-    assert [name for name, check in checks.items() if check.verdict == "known"] == [
+    assert [name for name, check in checks.items() if check.verdict == "expected"] == [
         "running variance after 5 SGD steps"
     ]
     assert checks["running variance after 5 SGD steps"].reason == BIASED
@@ -290,11 +290,11 @@ def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted()
     checks = checks_of(epsilon_first)
     row = checks.pop("weight change after 5 Adam steps")
     assert failed(checks) == []
-    assert (row.verdict, f"{row.difference:.3g}") == ("known", "0.0531")
+    assert (row.verdict, f"{row.difference:.3g}") == ("expected", "0.0531")
     assert row.reason == "epsilon is added before the bias correction, which predicts 0.0531"
 
 
-@pytest.mark.parametrize(("by", "verdict"), [(0.8, "known"), (1.25, "fail")])
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "expected"), (1.25, "fail")])
 def test_what_early_epsilon_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
     checks = checks_of(
         lambda trial, result: epsilon_first(trial, result, by * LIMITS["fp32"]["way"])
@@ -346,7 +346,7 @@ def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -
 
     for of, said, verdict in (
         (lambda each: np.mean([variance(one) for one in each], axis=0), rehearsal.AVERAGE, "pass"),
-        (lambda each: variance(np.concatenate(each)), rehearsal.GLOBAL, "known"),
+        (lambda each: variance(np.concatenate(each)), rehearsal.GLOBAL, "expected"),
     ):
         checks = checks_of(
             lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]
@@ -372,7 +372,7 @@ def test_variances_are_recognised_whichever_way_they_are_divided(bias: int) -> N
     assert together < 1e-7 < own
 
 
-@pytest.mark.parametrize(("by", "verdict"), [(0.8, "known"), (1.25, "fail")])
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "expected"), (1.25, "fail")])
 def test_what_a_global_batch_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
     def together(each: list[np.ndarray]) -> np.ndarray:
         return np.asarray(np.concatenate(each).var(axis=(0, 2, 3)))
@@ -432,7 +432,7 @@ def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyP
     assert [check.check for check in found.checks] == ["first", *ROWS]
 
 
-def own_rule(rule: Rule, path: str | None = None, task: str = "findings") -> dict[str, Check]:
+def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> dict[str, Check]:
     """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
 
     def rehearse(trial: Trial) -> Result:
@@ -560,6 +560,6 @@ def test_the_loop_takes_its_steps_after_an_evaluation(monkeypatch: pytest.Monkey
     work: Any = SimpleNamespace(
         lesson=SimpleNamespace(**lesson), framework=framework, images=images
     )
-    trial = Trial(START, (reference.batch_of("findings"),), SGD, (0.1,))
+    trial = Trial(START, (reference.batch_of("multilabel"),), SGD, (0.1,))
     loss, after, _ = in_world.rehearse(World(0, 1, ("cpu",), "cpu"), work, trial)
     assert (loss, after) == (0.5, START) and called == ["predict", "steps", "predict"]

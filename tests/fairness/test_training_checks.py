@@ -15,8 +15,8 @@ from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe
 
 RECIPE = Recipe(
-    "own", epochs=3, batch=5, optimizer="momentum", weight_decay=1e-3, learning_rate=0.1,
-    warmup_epochs=1.0, drop_by=0.1, drop_epochs=(2,), task="classes",
+    "own", epochs=3, batch_size=5, optimizer="sgd", momentum=0.9, weight_decay=1e-3,
+    learning_rate=0.1, warmup_epochs=1.0, lr_gamma=0.1, lr_milestones=(2,), task="multiclass",
 )  # fmt: skip
 SCALED = RECIPE.on(2)
 LABELS = np.random.default_rng(0).integers(0, 3, 43)

@@ -96,13 +96,13 @@ class OwnReader:
 COLOUR = """
 [data]
 reader = "imagefolder"
-resized = 48
+image_size = 48
 crop = 40
 [model]
 network = "resnet44"
 [train]
-task = "classes"
-batch = 8
+task = "multiclass"
+batch_size = 8
 """
 
 
@@ -307,7 +307,7 @@ def train_shallow(names: Names) -> None:
             return framework.shallow(arrays, devices)
 
     names["build_model"] = build_model
-    run.initial = Weights(reference.shallow_arrays(), "seeded", "shallow")
+    run.initial = Weights(reference.shallow_arrays(), "random", "shallow")
     run.take(lesson_with(names))
 
 

@@ -169,18 +169,19 @@ class Reader:
 CLASSES = """
 [data]
 reader = "mine.py:Reader"
-resized = 32
+image_size = 32
 crop = 28
 [model]
 {module} = "mine.py:net"
 [train]
-task = "classes"
+task = "multiclass"
 epochs = 5
-optimizer = "momentum"
+optimizer = "sgd"
+momentum = 0.9
 learning_rate = 0.02
 weight_decay = 1e-3
 warmup_epochs = 1.5
-drops = {{by = 0.1, epochs = [2, 4]}}
+lr_schedule = {{gamma = 0.1, milestones = [2, 4]}}
 """
 
 TRAINED = {
@@ -207,7 +208,13 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.py").write_text(NETS[module] if code is None else code)
     lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
-    lines += ["batch = 8", "epochs = 3", 'optimizer="momentum"', "learning_rate = 0.01"]
+    lines += [
+        "batch_size = 8",
+        "epochs = 3",
+        'optimizer = "sgd"',
+        "momentum = 0.9",
+        "learning_rate = 0.01",
+    ]
     (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
     return folder / "mine.toml"
 
@@ -222,7 +229,7 @@ def recipe_of_classes(folder: Path, module: str) -> Path:
 
 
 def read(path: Path) -> Recipe:
-    return lookup(str(path), small=True)
+    return lookup(str(path), demo=True)
 
 
 def assert_it_is_trained(

@@ -11,12 +11,13 @@ from notebook_cells import failed, lesson_with, with_loss_of
 from resuming import before_training
 
 from helpers.fairness import reference, rehearsal
+from helpers.fairness.rehearsal import RULES
 from helpers.recipe import Rule
 from helpers.training import roll_call
 from helpers.training.in_world import take_steps
 from helpers.training.world import World
 
-TASKS = ("findings", "classes")
+TASKS = ("multilabel", "multiclass")
 OPTIMIZERS = (
     pytest.param("sgd", marks=pytest.mark.slow),
     "momentum",
@@ -39,7 +40,8 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
     """
     names = before_training(notebook, folder)
     run, scaled = names["this_run"], names["scaled"]
-    recipe = replace(scaled.recipe, optimizer=optimizer, weight_decay=1e-4)
+    kind, momentum = ("adam", 0.0) if optimizer == "adam" else ("sgd", RULES[optimizer].momentum)
+    recipe = replace(scaled.recipe, optimizer=kind, momentum=momentum, weight_decay=1e-4)
     names["scaled"] = replace(scaled, recipe=recipe)
     for task in reversed(TASKS):
         with_loss_of(names, notebook, task)
@@ -48,7 +50,7 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
         assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
         (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
         assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
-    assert_state_is_kept(run, rehearsal.RULES[optimizer])
+    assert_state_is_kept(run, RULES[optimizer])
 
 
 def assert_wrong_losses_of_classes_are_caught(
@@ -56,7 +58,7 @@ def assert_wrong_losses_of_classes_are_caught(
 ) -> None:
     """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
     names = before_training(notebook, folder)
-    with_loss_of(names, notebook, "classes")
+    with_loss_of(names, notebook, "multiclass")
     run = names["this_run"]
     sound = names["criterion"]
     rehearse(run, names)

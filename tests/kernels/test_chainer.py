@@ -92,7 +92,7 @@ def tiny() -> Tiny:
 
 
 def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     model = cells["build_model"](initial.arrays)
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
@@ -285,7 +285,7 @@ def test_the_same_seed_gives_the_same_bits(
     cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """The notebook's own loader, updater and network twice."""
-    recipe = replace(cells["scaled"].recipe, batch=2)
+    recipe = replace(cells["scaled"].recipe, batch_size=2)
     monkeypatch.setitem(cells, "scaled", recipe.on(count))
     world = World(0, count, tuple(TWO[:count]), "cpu")
     found: list[Any] = []
@@ -306,7 +306,7 @@ def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any
     clock = StepClock(framework.completion)
     feed.use(files, clock)
     first = parallel.join(next(feed))
-    assert len(first[0]) == cells["scaled"].global_batch and first[1].any()
+    assert len(first[0]) == cells["scaled"].global_batch_size and first[1].any()
     feed.use(fixed, clock)
     for _ in range(2):
         shares = next(feed)
@@ -502,7 +502,7 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
     loader = cells["make_train_loader"](WORLD, 0, 2)  # held: to drop it ends them too
     batches = iter(loader)
-    assert len(next(batches)[0]) == cells["scaled"].global_batch
+    assert len(next(batches)[0]) == cells["scaled"].global_batch_size
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     assert set(multiprocessing.active_children()) == before
@@ -547,9 +547,9 @@ def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(
     monkeypatch.setattr(image_data.Data, "read", note)
     for iterator in loader.iterators:
         for _ in range(steps_of(cells)):
-            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch
+            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch_size
         assert iterator.epoch == 1 and iterator.is_new_epoch
-    used = steps_of(cells) * scaled.global_batch
+    used = steps_of(cells) * scaled.global_batch_size
     assert len(set(images)) == len(images) == used, "no image twice in an epoch"
     assert np.array_equal(datasets[0].order, datasets[1].order)
     assert sorted(datasets[0].order) == list(range(len(table)))

@@ -170,7 +170,7 @@ def check_images(run: Run, left_out: int) -> None:
     epochs = []
     for epoch in (slice(steps), slice(steps, None)):
         rows = [row for own, _ in found for step in own[epoch] for row in step]
-        assert len(rows) == steps * run.recipe.global_batch, "the dropped remainder"
+        assert len(rows) == steps * run.recipe.global_batch_size, "the dropped remainder"
         assert len(set(rows)) == len(rows), "an image twice"
         assert set(rows) <= set(table["row"])
         epochs.append([step for own, _ in found for step in own[epoch]])

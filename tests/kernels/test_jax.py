@@ -64,7 +64,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
 
 
@@ -227,7 +227,7 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     with closing(notebook["this_run"].training_batches(2)) as stream:
-        assert len(next(stream)[0]) == notebook["scaled"].global_batch
+        assert len(next(stream)[0]) == notebook["scaled"].global_batch_size
         assert readers()
     for thread in readers():
         thread.join(60)
@@ -270,7 +270,7 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
     goes_on.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
@@ -344,7 +344,7 @@ def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) ->
 
 def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
     """On files and on synthetic batches, again and again, whatever the rate."""
-    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch
+    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch_size
     files = notebook["make_train_loader"](world(notebook), 0, 2)
     fixed = notebook["make_fixed_loader"](world(notebook), shares(notebook, batch))
     of, steps = replica.train_step, set()

@@ -78,7 +78,7 @@ def build(dtype: str, devices: list[framework.Device]) -> framework.Model:
 @pytest.fixture(scope="module")
 def model() -> framework.Model:
     model = build("float64", TWO)
-    framework.load_weights(model, weights.canonical("seeded").arrays)
+    framework.load_weights(model, weights.canonical("random").arrays)
     model.hybridize(static_alloc=True)
     return model
 
@@ -92,7 +92,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_weights_come_back_bit_for_bit(devices: int) -> None:
     model = build("float32", framework.list_devices("cpu", devices))
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     # Values whose mean over three devices rounds, as those of a trained model would.
     arrays = {
         name: array + np.float32(0.1) if "running" in name else array
@@ -104,7 +104,7 @@ def test_weights_come_back_bit_for_bit(devices: int) -> None:
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     model = build("float32", TWO)
-    arrays = weights.canonical("seeded").arrays
+    arrays = weights.canonical("random").arrays
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, {**arrays, "features.odd": np.zeros(1, np.float32)})
     transposed = arrays["classifier.weight"].T
@@ -272,7 +272,7 @@ def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
     batches = notebook["this_run"].training_batches(2)
-    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch
+    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch_size
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     for worker in set(multiprocessing.active_children()) - before:
@@ -345,7 +345,7 @@ def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -
     recorder = framework._Recorder()
     trainer = gluon.Trainer(model.collect_params(), recorder, update_on_kvstore=False)
     random = np.random.default_rng(0)
-    batch = notebook["scaled"].global_batch
+    batch = notebook["scaled"].global_batch_size
     grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
     targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
     host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
@@ -470,7 +470,7 @@ def test_the_same_seed_gives_the_same_bits(
 ) -> None:
     """The notebook's own loader and loop twice, with batches in flight."""
     run, world = notebook["this_run"], one_world(*TWO[:count])
-    recipe = replace(notebook["scaled"].recipe, batch=2)
+    recipe = replace(notebook["scaled"].recipe, batch_size=2)
     monkeypatch.setitem(notebook, "scaled", recipe.on(count))
     monkeypatch.setattr(run, "devices", world.devices)
     found = []

@@ -20,7 +20,7 @@ NOTEBOOK = "PyTorch_MultiGPU"
 
 
 def trial() -> Trial:
-    shares = (reference.batch_of("findings"),) * 2
+    shares = (reference.batch_of("multilabel"),) * 2
     return Trial(reference.shallow_arrays(), shares, RULES["adam"], reference.RATES["adam"])
 
 
@@ -62,7 +62,7 @@ def largest(names: two_nodes.Names) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_world, "attempt", short)
-        found: int = run.largest_batch().recipe.batch
+        found: int = run.largest_batch().recipe.batch_size
     return found
 
 

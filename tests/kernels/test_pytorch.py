@@ -110,14 +110,14 @@ def test_other_pixels_are_caught(cells: dict[str, Any], fault: Any) -> None:
 
 def test_weights_come_back_bit_for_bit() -> None:
     model = densenet121(weights=None, num_classes=14)
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     framework.load_weights(model, initial.arrays)
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     model = densenet121(weights=None, num_classes=14)
-    arrays = weights.canonical("seeded").arrays
+    arrays = weights.canonical("random").arrays
     arrays["features.odd"] = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, arrays)
@@ -515,7 +515,7 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
 def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     """What every notebook is held against, for the recipe's own sizes too."""
     recipe = lookup("chexnet")
-    image = reference_checks.canonical_image(recipe.resized)
+    image = reference_checks.canonical_image(recipe.image_size)
     crop = transforms.center_crop(torch.from_numpy(image).permute(2, 0, 1), [recipe.crop])
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()

@@ -70,7 +70,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
 
 
@@ -246,7 +246,7 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = threads()
     stream = notebook["this_run"].training_batches(2)
-    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch
+    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch_size
     assert threads() > before
     stream.close()
     assert threads() == before
@@ -291,7 +291,7 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
     goes_on.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
@@ -390,7 +390,7 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), names)
     run.monitor.stop()
     scaled, last = names["scaled"], run.history[-1]
-    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (16, 32)
     assert last["images"] == 32 * steps_of(names) > 32
     assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
     taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]

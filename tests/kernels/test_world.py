@@ -106,7 +106,7 @@ def test_a_padded_evaluation_is_caught_by_its_loss(
     evaluation, predict = names["make_evaluation_loader"], names["predict"]
 
     def padded(world: Any, part: Any, workers: int) -> Any:
-        size = names["scaled"].global_batch
+        size = names["scaled"].global_batch_size
         filled = part.iloc[[n % len(part) for n in range(-(-len(part) // size) * size)]]
         return evaluation(world, filled, workers)
 

@@ -32,7 +32,7 @@ EPOCHS = 2
 LATE_SECONDS = 0.3
 END_SECONDS = 15
 """In which nothing of a run may be left whose rank has died."""
-SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SIDE}\ncrop = 32\n'
+SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = {SIDE}\ncrop = 32\n'
 
 
 def names_of(notebook: str, folder: Path, devices: int, **more: Any) -> Names:

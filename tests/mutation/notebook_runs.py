@@ -34,10 +34,10 @@ class Grey(Reader):
         return np.random.default_rng(i).integers(0, 256, (33, 35, 1), dtype=np.uint8)
 '''
 OTHERS = {
-    '"mine.py:Reader"': '"mine.py:Grey"\ncolour = "grey"',
-    "resized = 32": "resized = 33",
-    '"classes"': '"findings"',
-    '"momentum"': '"adam"',
+    '"mine.py:Reader"': '"mine.py:Grey"\ncolor_mode = "grayscale"',
+    "image_size = 32": "image_size = 33",
+    '"multiclass"': '"multilabel"',
+    '"sgd"\nmomentum = 0.9': '"adam"',
 }
 """What the second recipe has in place of the first's. It is tried on what survives the first."""
 
@@ -67,7 +67,7 @@ def write_recipes(folder: Path, module: str) -> dict[str, Path]:
     found = {}
     for name, changes in {"momentum": {}, "adam": OTHERS}.items():
         path = recipe_of_classes(folder / name, module)
-        text = path.read_text().replace("epochs = [2, 4]", "epochs = [1]")
+        text = path.read_text().replace("milestones = [2, 4]", "milestones = [1]")
         for before, after in changes.items():
             text = text.replace(before, after)
         path.write_text(text)

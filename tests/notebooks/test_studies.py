@@ -90,7 +90,7 @@ def test_no_workers_are_not_recommended_for_what_chance_explains(
     assert "the training process itself" not in told
     assert re.search(r"read by 2 (processes|threads)\. Training is at \d+ % \(\d+ % to", told)
     assert re.search(r"enough for at most \d+\.\d devices", told)
-    assert re.search(r"without workers, training is changed by .*: not told apart", told)
+    assert re.search(r"without workers, training is changed by .*: no significant difference", told)
     # 64 images are read in 64/26,000 s and trained in 64/288 s, one after the other.
     assert "would be at 285 without workers" in told
 
@@ -258,7 +258,7 @@ def test_scaling_gives_every_rule_and_every_run(capsys: pytest.CaptureFixture[st
     assert re.search(r"- linear \+ warm-up: .* 1 of 4 runs never arrived\)", free)
     assert re.search(r"- square root: 0\.1 \(0\.1 to 0\.1\) times as soon", price)
     assert [line.split(":")[0][2:] for line in nothing.splitlines()] == rules[1:]
-    assert "not told apart from it: 0.01." in told
+    assert "not significantly different from it: 0.01." in told
 
 
 def all_reduced(monkeypatch: pytest.MonkeyPatch, slower: float) -> str:

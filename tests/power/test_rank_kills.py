@@ -45,7 +45,7 @@ recipe = "demo"
 [model]
 pytorch = "mine.py:net"
 [train]
-batch = 8
+batch_size = 8
 epochs = 3
 """
 NAMES = "test-rank-kills"

@@ -16,15 +16,15 @@ OTHER: dict[str, tuple[str, str, Any]] = {
     "recipe": ("recipe", "name", "chexnet"),
     "crop in pixels": ("recipe", "crop", 33),
     "epochs": ("recipe", "epochs", 6),
-    "batch per device": ("recipe", "batch", 65),
+    "batch per device": ("recipe", "batch_size", 65),
     "learning rate per device": ("recipe", "learning_rate", 1.0000001e-4),
     "warm-up epochs": ("recipe", "warmup_epochs", 0.5),
-    "task": ("recipe", "task", "classes"),
+    "task": ("recipe", "task", "multiclass"),
     "network": ("recipe", "network", "resnet50"),
     "reader": ("recipe", "reader", "table"),
     "own code": ("recipe", "code", {"mine.py": "0" * 64}),
     "optimiser": ("recipe", "weight_decay", 1e-4),
-    "learning rate over epochs": ("recipe", "drop_epochs", [2]),
+    "learning rate over epochs": ("recipe", "lr_milestones", [2]),
     "precision": ("recipe", "precision", "bf16"),
     "seed": ("recipe", "seed", 1),
     "images and labels": ("data", "sha256", "f" * 64),
@@ -91,7 +91,7 @@ def test_the_source_of_the_weights_and_their_first_digits_are_told() -> None:
     digest = "0123456789abcdef" * 4
     said = told(entry(weights__sha256=digest), entry("Keras", weights__source="imagenet"))
     assert said["initial weights differs"] == (
-        "not comparable in this: seeded 0123456789ab (PyTorch, 2 devices); "
+        "not comparable in this: random 0123456789ab (PyTorch, 2 devices); "
         "imagenet 000000000000 (Keras, 2 devices)"
     )
 
@@ -146,8 +146,8 @@ def test_within_a_seed_of_a_sweep_everything_agrees() -> None:
     whole = [of_seed(s, f) for s in (0, 1) for f in ("PyTorch", "Keras")]
     other = of_seed(1, "Chainer", weights__sha256="f" * 64)
     assert told(*whole, of_seed(0, "Chainer"), other) == {
-        "initial weights differs": "not comparable in this: seeded 200000000000 "
-        "(PyTorch, 2 devices, Keras, 2 devices); seeded ffffffffffff (Chainer, 2 devices)"
+        "initial weights differs": "not comparable in this: random 200000000000 "
+        "(PyTorch, 2 devices, Keras, 2 devices); random ffffffffffff (Chainer, 2 devices)"
     }
 
 

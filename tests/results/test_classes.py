@@ -106,7 +106,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     confused = by_class.confusions(compared)
     assert len(confused) == by_class.CONFUSIONS
     first = test["confusions"][0]
-    name = f"{first['class']} taken for {first['taken_for']}"
+    name = f"{first['class']} taken for {first['predicted_as']}"
     assert (
         confused.loc[name, "Keras, 2 devices"]
         == f"{100 * first['share']:.1f} % ({first['images']})"
@@ -168,7 +168,7 @@ def test_a_recipe_without_targets_has_no_table_of_them(tmp_path: Path) -> None:
 
 def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
     content = class_records.make()
-    content["recipe"] |= {"metric": "top5", "targets": [0.9]}
+    content["recipe"] |= {"metric": "top5", "quality_targets": [0.9]}
     for number, epoch in enumerate(content["epochs"]):
         epoch["valid_top5"] = 0.8 + 0.04 * number
     records.save(tmp_path, content)
@@ -279,7 +279,7 @@ def test_a_finding_called_mean_is_not_the_mean(tmp_path: Path) -> None:
 def test_targets_of_another_metric_are_not_those_that_are_shown(tmp_path: Path) -> None:
     for number, (metric, wanted) in enumerate({"top1": 0.5, "top5": 0.9}.items()):
         content = class_records.make()
-        content["recipe"] |= {"metric": metric, "targets": [wanted]}
+        content["recipe"] |= {"metric": metric, "quality_targets": [wanted]}
         records.save(tmp_path / str(number), content)
     compared = comparison.load([tmp_path / "0", tmp_path / "1"])
     assert compared.metric is tasks.TOP1 and learning_curves.targets(compared) == [0.5]
@@ -404,7 +404,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "xrays is of the task findings and cars of classes" in line
+    assert "xrays is of the task multilabel and cars of multiclass" in line
 
 
 def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
@@ -418,14 +418,14 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     records.save(tmp_path, new)
     records.save(tmp_path, records.short("TensorFlow", "failed", "no driver"))
     compared = comparison.load(tmp_path)
-    assert compared.task is tasks.CLASSES
+    assert compared.task is tasks.MULTICLASS
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
-    assert "Keras_MultiGPU-2x/record.json: of the task findings" in said
+    assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
     assert limits.remarks(compared).loc["a record", "remark"] == said
     assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
-    with pytest.raises(UserError, match="of the task findings"):
+    with pytest.raises(UserError, match="of the task multilabel"):
         regression.check(tmp_path, tmp_path)
 
 
@@ -434,7 +434,7 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     [
         ("network", "resnet50", "network (resnet44, resnet50)"),
         ("reader", "imagefolder", "reader (cifar10, imagefolder)"),
-        ("optimizer", "sgd", "optimiser (momentum 0.9, weight decay 0.0001, sgd"),
+        ("momentum", 0.0, "optimiser (sgd with momentum 0.9, weight decay 0.0001, sgd, weight"),
         ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
     ],
 )

@@ -22,7 +22,7 @@ def two_batches(
     monkeypatch.setattr(paths, "RUNS", runs)
     for batch, given in (("a", first), ("b", second)):
         content = records.make(gpu=given.pop("gpu", True))
-        content["run"]["batch"] = batch
+        content["run"]["experiment"] = batch
         for section, changed in given.items():
             content[section] |= changed
         records.save(runs / batch, content)
@@ -55,17 +55,19 @@ def two_batches(
         ),
         (
             {},
-            {"recipe": {"batch": 16, "learning_rate": 0.000025}},  # of a smaller batch, as ever
+            {
+                "recipe": {"batch_size": 16, "learning_rate": 0.000025}
+            },  # of a smaller batch, as ever
             ["PyTorch 16 per device", "PyTorch 64 per device"],
         ),
         (
-            {"recipe": {"optimizer": "momentum", "momentum": 0.5}},
-            {"recipe": {"optimizer": "momentum", "momentum": 0.9}},
-            ["PyTorch momentum 0.5", "PyTorch momentum 0.9"],
+            {"recipe": {"optimizer": "sgd", "momentum": 0.5}},
+            {"recipe": {"optimizer": "sgd", "momentum": 0.9}},
+            ["PyTorch sgd with momentum 0.5", "PyTorch sgd with momentum 0.9"],
         ),
         (
             {},
-            {"recipe": {"drop_by": 0.1, "drop_epochs": [3]}},
+            {"recipe": {"lr_gamma": 0.1, "lr_milestones": [3]}},
             ["PyTorch linear", "PyTorch linear, x 0.1 after [3]"],
         ),
         (

@@ -18,10 +18,10 @@ EPOCHS = lookup("demo").epochs
 
 def made(framework: str = "PyTorch", workers: int = 2, gpu: bool = True, **recipe: Any) -> Any:
     """A finished run's record, of the demo recipe with some of its fields changed."""
-    batch = recipe.pop("batch", 64)
-    changed = lookup("demo", **recipe).with_batch(batch).on(2)
+    batch = recipe.pop("batch_size", 64)
+    changed = lookup("demo", **recipe).with_batch_size(batch).on(2)
     content = records.make(framework, gpu=gpu, recipe=changed.as_record())
-    content["data"]["workers"] = workers
+    content["data"]["num_workers"] = workers
     return content
 
 
@@ -36,9 +36,9 @@ def compared(tmp_path: Path, *contents: Any) -> Comparison:
     [
         ({}, None),
         ({"epochs": 1}, f"1 epoch instead of {EPOCHS}"),
-        ({"batch": 16}, "16 images per device instead of 64"),
+        ({"batch_size": 16}, "16 images per device instead of 64"),
         (
-            {"batch": 1, "epochs": 90},
+            {"batch_size": 1, "epochs": 90},
             f"90 epochs instead of {EPOCHS}, 1 image per device instead of 64",
         ),
         ({"warmup_epochs": 0.5}, "a warm-up of 0.5 epochs instead of 0"),
@@ -65,7 +65,7 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
 
 
 def test_only_some_runs_changed_it(tmp_path: Path) -> None:
-    runs = compared(tmp_path, made(), made(batch=16))
+    runs = compared(tmp_path, made(), made(batch_size=16))
     assert off_the_recipe(runs) == (
         "Not the recipe's own training: 16 images per device instead of 64 "
         "(PyTorch 16 per device, 2 devices)."
@@ -83,7 +83,7 @@ def test_a_recipe_that_is_not_known_here_is_no_departure(tmp_path: Path) -> None
     [
         ({"epochs": 1}, {"PyTorch 1 epoch", f"PyTorch {EPOCHS} epochs"}, f"epochs (1, {EPOCHS})"),
         (
-            {"batch": 16},
+            {"batch_size": 16},
             {"PyTorch 16 per device", "PyTorch 64 per device"},
             "batch size (16, 64)",
         ),
@@ -123,7 +123,7 @@ def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
     for name, content in {
         "old": made(),
         "short": made(epochs=1),
-        "small": made(batch=16),
+        "small": made(batch_size=16),
         "more": made(workers=8),
     }.items():
         records.save(tmp_path / name, content)

@@ -98,8 +98,8 @@ def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
     [
         ({"cores": 1}, "cpu"),
         ({}, "shared cores"),
-        ({"cores": 1, "world": records.world(2)}, "virtual"),
-        ({"cores": 1, "world": records.world(2, virtual=False)}, "cpu"),
+        ({"cores": 1, "cluster": records.world(2)}, "simulated"),
+        ({"cores": 1, "cluster": records.world(2, virtual=False)}, "cpu"),
         ({"gpu": True}, "gpu"),
         ({"shared_gpus": 1}, "shared"),
     ],
@@ -114,7 +114,7 @@ def test_a_core_of_two_devices_is_shared_but_not_that_of_two_machines(tmp_path: 
     content = records.make(cores=2)
     content["devices"]["cpus"][1]["cores"] = [1, 2]
     assert kind(content) == "shared cores"
-    assert kind(content | {"world": records.world(2, virtual=False)}) == "cpu"
+    assert kind(content | {"cluster": records.world(2, virtual=False)}) == "cpu"
     content["devices"]["cpus"].pop()
     assert kind(content) == "shared cores"  # of one device nothing is known
     assert "no cores of their own" in (unranked(load(tmp_path, [content])) or "")

@@ -190,7 +190,7 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path, devices: in
     first, line = three_answers.fastest(compared), three_answers.headline(compared)
     assert first.verdict == three_answers.UNRANKED and first.text.startswith(why)
     # Only against the reference was it looked, not every pair.
-    assert "no mean AUC can be told apart from that of PyTorch" in first.text
+    assert "no mean AUC is significantly different from that of PyTorch" in first.text
     assert line.startswith("2 frameworks trained the same network on")
     assert "fair" in line and "speed is not ranked here" in line
     page = report.write(tmp_path).read_text()
@@ -270,7 +270,7 @@ def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
-    shared: dict[str, Any] = {"neighbours": {"processes": [other], "reason": None}}
+    shared: dict[str, Any] = {"other_processes": {"processes": [other], "reason": None}}
     records.save(tmp_path, records.make("PyTorch", speed=400, gpu=True, **shared))
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
@@ -286,11 +286,11 @@ def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
     content["fairness"]["checks"] = [
         {"check": f"c{number}", "difference": None, "threshold": None, "verdict": verdict,
          "reason": f"because {number}"}
-        for number, verdict in enumerate(("not checked", "known"))
+        for number, verdict in enumerate(("not checked", "expected"))
     ]  # fmt: skip
     records.save(tmp_path, content)
     page = report.write(tmp_path).read_text()
-    assert len(re.findall(r'<td class="other">(not checked|known)<', page)) == 2
+    assert len(re.findall(r'<td class="other">(not checked|expected difference)<', page)) == 2
     assert "because 0" in page and "because 1" in page
 
 
@@ -330,7 +330,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     compared = seeds(tmp_path)
     machine = comparison_tables.hardware(compared)
     assert list(machine.loc["seed"]) == ["0; 1; 2", "every run"]
-    weights = "; ".join(f"seeded, {str(seed) * 12}" for seed in range(3))
+    weights = "; ".join(f"random, {str(seed) * 12}" for seed in range(3))
     assert list(machine.loc["initial weights"]) == [weights, "every run"]
     assert list(comparison_tables.state(compared)["variant"]) == ["seed0", "seed1", "seed2"] * 2
     found = {section.name: section.lead for section in contents.sections(compared)}
@@ -342,13 +342,15 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
 
 
 def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", gpu=True, probe=records.probe()))
+    records.save(tmp_path, records.make("PyTorch", gpu=True, self_test=records.probe()))
     records.save(tmp_path, records.make("Keras", gpu=True))
     reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
-    skipped = records.short("MXNet Gluon", "skipped", reason) | {"probe": records.probe(2, reason)}
+    skipped = records.short("MXNet Gluon", "skipped", reason) | {
+        "self_test": records.probe(2, reason)
+    }
     records.save(tmp_path, skipped)
     compared = comparison.load(tmp_path)
-    probes = comparison_tables.hardware(compared).loc[["probe"]]
+    probes = comparison_tables.hardware(compared).loc[["self-test"]]
     right = "layers and all-reduce were right before the batch (0:09)"
     assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
         right: "PyTorch, 2 devices",
@@ -469,9 +471,9 @@ def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
 
 def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any]:
     """The section attribution of a run that waited for data for a share of an epoch."""
-    shares = {"compute": 0.9 - data, "data": data, "synchronisation": 0.0, "validation": 0.1}
+    shares = {"compute": 0.9 - data, "data": data, "communication": 0.0, "validation": 0.1}
     intervals = {"data": [data - 0.02 if low is None else low, data + 0.02]}
-    intervals["synchronisation"] = [-0.01, 0.01]
+    intervals["communication"] = [-0.01, 0.01]
     found = {"shares": shares, "intervals": intervals, "invalid": None, "sentence": "x"}
     return found | more
 

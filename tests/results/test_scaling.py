@@ -49,8 +49,10 @@ def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Compar
         ideal = law.speed_up(count)
         assert found.loc[count, "efficiency"] == pytest.approx(ideal / count, rel=0.01)
         assert found.loc[count, "speed_up"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "hardware"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "learning"] == pytest.approx(law.penalty(count), rel=0.01)
+        assert factors.loc[count, "hardware_efficiency"] == pytest.approx(ideal, rel=0.01)
+        assert factors.loc[count, "statistical_efficiency"] == pytest.approx(
+            law.penalty(count), rel=0.01
+        )
         won = ideal / law.penalty(count)
         assert factors.loc[count, "speed_up"] == pytest.approx(won, rel=0.01)
 
@@ -72,9 +74,9 @@ def test_the_split_is_what_the_raw_records_say(
     found = split.numbers(compared, 0.6).set_index("devices")
     for count, (seconds, images) in way.items():
         assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
-        assert found.loc[count, "learning"] == pytest.approx(images / way[1][1])
+        assert found.loc[count, "statistical_efficiency"] == pytest.approx(images / way[1][1])
         rate = (images / seconds) / (way[1][1] / way[1][0])
-        assert found.loc[count, "hardware"] == pytest.approx(rate)
+        assert found.loc[count, "hardware_efficiency"] == pytest.approx(rate)
 
 
 def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
@@ -107,7 +109,7 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     one = comparison.load(law.save(tmp_path / "b", runs))
     row = split.numbers(one, 0.75).set_index("devices").loc[8]
     assert math.isnan(row["speed_up"]) and (row["reached"], row["runs"]) == (1, 2)
-    assert split.numbers(one, 0.5).set_index("devices").loc[8, "learning"] > 2
+    assert split.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
     assert "not reached by 1 of 2 runs" in split.table(one).to_string()
     assert any("in 1 of 2 runs, top-1 60 % was not reached" in s for s in split.sentences(one))
     times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
@@ -125,7 +127,9 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     assert row["efficiency_high"] == pytest.approx(ideal * high / low / 4)
     way = split.numbers(one).set_index("devices").loc[4]
     assert way["hardware_low"] == pytest.approx(ideal * 0.9 / 1.1)
-    assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
+    assert way["hardware_efficiency"] / way["statistical_efficiency"] == pytest.approx(
+        way["speed_up"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,9 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     assert way["by_seed"]
     assert way["learning_low"] == pytest.approx(31 / 30)
     assert way["learning_high"] == pytest.approx(11 / 10)
-    assert way["learning"] == pytest.approx((11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3))
+    assert way["statistical_efficiency"] == pytest.approx(
+        (11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3)
+    )
     assert split.sentences(one)[0].endswith("over the seeds).")
     other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
     apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]
@@ -236,7 +242,7 @@ def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
 def ranks(**world: Any) -> str:
     """What is said of a run on two nodes with these parts."""
     content = law.make(devices=4, nodes=2)
-    content["world"] |= world
+    content["cluster"] |= world
     entry = comparison.Entry(Path("a"), content)
     return " ".join(step_parts.sentences(comparison.Comparison((entry,), (), (Path("a"),))))
 
@@ -246,12 +252,12 @@ ALONE = {"bytes": 10**7, "rounds": 5, "seconds": 0.2, "interval": [0.19, 0.22]}
 
 def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
     assert "rank 3 on node1 is the slowest: its own work takes 86.0 ms a step" in ranks(
-        parts=law.parts(3)
+        step_parts=law.parts(3)
     )
-    quiet = ranks(parts=law.parts(link=0.004))
+    quiet = ranks(step_parts=law.parts(link=0.004))
     assert "no rank's own work stands out" in quiet and "wait for the link" not in quiet
     over = ALONE | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
-    slow = ranks(parts=law.parts(link=0.2), all_reduce=over)
+    slow = ranks(step_parts=law.parts(link=0.2), all_reduce=over)
     assert "takes 78 % of a step, so they wait for the link: by itself, over gloo on eth0" in slow
     assert "50 MB/s" in slow
     links = [
@@ -259,15 +265,15 @@ def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
         for other, rate in (("node1", 1e7), ("node2", 1e8), ("node3", 1e8))
     ]
     assert "the link between node0 and node1 (10 MB/s)" in ranks(
-        parts=law.parts(link=0.2), links=links
+        step_parts=law.parts(link=0.2), links=links
     )
     unseen = [part | {"all_reduce": None} for part in law.parts()]
-    assert "cannot be told from compute" in ranks(parts=unseen)
+    assert "cannot be told from compute" in ranks(step_parts=unseen)
 
 
 def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     measured = law.make(devices=4, nodes=2)
-    measured["world"]["parts"] = law.parts(3)
+    measured["cluster"]["step_parts"] = law.parts(3)
     one = comparison.load(law.save(tmp_path / "b", [law.make(devices=4), measured]))
     found = step_parts.numbers(one).set_index(["how", "part"])
     assert found.loc[("measured", "compute"), ["seconds", "high"]].tolist() == [0.05, 0.08]
@@ -416,15 +422,15 @@ def test_the_tidy_table_and_json_hold_every_number(
 @pytest.mark.parametrize(
     "bad",
     [
-        {"parts": [{"rank": 0, "host": "a"}]},
-        {"parts": [law.parts()[0] | {"compute": 1e300}]},
-        {"parts": [law.parts()[0] | {"data": -1.0}]},
+        {"step_parts": [{"rank": 0, "host": "a"}]},
+        {"step_parts": [law.parts()[0] | {"compute": 1e300}]},
+        {"step_parts": [law.parts()[0] | {"data": -1.0}]},
         {"all_reduce": {"seconds": 0.1}},
     ],
 )
 def test_a_strangers_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
     content = law.make(devices=2, nodes=2)
-    content["world"] |= bad
+    content["cluster"] |= bad
     folder = tmp_path / "b" / "run"
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content))

@@ -46,7 +46,7 @@ def named(text: str) -> dict[str, Any]:
 
     for section in ("run", "framework", "hardware", "recipe", "monitor"):
         content[section] = spoilt(content[section])
-    content["recipe"] |= {"task": "findings", "optimizer": "adam", "scaling": "linear"}
+    content["recipe"] |= {"task": "multilabel", "optimizer": "adam", "lr_scaling": "linear"}
     content["devices"]["names"] = [text, text]
     content["data"] |= {"folder": text, "format": text, "decoder": text}
     content["weights"] |= {"sha256": text, "note": text}
@@ -59,7 +59,7 @@ def named(text: str) -> dict[str, Any]:
     content["test"]["findings"] = [row | {"finding": text} for row in content["test"]["findings"]]
     content["skipped"] = [{"what": text, "reason": text}]
     reason = text or None  # the schema wants some
-    content["probe"] = records.probe(reason=reason) | {
+    content["self_test"] = records.probe(reason=reason) | {
         "devices": [text, text],
         "versions": {text: text},
         "steps": [{"what": "start", "device": None, "seconds": None, "reason": reason}],

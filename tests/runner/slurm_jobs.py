@@ -17,7 +17,7 @@ from slurm_cluster import Cluster
 from helpers import paths
 from helpers.runner.slurm import script
 
-SLURM = '[slurm]\npartition = "p"\ntime = "10"\ncpus = 1\nnotice = 60\n'
+SLURM = '[slurm]\npartition = "p"\ntime = "10"\ncpus = 1\nsignal_seconds = 60\n'
 UNLIMITED = SLURM.replace('time = "10"\n', "")
 """For jobs that only the test is to end: a busy machine would take any limit."""
 

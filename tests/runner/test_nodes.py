@@ -171,7 +171,7 @@ def test_virtual_nodes_rank_nobody(virtual: bool, tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", 4, speed=20))
     compared = comparison.load(tmp_path)
     ranked = {entry.label: comparability.ranks(entry.content) for entry in compared.entries}
-    nodes = "on NVIDIA H100 2 x 2" + " virtual" * virtual
+    nodes = "on NVIDIA H100 2 x 2" + " simulated" * virtual
     assert ranked == {
         "PyTorch on the CPU": False,
         f"PyTorch {nodes}": not virtual,
@@ -183,7 +183,7 @@ def test_virtual_nodes_rank_nobody(virtual: bool, tmp_path: Path) -> None:
     network = "its 2 nodes were processes of one machine: no network was measured"
     assert (network in set(said)) == virtual
     cell = comparison_tables.hardware(compared).to_string()
-    assert f"2 {'virtual ' * virtual}nodes by mpiexec 5.0.2 over" in cell
+    assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
 
 
 def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
     compared = comparison.load(tmp_path)
     assert [entry.run for entry in compared.entries] == [
         "PyTorch, 2 devices",
-        "PyTorch 2 x 1 virtual, 2 devices",
+        "PyTorch 2 x 1 simulated, 2 devices",
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
-    assert "2 CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)
+    assert "2 CPU devices of 1 and 2 simulated nodes" in three_answers.headline(compared)
 
 
 @pytest.mark.parametrize(

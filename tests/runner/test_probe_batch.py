@@ -77,13 +77,13 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suit
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
     assert lines.index("Probing kernel mxnet on 1 GPU") < begun, "all of them before the first run"
 
-    good = record.read(suite.run("b", "PyTorch_MultiGPU"))["probe"]
+    good = record.read(suite.run("b", "PyTorch_MultiGPU"))["self_test"]
     assert good["reason"] is None and good["devices"] == [A100[0]] and good["versions"]["small"]
     assert [step["what"] for step in good["steps"]][-1] == "all-reduce"
     bad = record.read(suite.run("b", "MXNet_Gluon_MultiGPU"))
     assert bad["state"] == "skipped" and bad["reason"] == FAILED
-    assert [step["reason"] is None for step in bad["probe"]["steps"]] == [True] + [False] * 3
-    assert "probe" not in record.read(suite.run("b", "Zoo_MultiGPU"))
+    assert [step["reason"] is None for step in bad["self_test"]["steps"]] == [True] + [False] * 3
+    assert "self_test" not in record.read(suite.run("b", "Zoo_MultiGPU"))
 
     batch = suite.folder / "runs" / "b"
     log = (batch / "probe-mxnet-1x.log").read_text(encoding="utf-8")
@@ -121,7 +121,7 @@ def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) 
     assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
     assert (suite.folder / "runs" / "b" / "probe-pytorch-2x-1gpu.log").exists()
     [path] = (suite.folder / "runs" / "b").glob("PyTorch_MultiGPU-2x-1gpu*")
-    assert record.read(path)["probe"]["devices"] == [A100[0]] * 2
+    assert record.read(path)["self_test"]["devices"] == [A100[0]] * 2
 
 
 def test_virtual_devices_are_not_probed(suite: Suite) -> None:
@@ -129,7 +129,7 @@ def test_virtual_devices_are_not_probed(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
     assert suite.compare("--name", "b") == 0
     assert probed(suite.folder) == []
-    assert "probe" not in record.read(suite.run("b", "PyTorch_MultiGPU"))
+    assert "self_test" not in record.read(suite.run("b", "PyTorch_MultiGPU"))
 
 
 def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suite) -> None:
@@ -171,4 +171,6 @@ def test_resumed_only_what_is_still_to_run_is_probed_stand_in(suite: Suite) -> N
     (suite.folder / "second").touch()
     compare(suite, env, "--name", "b")
     assert [line.split()[0] for line in probed(suite.folder)] == ["pytorch", "mxnet", "mxnet"]
-    assert "probe" in record.read(suite.run("b", "PyTorch_MultiGPU")), "it is kept with its probe"
+    assert "self_test" in record.read(suite.run("b", "PyTorch_MultiGPU")), (
+        "it is kept with its probe"
+    )

@@ -9,10 +9,11 @@ import pytest
 from helpers import __main__ as command
 from helpers import paths
 from helpers.errors import UserError
+from helpers.recipe import renamed
 from helpers.runner import batch_folder, journal, plans, recipes, run_batch
 from helpers.runner.plans import Plan
 
-TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch = 8\nwarmup_epochs = 0.5\n'
+TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
 OWN = '[model]\nmxnet = "mine.py:net"\n'
 
 
@@ -48,6 +49,18 @@ def test_the_journal_keeps_them(file: Path, tmp_path: Path) -> None:
     assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
     file.write_text(f"{TEXT}{OWN}# a remark\n")
     assert not found.asks_for_the_same(plan_of(file))
+
+
+def test_a_batch_of_before_the_renaming_goes_on(tmp_path: Path) -> None:
+    """The files of the recipes that ship have other names in them since, and say the same."""
+    plan, batch = plans.make_plan(devices=[1], recipe="demo"), tmp_path / "b"
+    batch.mkdir()
+    digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
+    before = replace(plan, recipe_digests={"demo.toml": digest})
+    journal.write(batch, before, {"started": "2026-11-22T09:00:00+00:00", "finished": None})
+    found, _ = journal.read(batch)
+    assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
+    recipes.check(found)
 
 
 @pytest.mark.parametrize("name", ["mine.toml", "mine.py"])

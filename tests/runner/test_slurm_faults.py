@@ -184,7 +184,9 @@ def test_before_its_time_limit_a_job_stops_by_itself_and_goes_on(
     when: str, learns: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Slurm's own signal. One whose steps take too long is stopped hard while there is time."""
-    slurm = SLURM.replace('time = "10"', 'time = "2"').replace("notice = 60", "notice = 40")
+    slurm = SLURM.replace('time = "10"', 'time = "2"').replace(
+        "signal_seconds = 60", "signal_seconds = 40"
+    )
     jobs = Jobs(learns, cluster, monkeypatch, slurm, run="Learn-1x")
     if when == "deaf":
         (paths.RUNS / "deaf").touch()

@@ -107,7 +107,9 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
 ) -> None:
     suite.notebook("Train", BEGIN, TRAINS, FINISH)
     # Of so little time any moment is near the end.
-    slurm = SLURM.replace('time = "10"', 'time = "2"').replace("notice = 60", "notice = 59")
+    slurm = SLURM.replace('time = "10"', 'time = "2"').replace(
+        "signal_seconds = 60", "signal_seconds = 59"
+    )
     jobs = Jobs(suite, cluster, monkeypatch, slurm)
     job = jobs.queue()
     wait_for(jobs.trains)

@@ -143,4 +143,4 @@ def test_jobs_of_one_node_and_of_two_are_one_report(
     for notebook, launcher in (("PyTorch_MultiGPU", "srun"), ("ChainerMN_MultiNode", "mpiexec")):
         record = paths.RUNS / "mine-2n" / f"{notebook}-2n-1x" / "record.json"
         content = json.loads(record.read_text(encoding="utf-8"))
-        assert content["fairness"]["comparable"] and content["world"]["launcher"] == launcher
+        assert content["fairness"]["comparable"] and content["cluster"]["launcher"] == launcher

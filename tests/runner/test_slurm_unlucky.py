@@ -301,7 +301,7 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
 def test_a_strangers_lines_of_shell_are_shown_before_anything_is_queued(
     folder: Path, said: Said
 ) -> None:
-    lines = 'before = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'
+    lines = 'setup = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'
     (folder / "mine.toml").write_text(RECIPE + lines)
     code, out, _ = said("slurm", str(folder / "mine.toml"), "--submit")
     first, second, third, *_ = out.splitlines()
@@ -406,16 +406,16 @@ def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> 
         ("[slurm]\ncpus = 1e9\n", "'cpus' in [slurm]"),
         ("[slurm]\ntime = 60\n", "'time' in [slurm] is 60"),
         ('[slurm]\ntime = "\u0661\u0662"\n', "'time' in [slurm]"),
-        ('[slurm]\nmemory = "\u0661G"\n', "'memory' in [slurm]"),
+        ('[slurm]\nmem = "\u0661G"\n', "'mem' in [slurm]"),
         ("[slurm]\nmodules = []\n", "'modules' in [slurm] is []"),
-        ("[slurm]\nnotice = 0\n", "'notice' in [slurm] is 0"),
-        ('[slurm]\noptions = ["--outp=/home/me/.bashrc"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--arr=1-9"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--time=1"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--gpus=8"]\n', "'options' in [slurm]"),
-        ('[slurm]\ngpus = "--gpus-per-task=4"\n', "'gpus' in [slurm]"),
-        ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
-        ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
+        ("[slurm]\nsignal_seconds = 0\n", "'signal_seconds' in [slurm] is 0"),
+        ('[slurm]\nsbatch_args = ["--outp=/home/me/.bashrc"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--arr=1-9"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--time=1"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--gpus=8"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\ngres = "--gpus-per-task=4"\n', "'gres' in [slurm]"),
+        ('[slurm]\nsetup = [" #SBATCH --output=/home/me/.bashrc"]\n', "'setup' in [slurm]"),
+        ('[slurm]\nsetup = ["#PBS -o x"]\n', "'setup' in [slurm]"),
     ],
 )
 def test_odd_settings_are_one_line(given: str, line: str, folder: Path, said: Said) -> None:

@@ -563,7 +563,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     content = record.read(folder)
     name = psutil.Process(me).name()
     only = {"gpu": uuid, "process": me, "name": name, "memory_mib": 101.0, "seen": "before"}
-    assert content["neighbours"] == {"processes": [only], "reason": None}
+    assert content["other_processes"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
     remarks = limits.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
     assert any("shared its GPU with" in remark for remark in remarks)
@@ -592,7 +592,7 @@ def test_neighbours_that_come_while_a_run_goes_on(
     finally:
         own.kill()
         own.communicate()
-    found = watch.as_record()["neighbours"]["processes"]
+    found = watch.as_record()["other_processes"]["processes"]
     assert [(row["process"], row["seen"]) for row in found] == [(gone, "before"), (me, "during")]
     assert len(warned) == 2
 
@@ -607,7 +607,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     warned: list[str] = []
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass
-    said = watch.as_record()["neighbours"]
+    said = watch.as_record()["other_processes"]
     assert said["processes"] == [] and "does not say" in said["reason"] and len(warned) == 1
     with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
         pass
@@ -620,7 +620,7 @@ def swept(folder: Path, framework: str, seeds: tuple[int, ...]) -> None:
         content["recipe"]["seed"] = seed
         content["data"]["images"] = {"train": 1120 - seed, "valid": 160, "test": 320 + seed}
         content["weights"]["sha256"] = f"{seed:064}"
-        content["run"]["batch"] = f"b{seed}"
+        content["run"]["experiment"] = f"b{seed}"
         records.save(folder / f"{framework}{seed}", content)
 
 

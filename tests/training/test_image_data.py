@@ -31,8 +31,8 @@ from helpers.training.image_data import Data
 NIH_AS_TABLE = f"""
 [data]
 reader = "table"
-colour = "grey"
-resized = 264
+color_mode = "grayscale"
+image_size = 264
 crop = 224
 [data.table]
 file = "Data_Entry_2017.csv"
@@ -73,8 +73,8 @@ reader = "mine.py:Reader"
 [model]
 network = "resnet44"
 [train]
-task = "classes"
-batch = 8
+task = "multiclass"
+batch_size = 8
 """
 
 
@@ -131,9 +131,9 @@ def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path)
 
 def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     images = load(recipe_of(tmp_path, OWN))
-    assert (images.task, images.planes, images.format) == ("classes", 3, "own")
+    assert (images.task, images.planes, images.format) == ("multiclass", 3, "own")
     assert images.classes == ("red", "green", "blue", "black", "white")
-    assert (images.recipe.resized, images.recipe.crop) == (36, 36)
+    assert (images.recipe.image_size, images.recipe.crop) == (36, 36)
     assert [len(part) for part in (images.train, images.valid, images.test)] == [200, 40, 60]
     targets = images.targets(images.train)
     assert targets.dtype == np.int64 and targets.shape == (200,)
@@ -165,8 +165,8 @@ def test_own_reader_is_given_the_folder_that_was_named(tmp_path: Path) -> None:
 
 
 def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
-    text = OWN.replace('task = "classes"', 'task = "findings"')
-    text = text.replace("[model]", 'colour = "grey"\n[model]')
+    text = OWN.replace('task = "multiclass"', 'task = "multilabel"')
+    text = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     images = load(recipe_of(tmp_path, text, READER_OF_FINDINGS))
     assert images.read(7).shape == (40, 36, 1)
     with Image.fromarray(images.reader.read(7)) as colour:
@@ -178,8 +178,8 @@ def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
 def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) -> None:
     images = load("resnet44-cifar10", batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1" and images.kind == "generated"
-    assert (images.format, images.task, len(images.classes)) == ("memory", "classes", 10)
-    assert (images.recipe.resized, images.recipe.crop) == (32, 16)
+    assert (images.format, images.task, len(images.classes)) == ("memory", "multiclass", 10)
+    assert (images.recipe.image_size, images.recipe.crop) == (32, 16)
     assert images.array is not None and images.array.shape == (120, 32, 32, 3)
     row = int(images.test["row"].iloc[5])
     assert images.read(row).base is not None, "a view, no copy"
@@ -209,8 +209,8 @@ def test_black_images_are_as_large_as_a_crop_and_none_is_read(
 
 
 def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:
-    text = 'recipe = "resnet44-cifar10"\n[data]\ncolour = "grey"\nresized = 48\ncrop = 40\n'
-    text += '[model]\nnetwork = "resnet44"\n'
+    text = 'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\n'
+    text += 'image_size = 48\ncrop = 40\n[model]\nnetwork = "resnet44"\n'
     images = load(recipe_of(tmp_path, text), batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1-48-grey" and images.files
     assert images.read(0).shape == (48, 48, 1)
@@ -223,7 +223,7 @@ def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -
 def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) -> None:
     images = load("resnet50-imagenet", batch_size=4)
     assert images.folder == small_sets / "demo-imagefolder-1-40-rgb" and images.files
-    assert (images.format, images.recipe.resized, images.recipe.crop) == ("jpg", 40, 32)
+    assert (images.format, images.recipe.image_size, images.recipe.crop) == ("jpg", 40, 32)
     row = images.train.iloc[7]
     with Image.open(row["path"]) as image:
         assert image.size == (40, 40) and image.mode == "RGB"
@@ -233,9 +233,8 @@ def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) 
 
 
 def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
-    text = (
-        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\n[train]\nbatch = 4\n'
-    )
+    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
+    text += "[train]\nbatch_size = 4\n"
     images = load(recipe_of(tmp_path, text))
     assert images.folder == small_sets / "demo-table-1-40-grey"
     assert images.classes[0] == "Atelectasis" and len(images.classes) == 5
@@ -247,7 +246,7 @@ def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
 def test_a_stand_in_that_was_cut_short_is_finished(
     reader: str, small_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f'[data]\nreader = "{reader}"\nresized = 64\ncrop = 56\n'
+    text = f'[data]\nreader = "{reader}"\nimage_size = 64\ncrop = 56\n'
     recipe = lookup(recipe_of(tmp_path, text))
 
     def interrupted(*_: object, **__: object) -> None:
@@ -276,7 +275,7 @@ def test_small_xrays_are_made_from_small_ones(small_sets: Path, tmp_path: Path) 
     """In another folder than any recipe's: one took that of the images of 256 px for its own."""
 
     def prepared(resized: int) -> str:
-        text = f'[data]\nreader = "nih"\nresized = {resized}\ncrop = 56\n'
+        text = f'[data]\nreader = "nih"\nimage_size = {resized}\ncrop = 56\n'
         folder = image_folders.prepare_data(lookup(recipe_of(tmp_path, text)))
         assert folder is not None and data_prep.is_complete(folder)
         return folder.name
@@ -299,9 +298,9 @@ def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
         channels=3,
         progress=False,
     )
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "small")
-    assert (images.recipe.resized, images.recipe.crop) == (50, 50)
+    assert (images.recipe.image_size, images.recipe.crop) == (50, 50)
 
 
 def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets: Path) -> None:
@@ -346,27 +345,27 @@ def images_of(pixels: int, text: str, **resized: Any) -> Callable[[Path], object
 
 
 FOLDERS = (
-    '[data]\nreader = "imagefolder"\n[model]\nnetwork = "resnet50"\n[train]\ntask = "classes"\n'
+    '[data]\nreader = "imagefolder"\n[model]\nnetwork = "resnet50"\n[train]\ntask = "multiclass"\n'
 )
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "the other task": (
-        of_own(text=OWN.replace('task = "classes"', 'task = "findings"')),
-        r'mine.py:Reader: the reader own gives classes, one an image.*write task = "classes"',
+        of_own(text=OWN.replace('task = "multiclass"', 'task = "multilabel"')),
+        r'mine.py:Reader: the reader own gives classes, one an image.*write task = "multiclass"',
     ),
     "findings for classes": (
         lambda folder: load(
-            recipe_of(folder, '[train]\ntask = "classes"'),
+            recipe_of(folder, '[train]\ntask = "multiclass"'),
             data_prep_tools.make_folder(folder / "xrays", size=64),
         ),
-        r'the reader nih gives findings, any number.*write task = "findings" under \[train\]',
+        r'the reader nih gives findings, any number.*write task = "multilabel" under \[train\]',
     ),
     "too large": (
-        images_of(300, FOLDERS.replace("[model]", "resized = 256\ncrop = 224\n[model]")),
+        images_of(300, FOLDERS.replace("[model]", "image_size = 256\ncrop = 224\n[model]")),
         "images of 300 px; resize them first: data-prep resize .* --size 256",
     ),
     "too large, no size": (
         images_of(1040, FOLDERS),
-        r"images of 1040 px; write resized = 1040 under \[data\] if they are to be so large, or",
+        r"images of 1040 px; write image_size = 1040 under \[data\] if they are to be so large, or",
     ),
     "too small": (
         images_of(20, FOLDERS),
@@ -407,7 +406,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a finding called row": (
         of_own(
             READER_OF_FINDINGS.replace('"red"', '"row"'),
-            OWN.replace('task = "classes"', 'task = "findings"'),
+            OWN.replace('task = "multiclass"', 'task = "multilabel"'),
         ),
         "mine.py:Reader: a finding is called 'row': give it another name",
     ),
@@ -468,7 +467,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "grey, and colour is asked for": (
         images_of(64, FOLDERS, size=50),
         r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
-        r'again with --rgb, or write colour = "grey" under \[data\]',
+        r'again with --rgb, or write color_mode = "grayscale" under \[data\]',
     ),
 }
 
@@ -499,14 +498,14 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
         else:
             image = Image.fromarray(noise[..., :3]).convert(mode)
         image.save(path)
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "set")
     assert not images.files
     how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
     data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
     small = load(recipe_of(tmp_path, text), tmp_path / "small")
     assert small.files and np.array_equal(small.read(7), images.read(7))
-    grey = text.replace("[model]", 'colour = "grey"\n[model]')
+    grey = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     assert not load(recipe_of(tmp_path, grey), tmp_path / "small").files
 
 
@@ -515,7 +514,7 @@ def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
         tmp_path / "set", images=60, size=40, archive=True, progress=False
     )
     archive = next((tmp_path / "set").glob("*.tar"))
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), archive)
     assert images.format == "tar" and not images.files and images.read(7).shape[2] == 3
     image_data.check_images(images.recipe, archive)
@@ -535,10 +534,9 @@ def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
         tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
     )
     data_prep.pack_folder(tmp_path / "small", tmp_path / "packed", progress=False)
-    text = (
-        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\nuncertain = "ignore"\n'
-    )
-    recipe = recipe_of(tmp_path, text + "[train]\nbatch = 4\n")
+    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
+    text += 'uncertain = "ignore"\n'
+    recipe = recipe_of(tmp_path, text + "[train]\nbatch_size = 4\n")
     files, packed = load(recipe, tmp_path / "small"), load(recipe, tmp_path / "packed")
     assert packed.format == "packed" and packed.array is not None
     parts = (packed.train, packed.valid, packed.test)

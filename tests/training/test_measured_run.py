@@ -172,7 +172,7 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
     )
     images = SimpleNamespace(planes=planes)
     work: Any = SimpleNamespace(lesson=lesson, framework=framework, images=images)
-    pixels, targets = reference.batch_of("findings")
+    pixels, targets = reference.batch_of("multilabel")
     trial = rehearsal.Trial({}, ((pixels, targets),), rehearsal.SGD, (0.1,))
     in_world.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
     assert given[0][0].shape == (*pixels.shape[:3], planes)
@@ -238,7 +238,7 @@ def test_within_an_epoch_one_line_is_replaced(
     run: Any = Run.__new__(Run)
     run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
     run._moving, run._told, run._trained_since = 0, 2, time.monotonic() - 30
-    run.images = SimpleNamespace(train=[0] * 100, task="classes")
+    run.images = SimpleNamespace(train=[0] * 100, task="multiclass")
     run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
@@ -283,7 +283,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
         _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
-        recipe=SimpleNamespace(global_batch=64),
+        recipe=SimpleNamespace(global_batch_size=64),
         record=SimpleNamespace(add=lambda *given: None),
         setup=SimpleNamespace(replicas=count),
         check_parameters=lambda: None,

@@ -37,7 +37,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
     setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
-    assert (setup.recipe.recipe.crop, setup.recipe.global_batch) == (32, 64)
+    assert (setup.recipe.recipe.crop, setup.recipe.global_batch_size) == (32, 64)
     images = image_data.load_data(setup)
     assert images.kind == "generated"
     assert images.targets(images.train).dtype == np.float32
@@ -56,7 +56,7 @@ def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
 ) -> None:
     data = SAMPLE if count == 749 else data_prep_tools.make_folder(tmp_path / "set", 200, size=64)
     setup = parameters.resolve("N", data=data, devices=2, run=tmp_path / "run", recipe="demo")
-    assert (setup.recipe.recipe.resized, setup.recipe.recipe.crop) == (64, 54)
+    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.crop) == (64, 54)
     images = image_data.load_data(setup)
     section = images.as_record(setup.recipe)
     assert section["kind"] == "real"
@@ -182,7 +182,7 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     setup = parameters.resolve(
         "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
     )
-    assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
+    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.batch_size) == (38, 8)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
     images = image_data.load_data(setup)
     assert images.format == "packed" and images.kind == "generated"
@@ -268,8 +268,8 @@ def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) ->
         return parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
 
     own, other = resolved().recipe.recipe, resolved(epochs="2", batch_size=16).recipe.recipe
-    assert (own.epochs, own.batch) == (lookup("demo").epochs, 64)
-    assert (other.epochs, other.batch) == (2, 16)
+    assert (own.epochs, own.batch_size) == (lookup("demo").epochs, 64)
+    assert (other.epochs, other.batch_size) == (2, 16)
     assert other.learning_rate == own.learning_rate / 4
     found = resolved(epochs="default", batch_size="auto")
     assert found.recipe.recipe == own and found.search_batch and not resolved().search_batch

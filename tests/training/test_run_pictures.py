@@ -45,7 +45,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     history = [
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_auc": None} for e in (1, 2)
     ]
-    left, right = run_pictures.learning(history, tasks.FINDINGS).axes
+    left, right = run_pictures.learning(history, tasks.MULTILABEL).axes
     assert [np.asarray(line.get_ydata()).tolist() for line in left.lines] == [[1, 0.5], [2, 1]]
     assert np.isnan(np.asarray(right.lines[0].get_ydata(), float)).all()
 
@@ -70,7 +70,7 @@ def test_of_classes_learning_is_shown_by_top_1_and_top_5_where_there_is_one() ->
     ]
     for top5, lines in ((0.9, 2), (None, 1)):
         history = [row | {"valid_top5": top5} for row in rows]
-        _, right = run_pictures.learning(history, tasks.CLASSES).axes
+        _, right = run_pictures.learning(history, tasks.MULTICLASS).axes
         drawn = [np.asarray(line.get_ydata(), float).tolist() for line in right.lines]
         assert drawn == [[20.0, 40.0], [90.0, 90.0]][:lines]
         assert right.get_title("left") == "Top-1 on the validation part, %"
@@ -85,13 +85,13 @@ def test_the_most_confused_classes_are_those_most_often_taken_for_others() -> No
     taken[20:23] = 3
     scores = np.eye(4)[taken]
     result = accuracy.evaluate(targets, scores, range(40), names, hashlib.sha256())
-    (axes,) = run_pictures.TEST["classes"](targets, scores, result).axes
+    (axes,) = run_pictures.TEST["multiclass"](targets, scores, result).axes
     shown = [label.get_text() for label in axes.get_yticklabels()]
     assert shown == [r"dog \$x\$", "a" * 39 + "…", "cat", "ship"]
     assert [round(bar.get_width()) for bar in axes.patches[:4]] == [60, 30, 0, 0]  # type: ignore[attr-defined]
     assert [text.get_text() for text in axes.texts] == ["as cat", "as ship"]
     nothing = accuracy.evaluate(targets, np.eye(4)[targets], range(40), names, hashlib.sha256())
-    assert len(run_pictures.TEST["classes"](targets, scores, nothing).axes) == 1
+    assert len(run_pictures.TEST["multiclass"](targets, scores, nothing).axes) == 1
 
 
 def test_nothing_to_draw_is_no_error(data: Data, tmp_path: Path) -> None:

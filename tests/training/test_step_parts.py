@@ -73,7 +73,7 @@ def test_the_slowest_is_who_waits_least() -> None:
     assert slowest is not None and slowest["rank"] == 2
     said = "Slowest rank: 2 on n2, busy for 0.9 s of a step; the quickest for 0.51 s."
     assert step_parts.in_words(parts) == said
-    table = world_shown.parts({"parts": parts})
+    table = world_shown.parts({"step_parts": parts})
     assert table is not None and list(table["host"]) == ["n1", "n1", "n2"]
     assert "update (s)" not in table.columns
     assert step_parts.slowest(parts[:1]) is None and not step_parts.in_words(parts[:1])
@@ -87,7 +87,7 @@ def test_inside_a_compiled_step_nobody_is_called_slowest() -> None:
 
 def test_a_world_is_told_in_sentences() -> None:
     world = {
-        "parts": [rank(0, "n1", 0.5, 0.4), rank(1, "n2", 0.6, 0.3)],
+        "step_parts": [rank(0, "n1", 0.5, 0.4), rank(1, "n2", 0.6, 0.3)],
         "clocks": [{"host": "n2", "ahead": 0.25, "within": 0.001}],
     }
     slowest, clocks = world_shown.lines(world)

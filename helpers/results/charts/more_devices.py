@@ -132,9 +132,9 @@ def _device_axis(axes: Axes, counts: Sequence[int], *, both: bool = False) -> No
 def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """The split of the speed-up to the target, a panel a series, a column a number of devices.
 
-    On a logarithmic axis factors are lengths: up by the hardware factor, down by the learning
-    factor, and what is left is how many times as soon the target came. None where no series went
-    there on several numbers of devices.
+    On a logarithmic axis factors are lengths: up by the hardware efficiency, down by the
+    statistical one, and what is left is how many times as soon the target came. None where no
+    series went there on several numbers of devices.
     """
     found = split.numbers(compared)
     if found.empty or not split.several(compared):
@@ -143,10 +143,10 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     own = [(key, rows) for key, rows in own if (rows["devices"] > rows["base"]).any()]
     figure, grid = small_multiples(len(own), width, 3.0 if len(own) > 1 else 3.4)
     counts = sorted({count for _, rows in own for count in rows["devices"]})
-    values = [found[name].max() for name in ("hardware", "speed_up", "rate_factor")]
+    values = [found[name].max() for name in ("hardware_efficiency", "speed_up", "rate_factor")]
     values += [rows["devices"].max() / rows["base"].min() for _, rows in own]
     most = max((value for value in values if pd.notna(value)), default=1.0)
-    low = found[["speed_up", "hardware"]].min().min()
+    low = found[["speed_up", "hardware_efficiency"]].min().min()
     for axes, ((series, kind), rows) in zip(grid, own, strict=True):
         axes.set_yscale("log", base=2)
         axes.set_ylim(min(1.0, low if pd.notna(low) else 1.0) / 1.35, most * 1.6)
@@ -161,8 +161,22 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.set_xlabel(_axis_name(kind))
         axes.set_title(safe(str(series), 30), loc="left", fontweight="bold")
     first = grid[0]
-    first.plot([], [], color=HARDWARE, lw=7, alpha=0.75, label="hardware: images a second, times")
-    first.plot([], [], color=LEARNING, lw=7, alpha=0.75, label="learning: images needed, times")
+    first.plot(
+        [],
+        [],
+        color=HARDWARE,
+        lw=7,
+        alpha=0.75,
+        label="hardware efficiency: images a second, times",
+    )
+    first.plot(
+        [],
+        [],
+        color=LEARNING,
+        lw=7,
+        alpha=0.75,
+        label="statistical efficiency: images needed, times",
+    )
     first.plot([], [], color=FAINT, marker="D", ms=6, ls="none", label="left: times as soon")
     first.plot([], [], color=FAINT, marker="_", ms=12, ls="none", label="ideal")
     metric, wanted = compared.metric, float(found["target"].iloc[0])
@@ -178,12 +192,12 @@ def _axis_name(kind: str) -> str:
         "cpu": "CPU devices",
         "shared cores": "CPU devices that share cores",
         "shared": "replicas that share GPUs",
-        "virtual": "GPUs of virtual nodes",
+        "simulated": "GPUs of simulated nodes",
     }[kind]
 
 
 def _column(axes: Axes, place: int, row: pd.Series) -> None:
-    """Of one number of devices: up by the hardware factor, down by the learning factor."""
+    """Of one number of devices: up by the hardware efficiency, down by the statistical one."""
     if pd.isna(row["base"]) or row["devices"] < row["base"]:
         axes.annotate("not\nreached", (place, 1), ha="center", va="bottom", fontsize=7.5)
         return
@@ -192,8 +206,8 @@ def _column(axes: Axes, place: int, row: pd.Series) -> None:
         _bar(axes, place - 0.17, 1.0, row["rate_factor"], HARDWARE)
         axes.annotate("not\nreached", (place + 0.05, 1.08), fontsize=7.5, va="bottom")
         return
-    _bar(axes, place - 0.17, 1.0, row["hardware"], HARDWARE)
-    _bar(axes, place + 0.17, row["hardware"], row["speed_up"], LEARNING)
+    _bar(axes, place - 0.17, 1.0, row["hardware_efficiency"], HARDWARE)
+    _bar(axes, place + 0.17, row["hardware_efficiency"], row["speed_up"], LEARNING)
     ends = [row["speed_up_low"], row["speed_up_high"]]
     ink = colour_of(str(row["label"]))
     axes.plot([place + 0.17] * 2, ends, lw=1.5, color=ink)

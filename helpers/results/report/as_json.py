@@ -9,7 +9,7 @@ from helpers.results.report import csv_files
 from helpers.results.report.contents import title
 from helpers.training import record
 
-VERSION = 1
+VERSION = 2
 
 
 def as_json(compared: Comparison) -> str:

@@ -82,7 +82,7 @@ def scaling(compared: Comparison) -> str:
 
 def factors(compared: Comparison) -> str:
     return _told(
-        "Columns of the hardware factor up and the learning factor down, by number of devices",
+        "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
         (said.rstrip(".") for said in split.sentences(compared)),
     )
 
@@ -94,7 +94,7 @@ def shared_hardware(compared: Comparison) -> str:
         return ""
     return (
         " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
-        "hardware factor; their learning factor is that of any devices."
+        "hardware efficiency; their statistical efficiency is that of any devices."
     )
 
 
@@ -238,8 +238,8 @@ def differences(compared: Comparison) -> str:
     else:
         text += "It compares these trained networks: with another seed, the order may be reversed. "
     return (
-        f"{text}The intervals hold at 95 % for all rows together: among equals, chance tells one "
-        "apart in one report in twenty."
+        f"{text}The intervals hold at 95 % for all rows together: among equals, chance makes one "
+        "significantly different in one report in twenty."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.fairness import certificate
 from helpers.results import (
     charts,
     comparison_tables,
@@ -166,7 +167,7 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     rows = [
         {
             "check": check,
-            "verdict": verdict,
+            "verdict": certificate.shown(verdict),
             "reason": reason,
             "runs": "every run" if 1 < len(runs) == len(checked) else "; ".join(runs),
         }

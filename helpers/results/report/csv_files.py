@@ -26,8 +26,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. split: hardware and learning factors of the
-    speed-up to each target. step_parts: where a step goes. cost: energy, money, memory. targets:
+    and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
+    each target. step_parts: where a step goes. cost: energy, money, memory. targets:
     time and images to each of the recipe's. paired: differences of the metric on the same test
     images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
     records say, a row a value. published: the article's figures, beside runs of its network.
@@ -88,7 +88,7 @@ def _by_class(compared: Comparison) -> pd.DataFrame:
         [
             {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
             for entry in compared.finished
-            for row in entry.content["test"][compared.task.name]
+            for row in entry.content["test"][compared.task.outputs]
         ]
     )
 

@@ -76,10 +76,11 @@ def more_devices(compared: Comparison) -> Section:
     several, tried = speed.several(compared), split.several(compared)
     sharing = speed.sharing(compared)
     lead = (
-        "Time to a target = images needed / images per second. So what more devices win is a "
-        "hardware factor, how many times the images a second, over a learning factor, how many "
-        "times the images were needed. Both count until the target, with the first step and "
-        "validation, so the hardware factor is not the ratio of the throughputs in the tables."
+        "Time to a target = images needed / images per second. So what more devices win is their "
+        "hardware efficiency, how many times the images a second, over their statistical "
+        "efficiency, how many times the images were needed (less is better). Both count until the "
+        "target, with the first step and validation, so the hardware efficiency is not the ratio "
+        "of the throughputs in the tables."
     )
     blocks: list[Block] = []
     if compared.finished:
@@ -90,19 +91,20 @@ def more_devices(compared: Comparison) -> Section:
                 "The speed-up to the target, split",
                 charts.factors,
                 chart_descriptions.factors(compared),
-                "Up by the hardware factor, down by the learning factor: what is left is how many "
-                "times as soon the target came. Images a second are those of the whole way to the "
-                "target, with first step and validation."
+                "Up by the hardware efficiency, down by the statistical efficiency: what is left "
+                "is how many times as soon the target came. Images a second are those of the whole "
+                "way to the target, with first step and validation."
                 + chart_descriptions.shared_hardware(compared),
             ),
             Table(
                 "split",
-                "Hardware and learning, for each target",
+                "Hardware and statistical efficiency, for each target",
                 split.table(compared),
-                "Speed-up = hardware / learning, over the fewest devices that reached the target. "
-                "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
-                "minimum and maximum, seed by seed where both have one run of each seed, else over "
-                "all pairs of runs. No factor where any run did not reach it.",
+                "Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
+                "that reached the target. Of repeats and seeds the geometric mean, so that the "
+                "factors multiply, with the minimum and maximum, seed by seed where both have one "
+                "run of each seed, else over all pairs of runs. No factor where any run did not "
+                "reach it.",
                 kind="wide",
             ),
             Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),

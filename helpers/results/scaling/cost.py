@@ -96,7 +96,7 @@ def _joules(content: dict[str, Any]) -> float | None:
     joules: float | None = content.get("energy", {}).get("joules")
     if joules is None or comparability.resumed_after(content):
         return None
-    if comparability.nodes(content) == 1 or comparability.virtual_nodes(content):
+    if comparability.nodes(content) == 1 or comparability.simulated_nodes(content):
         return joules
     watched = content["monitor"].get("devices")
     seen = [

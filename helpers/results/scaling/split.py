@@ -1,8 +1,10 @@
 """What more devices won on the way to a target: time = images needed / images per second.
 
-So the speed-up to a target is a *hardware factor*, how many times the images a second, over a
-*learning factor*, how many times the images were needed. The images a second are those of the whole
-way: first step, validation and waiting included, so that the two factors give the speed-up exactly.
+So the speed-up to a target is the *hardware efficiency*, how many times the images a second, over
+the *statistical efficiency*, how many times the images were needed (Zhang and Ré 2014,
+https://arxiv.org/abs/1403.7550, of epochs: how long one takes, and how many it takes; of the latter
+less is better). The images a second are those of the whole way: first step, validation and waiting
+included, so that the two factors give the speed-up exactly.
 """
 
 import math
@@ -20,7 +22,8 @@ from helpers.results.learning_curves import NOT_REACHED, Reached
 from helpers.results.repeated_runs import with_range
 
 MOST_SENTENCES = 12
-FACTORS = ("speed_up", "hardware", "learning")
+FACTORS = ("speed_up", "hardware_efficiency", "statistical_efficiency")
+HEADS = ("speed-up", "hardware efficiency", "statistical efficiency")
 
 
 @lru_cache(maxsize=KEPT)
@@ -52,11 +55,11 @@ def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     (``comparability.kind``), target, runs, reached (how many of them), base (the fewest devices of
     the series that every run reached it on; NaN if there are none), base_runs, seconds, images,
     images_per_second until the target (geometric means over the runs, NaN if not all reached it),
-    speed_up, hardware and learning (speed_up = hardware / learning; 1 at the base) and the least
-    and the most of them (``_low``, ``_high``) over the pairs of runs, which are those of equal
-    seeds if by_seed, else all, best (the highest validation of any run), images_seen (the most
-    that any run was trained on), rate (images/s of all epochs, validation included, a geometric
-    mean), rate_factor (that over the base's), marks.
+    speed_up, hardware_efficiency and statistical_efficiency (speed_up is the one over the other; 1
+    at the base) and the least and the most of them (``_low``, ``_high``) over the pairs of runs,
+    which are those of equal seeds if by_seed, else all, best (the highest validation of any run),
+    images_seen (the most that any run was trained on), rate (images/s of all epochs, validation
+    included, a geometric mean), rate_factor (that over the base's), marks.
 
     Where some run of a row did not reach the target there is no factor: those that did would make
     it look better than it is.
@@ -124,8 +127,8 @@ def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
     pairs, found["by_seed"] = _pairs(row, base)
     ratios = {
         "speed_up": [_ratio(few.seconds, many.seconds) for many, few in pairs],
-        "hardware": [_ratio(_rate(many), _rate(few)) for many, few in pairs],
-        "learning": [_ratio(many.images, few.images) for many, few in pairs],
+        "hardware_efficiency": [_ratio(_rate(many), _rate(few)) for many, few in pairs],
+        "statistical_efficiency": [_ratio(many.images, few.images) for many, few in pairs],
     }
     for name, each in ratios.items():
         found[name] = _middle(each)
@@ -184,7 +187,7 @@ def table(compared: Comparison) -> pd.DataFrame:
             name = marked(f"{row['label']}, {devices(row['devices'])}", row["marks"])
             name += f" over {row['base']:.0f}"
             head = f"{metric.short} {metric.target(value)}"
-            texts = dict.fromkeys(("speed-up", "hardware", "learning"), "-")
+            texts = dict.fromkeys(HEADS, "-")
             if row["reached"] == row["runs"]:
                 texts = {
                     text: with_range(row, factor, "{:.2f}".format)
@@ -270,8 +273,8 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
         f"{row['label']}: until {wanted}, with compiling and validation, {many} did "
-        f"{_times(row['hardware'])} the images a second of {base} and needed "
-        f"{_times(row['learning'])} the images, so {came} {_times(times)} "
+        f"{_times(row['hardware_efficiency'])} the images a second of {base} and needed "
+        f"{_times(row['statistical_efficiency'])} the images, so {came} {_times(times)} "
         f"{unit} ({runs}{spread})."
     )
 

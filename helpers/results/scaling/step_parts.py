@@ -1,6 +1,6 @@
 """Where a step goes: loading, compute, the all-reduce that compute does not hide, the update.
 
-*Measured*: each rank timed the parts of its own steps (``world.parts`` of the record). *By
+*Measured*: each rank timed the parts of its own steps (``cluster.step_parts`` of the record). *By
 ablation*: section 11 left out loading and then the all-reduce, and the update is in compute.
 """
 
@@ -59,7 +59,7 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     A part's seconds by ablation may come out below 0, where it cannot be told from nothing.
     """
     content = entry.content
-    ranks = content.get("world", {}).get("parts")
+    ranks = content.get("cluster", {}).get("step_parts")
     if ranks:
         found = {part: [rank.get(field) for rank in ranks] for part, field in _FIELDS.items()}
         return MEASURED, {
@@ -67,7 +67,7 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
         }
     if _not_told(content):
         return BY_ABLATION, {}
-    batch = content["recipe"]["global_batch"]
+    batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
         [batch / rate for rate in content[kind]["rounds"]] for kind in ("files", "synthetic")
     )
@@ -128,13 +128,13 @@ def sentences(compared: Comparison) -> list[str]:
     return [
         f"{entry.timed}: {said}"
         for entry in latest_of_each(compared.finished)
-        if (said := _finding(entry.content.get("world", {})))
+        if (said := _finding(entry.content.get("cluster", {})))
     ]
 
 
-def _finding(world: dict[str, Any]) -> str | None:
+def _finding(cluster: dict[str, Any]) -> str | None:
     """What the ranks of one run wait for, as far as their parts tell."""
-    ranks = world.get("parts") or []
+    ranks = cluster.get("step_parts") or []
     if len(ranks) < 2:
         return None
     step = median(_own(rank) + (rank["all_reduce"] or 0.0) for rank in ranks)
@@ -160,22 +160,22 @@ def _finding(world: dict[str, Any]) -> str | None:
     share = median(waits) / step if step > 0 else 0.0
     said = f"{quiet}; the exposed all-reduce takes {100 * share:.0f} % of a step"
     if share > STANDS_OUT:
-        said += f", so they wait for the link{_slow_host(world, step)}{_alone(world)}"
+        said += f", so they wait for the link{_slow_host(cluster, step)}{_alone(cluster)}"
     return f"{said}."
 
 
-def _slow_host(world: dict[str, Any], step: float) -> str:
+def _slow_host(cluster: dict[str, Any], step: float) -> str:
     """`` between node1 and node2``, by the links' own rates; else `` of node2``, by the waits.
 
     That is of a host whose ranks all spend clearly longer in the all-reduce than the others'.
     """
-    links = sorted(world.get("links", []), key=lambda link: float(link["bytes_per_second"]))
+    links = sorted(cluster.get("links", []), key=lambda link: float(link["bytes_per_second"]))
     if len(links) > 1:
         least, usual = (float(links[i]["bytes_per_second"]) for i in (0, len(links) // 2))
         if least < usual / 2:
             return f" between {' and '.join(links[0]['hosts'])} ({least / 1e6:,.3g} MB/s)"
     waits: dict[str, list[float]] = {}
-    for rank in world["parts"]:
+    for rank in cluster["step_parts"]:
         waits.setdefault(str(rank["host"]), []).append(float(rank["all_reduce"]))
     longest = max(waits, key=lambda host: min(waits[host]))
     others = [wait for host, found in waits.items() if host != longest for wait in found]
@@ -184,11 +184,11 @@ def _slow_host(world: dict[str, Any], step: float) -> str:
     return ""
 
 
-def _alone(world: dict[str, Any]) -> str:
+def _alone(cluster: dict[str, Any]) -> str:
     """What the all-reduce does by itself over which link, if it was measured."""
-    found = world.get("all_reduce")
+    found = cluster.get("all_reduce")
     if not found:
-        return f" over {world['interface']}"
+        return f" over {cluster['interface']}"
     low, high = found["interval"]
     return (
         f": by itself, over {found['over']}, the all-reduce of {found['bytes'] / 1e6:,.1f} MB "

@@ -71,9 +71,9 @@ def problem(batch: Batch, state: RunState) -> str | None:
 
 
 def as_record(batch: Batch, state: RunState) -> dict[str, Any]:
-    """The record's section ``probe``, as a dictionary to be merged; {} where none was made."""
+    """The record's section ``self_test``, as a dictionary to be merged; {} where none was made."""
     found = batch.probes.get(_key(state))
-    return {} if found is None else {"probe": found.as_record()}
+    return {} if found is None else {"self_test": found.as_record()}
 
 
 def _failed(state: RunState, found: outside.Outcome) -> str:

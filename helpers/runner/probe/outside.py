@@ -42,7 +42,7 @@ class Outcome:
     where it did not end), ``reason``."""
 
     def as_record(self) -> dict[str, Any]:
-        """The record's section ``probe``."""
+        """The record's section ``self_test``."""
         return {
             "devices": list(self.devices),
             "seconds": round(self.seconds, 1),

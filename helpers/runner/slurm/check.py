@@ -137,7 +137,7 @@ def judged(
         *inputs.judged(found, job.recipe.name, digests),
         _each(found, "cores", job.slurm.get("cpus", 1)),
     ]
-    if "gpus" in job.slurm:
+    if "gres" in job.slurm:
         rows.append(_each(found, "gpus", 1))
     for kernel in found[0]["kernels"]:
         said = {each["node"]: each["kernels"][kernel] for each in found}
@@ -168,7 +168,7 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         "system": platform.platform(),
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
-        "seen": inputs.seen(recipe, data, small=gpus == 0),
+        "seen": inputs.seen(recipe, data, demo=gpus == 0),
         "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:

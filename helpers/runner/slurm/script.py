@@ -102,12 +102,12 @@ def job_of(path: str, name: str | None = None) -> Job:
         )
     except UserError as error:
         raise UserError(f"{sweep.where('nnodes')}: {error}") from None
-    notice, given = found.slurm.get("notice", NOTICE), found.slurm.get("time")
+    notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
             f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
             f"the {notice} s in which the job stops itself, which Slurm may begin {EARLY} s "
-            "sooner: give more time, or a smaller 'notice'"
+            "sooner: give more time, or a smaller 'signal_seconds'"
         )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
     try:
@@ -133,7 +133,7 @@ def seconds_of(limit: str) -> int:
 def text(job: Job) -> str:
     """The batch script."""
     slurm, recipe = job.slurm, shlex.quote(str(job.recipe))
-    notice = slurm.get("notice", NOTICE)
+    notice = slurm.get("signal_seconds", NOTICE)
     requeue = REQUEUE if slurm.get("requeue", True) else ""
     by_hand = "; ".join(
         f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
@@ -172,21 +172,21 @@ def options(job: Job) -> list[str]:
     given += [f"--nodes={job.nodes[0]}", "--ntasks-per-node=1"]
     # Without a number of cores the job has its nodes for itself: others would be measured too.
     given.append(f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive")
-    given += [f"--mem={slurm['memory']}"] if "memory" in slurm else []
-    given += [slurm["gpus"]] if "gpus" in slurm else []
+    given += [f"--mem={slurm['mem']}"] if "mem" in slurm else []
+    given += [f"--gres={slurm['gres']}"] if "gres" in slurm else []
     given += [
         f"--chdir={_quoted(paths.ROOT)}",
         f"--output={paths.RUNS.name}/{LOG}",
         "--open-mode=append",
         "--requeue" if slurm.get("requeue", True) else "--no-requeue",
-        f"--signal=B:USR1@{slurm.get('notice', NOTICE)}",
+        f"--signal=B:USR1@{slurm.get('signal_seconds', NOTICE)}",
     ]
-    return given + list(slurm.get("options", []))
+    return given + list(slurm.get("sbatch_args", []))
 
 
 def setting_up(slurm: dict[str, Any]) -> list[str]:
     """The lines of shell that come before the command."""
-    lines = list(slurm.get("before", []))
+    lines = list(slurm.get("setup", []))
     modules: Sequence[str] = slurm.get("modules", ())
     if modules:
         # A module of Python's puts its own packages on PYTHONPATH, before ours.

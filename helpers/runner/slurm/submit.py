@@ -75,7 +75,7 @@ def _queue(job: Job) -> None:
     for problem in problems.values():
         say(f"Runs will be skipped, and the job end as failed: {problem}")
     told = {QUEUED: digest(job)}
-    for line in job.slurm.get("before", []):
+    for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, batch in begun.items():
         if nodes in left_alone:
