@@ -57,6 +57,9 @@ def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> N
         ("fail", "rank 1 on {host}: ValueError: no such file"),
         ("die", "rank 1 on {host}: killed (signal 9; out of memory?)"),
         ("leave", "rank 1 on {host}: ended with exit code 3"),
+        ("leave_quietly", "rank 1 on {host}: ended before its notebook did (exit code 0)"),
+        ("fail_and_others_abort", "rank 1 on {host}: ValueError: no such file"),
+        ("abort", "rank 1 on {host}: killed (signal 6)"),
     ],
 )
 def test_one_rank_ends_all_and_the_earliest_cause_is_named(
