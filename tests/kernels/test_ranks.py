@@ -158,6 +158,19 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert not list(tmp_path.glob("ranks-*"))
 
 
+def test_a_runner_that_was_stopped_for_long_says_so(tmp_path: Path) -> None:
+    """Ctrl-Z: its ranks hear nothing of it any more, and end themselves."""
+    command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    tools.until_they_run(tmp_path)
+    running.send_signal(signal.SIGSTOP)
+    assert tools.nobody_is_left(tmp_path, SOON)
+    running.send_signal(signal.SIGCONT)
+    said = running.communicate(timeout=SOON)[1]
+    assert f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused" in said
+
+
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.alarm(3)
