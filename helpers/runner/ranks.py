@@ -260,7 +260,8 @@ def _say_what(folder: Path, order: Order, python: Path) -> None:
 
 def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
-    found = dict(environment)
+    # By PET_ torchrun is told its options, such as one for which our own are an error.
+    found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
     if engine.virtual:  # what leads it to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):

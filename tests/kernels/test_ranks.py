@@ -308,10 +308,12 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
     assert not list(tmp_path.glob("ranks-*"))
 
 
+@pytest.mark.parametrize("launcher", tools.ENGINES)
 def test_what_a_stranger_left_in_the_environment_does_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}
+    left |= {"PET_MODULE": "1", "PET_NNODES": "3", "PMIX_RANK": "3", "OMPI_COMM_WORLD_RANK": "3"}
     left |= {"MASTER_ADDR": "203.0.113.1", "TF_CONFIG": "{no", "LOCAL_RANK": "4"}
     left |= {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "n[1-2]", "SLURM_NNODES": "2"}
     left |= {"SLURM_TASKS_PER_NODE": "1(x2)", "PBS_JOBID": "1", "PBS_NODEFILE": "/none"}
@@ -319,7 +321,7 @@ def test_what_a_stranger_left_in_the_environment_does_not_matter(
         monkeypatch.setenv(name, value)
     if shutil.which("scontrol"):
         monkeypatch.delenv("SLURM_JOB_ID")
-    found = tools.run(tmp_path, tools.calls("variables"))
+    found = tools.run(tmp_path, tools.calls("variables"), launcher=launcher)
     assert [each["RANK"] for each in found] == ["0", "1"]
     assert {each["WORLD_SIZE"] for each in found} == {"2"}
     assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
