@@ -135,6 +135,8 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     place.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
+    # By this torchrun promises that it listens at MASTER_PORT: nobody would at ours, and all wait.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
