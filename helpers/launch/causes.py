@@ -5,6 +5,7 @@ down its own error at once, and the process above it the signal that killed it. 
 those of the one filesystem, whatever the hosts' clocks say.
 """
 
+import signal
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,15 @@ def earliest(folder: Path) -> RankError | None:
     first = min(time for time, _, _ in found)
     own = {said["rank"]: said for _, kind, said in found if kind == "error"}
     # A rank that was killed wrote nothing itself, and others may have been quicker to notice than
-    # the process above it was to write.
+    # the process above it was to write. One that has aborted may be among those that noticed: JAX
+    # aborts a process whose partner is gone.
     killed = [
         each
         for each in found
-        if each[1] == "died" and each[2]["status"] < 0 and each[2]["rank"] not in own
+        if each[1] == "died"
+        and each[2]["status"] < 0
+        and each[2]["status"] != -signal.SIGABRT
+        and each[2]["rank"] not in own
     ]
     soon = [each for each in killed if each[0] - first < TOGETHER]
     _, kind, said = min(soon or found, key=lambda each: (each[0], each[1] == "died"))
@@ -64,7 +69,9 @@ def earliest(folder: Path) -> RankError | None:
 
 def died(status: int) -> str:
     """How a rank ended that could not say it itself."""
-    if status >= 0:
+    if status == 0:
+        return "ended before its notebook did (exit code 0)"
+    if status > 0:
         return f"ended with exit code {status}"
     memory = "; out of memory?" if -status == OUT_OF_MEMORY else ""
     return f"killed (signal {-status}{memory})"

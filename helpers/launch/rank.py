@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from helpers.errors import FOR_USERS
@@ -62,8 +62,16 @@ def main(folder: Path) -> int:
 def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
     """Until the rank has ended; where it failed, until the runner has seen why."""
     ended_by: list[int] = []  # the launcher, which ends its ranks by a signal
+    ended, statuses = Event(), []
+
+    def wait() -> None:
+        """See at once how the rank ends: a moment later others fail for it, and say so."""
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        ended.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: ended_by.append(number))
+    Thread(target=wait, daemon=True).start()
     alive, pulse, status = None, 0, None
     since, beaten = time.monotonic(), -BEAT_SECONDS
     while True:
@@ -79,18 +87,19 @@ def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
         asked = asked or now - since > SILENT_SECONDS
         if asked:
             _kill(process)
-        if status is None:
-            ended, how = os.waitpid(process, os.WNOHANG)
-            if ended:
-                status = os.waitstatus_to_exitcode(how)
-                _kill(process)  # what it has left of its group
-                if status and not asked:
-                    with suppress(OSError):
-                        about = {"rank": rank, "host": host, "status": status}
-                        run_files.write_last(folder / f"died-{rank}", about)
+        if status is None and ended.is_set():
+            status = statuses[0]
+            _kill(process)  # what it has left of its group
+            if not asked and (status or not (folder / f"done-{rank}").exists()):
+                with suppress(OSError):
+                    about = {"rank": rank, "host": host, "status": status}
+                    run_files.write_last(folder / f"died-{rank}", about)
         if status == 0 or (status is not None and asked):
             return status if status >= 0 else 128 - status
-        time.sleep(LOOK_SECONDS)
+        if status is None:
+            ended.wait(LOOK_SECONDS)
+        else:
+            time.sleep(LOOK_SECONDS)
 
 
 def _rank(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> int:
@@ -126,6 +135,8 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     place.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
+    # By this torchrun promises that it listens at MASTER_PORT: nobody would at ours, and all wait.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):

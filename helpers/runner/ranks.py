@@ -104,6 +104,20 @@ def order(
     return Order(engine, each, devices, kind, gpus, row.module if row else "")
 
 
+def check(order: Order, kernel: str) -> None:
+    """Whether a kernel's environment has what is to start the ranks.
+
+    Raises:
+        UserError: it has not.
+    """
+    order.engine.command([str(_python(kernel))], order.ranks_a_node)
+
+
+def _python(kernel: str) -> Path:
+    specs = require_jupyter().kernelspec.KernelSpecManager()
+    return Path(specs.get_kernel_spec(kernel).argv[0])
+
+
 def execute(
     source: Path,
     target: Path,
@@ -246,7 +260,8 @@ def _say_what(folder: Path, order: Order, python: Path) -> None:
 
 def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
-    found = dict(environment)
+    # By PET_ torchrun is told its options, such as one for which our own are an error.
+    found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
     if engine.virtual:  # what leads it to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
@@ -270,7 +285,9 @@ class _Watch:
         self._folder, self._order, self._process = folder, order, process
         self._hang, self._join = 60 * min(HANG_MINUTES, stall_minutes), join_seconds
         self._joined: dict[int, Any] = {}
-        self._began = self._quiet = self._looked = time.monotonic()
+        self._began = self._quiet = self._looked = self._called = time.monotonic()
+        self._stood = 0.0
+        """Seconds for which this process stood still: Ctrl-Z, a machine that was paused."""
         self._states: dict[int, Any] = {}
         self._pulses: dict[int, tuple[Any, float]] = {}
         self._done_since: float | None = None
@@ -284,6 +301,7 @@ class _Watch:
             RankError: one has failed, or hangs, or its host is gone.
         """
         now, ended = time.monotonic(), self._process.poll() is not None
+        self._stood, self._called = max(self._stood, now - self._called), now
         if now - self._looked >= BEAT_SECONDS or ended:
             self._looked = now
             if len(self._done) == self._order.ranks:
@@ -310,6 +328,11 @@ class _Watch:
             raise cause
         if self.trouble:
             raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
+        if self._stood > SILENT_SECONDS / 2:  # of its signs of life, the last one may be older
+            raise RankError(
+                f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused "
+                f"machine) for {self._stood:.0f} s, so its ranks have ended themselves"
+            )
         how, log = self._process.returncode, self._folder.parent / LOG
         raise RankError(
             f"{self._order.engine.name} ended with exit code {how}: see {log}",

@@ -354,6 +354,7 @@ def _check(batch: Batch) -> None:
     for state in batch.runs:
         if not batch.is_finished(state):
             offers.check_parameters_cell(state.notebook)
+            _check_launcher(batch, state)
     # The largest global batch to fill.
     most = max(batch.runs, key=lambda state: state.nodes * state.devices)
     virtual = most.nodes > 1 and engines.choose(batch.plan.launcher, most.nodes).virtual
@@ -370,6 +371,20 @@ def _check(batch: Batch) -> None:
         )
         setup.recipe.steps(len(image_data.load_data(setup).train))
     image_data.check_images(setup.recipe.recipe, setup.data)
+
+
+def _check_launcher(batch: Batch, state: RunState) -> None:
+    """Whether the launcher can start a run's ranks; of a run that will be skipped nobody asks."""
+    if not (paths.NOTEBOOKS / f"{state.notebook}.ipynb").exists() or (
+        installed.problem(state.kernel)
+        or why_not(state.notebook, state.kernel, state.devices, state.nodes)
+        or not ranks.are_needed(state.notebook, state.kernel, state.nodes)
+    ):
+        return
+    try:
+        ranks.check(_order(batch, state), state.kernel)
+    except UserError as error:
+        raise UserError(f"{state.notebook}: {error}") from None
 
 
 def _compare(batch: Batch, stall_minutes: float) -> str | None:

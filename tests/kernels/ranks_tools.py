@@ -152,6 +152,32 @@ def die(number: int) -> None:
     raise ConnectionError("connection reset by peer")
 
 
+def abort(number: int) -> None:
+    """As :func:`die`, by native code's own decision."""
+    mark = here().folder / "about-to-die"
+    if is_rank(number):
+        mark.touch()
+        os.abort()
+    while not mark.exists():
+        time.sleep(0.001)
+    raise ConnectionError("connection reset by peer")
+
+
+def fail_and_others_abort(number: int) -> None:
+    """As JAX's processes do whose partner is gone."""
+    if is_rank(number):
+        raise ValueError("no such file")
+    while not (here().folder / f"error-{number}").exists():
+        time.sleep(0.001)
+    os.abort()
+
+
+def leave_quietly(number: int) -> None:
+    if is_rank(number):
+        os._exit(0)
+    time.sleep(1000)
+
+
 def leave(number: int) -> None:
     if is_rank(number):
         os._exit(3)

@@ -6,6 +6,7 @@ from typing import Any
 import faulty_gradients
 import numpy as np
 import pytest
+import ranks_tools
 import two_nodes
 from notebook_cells import write_noise_images
 
@@ -48,6 +49,26 @@ def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
         for again, same, others in found:
             assert again == loss and np.array_equal(logits, others)
             assert all(np.array_equal(weights[name], same[name]) for name in weights)
+
+
+MEET = """
+from datetime import timedelta
+import torch.distributed as dist
+import ranks_tools as tools
+how = {"init_method": "env://", "timeout": timedelta(seconds=10)}
+dist.init_process_group("gloo", rank=tools.here().rank, world_size=2, **how)
+tools.keep(dist.get_world_size())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("launcher", ranks_tools.ENGINES)
+def test_a_process_group_meets_under_each_launcher(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun has a store of its own, and whoever started us by torchrun has left word of it."""
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    assert ranks_tools.run(tmp_path, MEET, launcher=launcher) == [2, 2]
 
 
 def largest(names: two_nodes.Names) -> int:

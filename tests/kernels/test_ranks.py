@@ -57,6 +57,9 @@ def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> N
         ("fail", "rank 1 on {host}: ValueError: no such file"),
         ("die", "rank 1 on {host}: killed (signal 9; out of memory?)"),
         ("leave", "rank 1 on {host}: ended with exit code 3"),
+        ("leave_quietly", "rank 1 on {host}: ended before its notebook did (exit code 0)"),
+        ("fail_and_others_abort", "rank 1 on {host}: ValueError: no such file"),
+        ("abort", "rank 1 on {host}: killed (signal 6)"),
     ],
 )
 def test_one_rank_ends_all_and_the_earliest_cause_is_named(
@@ -153,6 +156,19 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert list(tmp_path.glob("ranks-*")), "the next one takes it away"
     tools.run(tmp_path, "1")
     assert not list(tmp_path.glob("ranks-*"))
+
+
+def test_a_runner_that_was_stopped_for_long_says_so(tmp_path: Path) -> None:
+    """Ctrl-Z: its ranks hear nothing of it any more, and end themselves."""
+    command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    tools.until_they_run(tmp_path)
+    running.send_signal(signal.SIGSTOP)
+    assert tools.nobody_is_left(tmp_path, SOON)
+    running.send_signal(signal.SIGCONT)
+    said = running.communicate(timeout=SOON)[1]
+    assert f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused" in said
 
 
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
@@ -292,10 +308,12 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
     assert not list(tmp_path.glob("ranks-*"))
 
 
+@pytest.mark.parametrize("launcher", tools.ENGINES)
 def test_what_a_stranger_left_in_the_environment_does_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}
+    left |= {"PET_MODULE": "1", "PET_NNODES": "3", "PMIX_RANK": "3", "OMPI_COMM_WORLD_RANK": "3"}
     left |= {"MASTER_ADDR": "203.0.113.1", "TF_CONFIG": "{no", "LOCAL_RANK": "4"}
     left |= {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "n[1-2]", "SLURM_NNODES": "2"}
     left |= {"SLURM_TASKS_PER_NODE": "1(x2)", "PBS_JOBID": "1", "PBS_NODEFILE": "/none"}
@@ -303,7 +321,7 @@ def test_what_a_stranger_left_in_the_environment_does_not_matter(
         monkeypatch.setenv(name, value)
     if shutil.which("scontrol"):
         monkeypatch.delenv("SLURM_JOB_ID")
-    found = tools.run(tmp_path, tools.calls("variables"))
+    found = tools.run(tmp_path, tools.calls("variables"), launcher=launcher)
     assert [each["RANK"] for each in found] == ["0", "1"]
     assert {each["WORLD_SIZE"] for each in found} == {"2"}
     assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}

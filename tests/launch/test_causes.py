@@ -40,6 +40,18 @@ def test_one_that_was_killed_counts_before_those_that_noticed(
     assert str(causes.earliest(tmp_path)) == f"rank 2 on b: {said}"
 
 
+def test_one_that_aborted_after_an_error_may_have_noticed_it(tmp_path: Path) -> None:
+    """As JAX's processes do once a partner is gone; before all errors, it is their cause."""
+    wrote(tmp_path, "error", 0, 0.1, said="ValueError: no such file")
+    wrote(tmp_path, "died", 1, 0.2, status=-6)
+    assert str(causes.earliest(tmp_path)) == "rank 0 on a: ValueError: no such file"
+    wrote(tmp_path, "died", 2, 0.3, status=-9)
+    assert str(causes.earliest(tmp_path)) == "rank 2 on b: killed (signal 9; out of memory?)"
+    wrote(tmp_path, "died", 1, 0.0, status=-6)
+    (tmp_path / "died-2").unlink()
+    assert str(causes.earliest(tmp_path)) == "rank 1 on a: killed (signal 6)"
+
+
 def test_one_that_was_killed_long_after_an_error_is_not_its_cause(tmp_path: Path) -> None:
     wrote(tmp_path, "error", 0, 0.0, said="ValueError: first")
     wrote(tmp_path, "died", 2, 5.0, status=-9)

@@ -124,6 +124,25 @@ def test_a_mistake_is_one_line(
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("notebook", "framework", "said"),
+    [
+        ("PyTorch_MultiGPU", "PyTorch", "PyTorch_MultiGPU: launcher torchrun: it is not in this"),
+        ("ChainerMN_MultiNode", "Chainer", "ChainerMN_MultiNode: launcher torchrun: this framew"),
+    ],
+)
+def test_a_launcher_that_cannot_start_a_notebooks_ranks_is_refused_before_any_run(
+    notebook: str, framework: str, said: str, suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch is gone on with by the same launcher, so nothing could be put right there."""
+    suite.notebook(notebook, framework=framework)
+    given = ("--notebooks", notebook, "--nodes", "2", "--devices", "1", "--batch-size", "8")
+    assert suite.compare(*given, "--launcher", "torchrun", "--name", "refused") == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (suite.folder / "runs" / "refused").exists()
+
+
 def test_a_sweeps_file_takes_nodes(
     suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
