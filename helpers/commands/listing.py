@@ -49,7 +49,7 @@ def _recipes(given: argparse.Namespace) -> int:
     for name in RECIPES:
         recipe = lookup(name)
         size = f"{recipe.crop} px, {recipe.reader}"
-        numbers = (str(recipe.epochs), str(recipe.batch))
+        numbers = (str(recipe.epochs), str(recipe.batch_size))
         rows.append([name, recipe.network, size, recipe.task, *numbers, recipe.rule.name])
     say(terminal.table(header, rows))
     return 0

@@ -94,7 +94,7 @@ def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 
 def loader_workers(content: dict[str, Any]) -> int | None:
     """For all devices together; None where an older record does not tell."""
-    number: int | None = content["data"].get("num_workers")
+    number: int | None = content["data"].get("loader_workers")
     return number
 
 

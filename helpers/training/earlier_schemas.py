@@ -51,7 +51,7 @@ def upgraded(content: Any) -> Any:
         "run": lambda run: _renamed(run, {"batch": "experiment"}),
         "cluster": lambda it: _renamed(it, {"virtual": "simulated", "parts": "step_parts"}),
         "recipe": lambda it: recipe(_OF_SCHEMA_1 | it if was == 1 and isinstance(it, dict) else it),
-        "data": lambda data: _renamed(data, {"workers": "num_workers", "patients": "groups"}),
+        "data": lambda data: _renamed(data, {"workers": "loader_workers", "patients": "groups"}),
         "weights": lambda weights: _valued(weights, "source", _VALUES["weights"]),
         "fairness": lambda it: _each(it, "checks", _check),
         "epochs": lambda rows: _rows(rows, epoch),

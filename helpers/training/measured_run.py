@@ -372,7 +372,9 @@ class Run(RunBase):
             workers = loader_workers.choose_workers(self.training_batches, images)
             workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
             self.workers = exchange.of_first(workers)
-        self.record.add("data", self.images.as_record(self.recipe) | {"num_workers": self.workers})
+        self.record.add(
+            "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
+        )
         with exchange.first_rank_first():  # it sets a damaged one aside
             begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
             if self.rank == 0:

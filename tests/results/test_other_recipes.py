@@ -21,7 +21,7 @@ def made(framework: str = "PyTorch", workers: int = 2, gpu: bool = True, **recip
     batch = recipe.pop("batch_size", 64)
     changed = lookup("demo", **recipe).with_batch_size(batch).on(2)
     content = records.make(framework, gpu=gpu, recipe=changed.as_record())
-    content["data"]["num_workers"] = workers
+    content["data"]["loader_workers"] = workers
     return content
 
 

@@ -77,7 +77,7 @@ NEW = {
         "scaled_learning_rate": 0.1,
         "options": {"split": [0.7, 0.1, 0.2], "val_fraction": 0.1, "group": "x"},
     },
-    "data": {"num_workers": 4, "groups": {"train": 1, "valid": 1, "test": 1}},
+    "data": {"loader_workers": 4, "groups": {"train": 1, "valid": 1, "test": 1}},
     "weights": {"source": "random", "sha256": "0"},
     "fairness": {"checks": [{"check": "a", "verdict": "expected"}, {"verdict": "pass"}]},
     "epochs": [{"epoch": 1, "communication_seconds": 0.5}],
