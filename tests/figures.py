@@ -393,7 +393,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         "images. All are resampled with the same draws, so an easy or hard test part affects all "
         "alike and cancels out. It compares these trained networks: with another seed, the "
         "order may be reversed. The intervals hold at 95 % for all rows together: among equals, "
-        "chance tells one apart in one report in twenty.",
+        "chance makes one significantly different in one report in twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 

@@ -253,7 +253,7 @@ def assert_it_is_trained(
     unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
     assert unknown == set(own_network.UNKNOWN)
     assert {verdicts[name].reason for name in unknown} == {"own network"}
-    assert {name for name, check in verdicts.items() if check.verdict == "known"} == known
+    assert {name for name, check in verdicts.items() if check.verdict == "expected"} == known
     assert verdicts["which replica's running statistics are kept"].reason == survivors
     for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
         assert verdicts[row].verdict == "pass"

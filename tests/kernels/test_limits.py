@@ -209,7 +209,7 @@ def test_averages_of_averages_are_known_and_the_rest_is_held_to_the_limit(
     even, uneven = on_all(2)
     assert calls == [(4, 2), (3, 1), (3, 2), (2, 1), (1, 1)]
     assert (even.check, even.verdict, even.reason) == (EVEN, "pass", AVERAGED)
-    assert (uneven.check, uneven.verdict, uneven.reason) == (UNEVEN, "known", AVERAGE_OF_AVERAGES)
+    assert (uneven.check, uneven.verdict, uneven.reason) == (UNEVEN, "expected", AVERAGE_OF_AVERAGES)
     assert 0.05 < (uneven.difference or 0.0) < 0.5
 
     devices(by={4: ABOVE * EXACT})
@@ -246,7 +246,7 @@ def test_two_devices_are_held_against_the_reference(devices: Any, on_all: Any, m
 def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all: Any) -> None:
     """And are held against one device with those."""
     calls = devices(by={6: BELOW * EXACT, 5: BELOW * EXACT})
-    assert [check.verdict for check in on_all(3)] == ["pass", "known"]
+    assert [check.verdict for check in on_all(3)] == ["pass", "expected"]
     assert calls == [(6, 1), (6, 3), (5, 1), (5, 3), (2, 1), (2, 1), (1, 1)]
     devices(by={6: ABOVE * EXACT})
     assert failed(on_all(3)) == [EVEN]
@@ -290,7 +290,7 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
         EVEN,
         UNEVEN,
     ]
-    assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["known"]
+    assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["expected"]
     assert calls[0] == (4, 1)  # the network by itself is tried on the first device
 
 

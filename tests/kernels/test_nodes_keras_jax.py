@@ -55,7 +55,7 @@ def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
     """BatchNorm's statistics are those of the global batch, of all nodes."""
     (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, rehearsed, backend="jax")
     assert failed(checks.values()) == set()
-    known = {name for name, check in checks.items() if check.verdict == "known"}
+    known = {name for name, check in checks.items() if check.verdict == "expected"}
     assert known == {"running variance after 5 SGD steps", EPSILON_FIRST, SURVIVE}
     assert checks[SURVIVE].reason == rehearsal.GLOBAL
     assert {checks[name].verdict for name in N_AGAINST_ONE} == {"pass"}

@@ -36,7 +36,7 @@ def rehearsed(names: two_nodes.Names) -> list[Any]:
     assert run.setup.of_all_nodes.count == 2 and run.record.content["devices"]["count"] == 2
     found = [run.everywhere(in_world.rehearse, trial())[1] for _ in range(2)]
     two_nodes.assert_gradients_are_reduced(run)
-    faulty_gradients.assert_compared(run, uneven="known")
+    faulty_gradients.assert_compared(run, uneven="expected")
     assert run.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
     return [*found, run.recipe]
 
@@ -104,4 +104,4 @@ def test_the_cells_have_no_nodes(tmp_path: Path) -> None:
     run = run_cells(
         NOTEBOOK, until="## 5.", recipe="demo", data=data, devices=2, run=str(tmp_path / "run")
     )["this_run"]
-    assert run.setup.nodes == 1 and run.rank == 0 and "world" not in run.record.content
+    assert run.setup.nodes == 1 and run.rank == 0 and "cluster" not in run.record.content

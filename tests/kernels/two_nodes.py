@@ -133,7 +133,7 @@ def of_two(names: Names) -> Found:
     run = names["this_run"]
     found = few_steps(run.world, run.work())
     assert_gradients_are_reduced(run)
-    assert run.record.content["world"]["nodes"] == 2
+    assert run.record.content["cluster"]["nodes"] == 2
     return found
 
 

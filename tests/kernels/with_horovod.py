@@ -18,7 +18,7 @@ def trained(names: two_nodes.Names) -> two_nodes.Found:
     """On a rank: what it trains."""
     run = names["this_run"]
     slowest = run.framework.slowest(float(run.rank), run.world.devices)
-    assert slowest == 1.0 and run.record.content["world"]["launcher"] == "mpiexec"
+    assert slowest == 1.0 and run.record.content["cluster"]["launcher"] == "mpiexec"
     return two_nodes.trained(run.world, run.work())
 
 

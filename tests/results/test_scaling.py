@@ -126,7 +126,7 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     assert row["speed_up_low"] == pytest.approx(ideal * low / high)
     assert row["efficiency_high"] == pytest.approx(ideal * high / low / 4)
     way = split.numbers(one).set_index("devices").loc[4]
-    assert way["hardware_low"] == pytest.approx(ideal * 0.9 / 1.1)
+    assert way["hardware_efficiency_low"] == pytest.approx(ideal * 0.9 / 1.1)
     assert way["hardware_efficiency"] / way["statistical_efficiency"] == pytest.approx(
         way["speed_up"]
     )
@@ -163,15 +163,15 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     one = comparison.load(law.save(tmp_path / "b", runs[::-1]))
     way = split.numbers(one, law.TARGET).set_index("devices").loc[4]
     assert way["by_seed"]
-    assert way["learning_low"] == pytest.approx(31 / 30)
-    assert way["learning_high"] == pytest.approx(11 / 10)
+    assert way["statistical_efficiency_low"] == pytest.approx(31 / 30)
+    assert way["statistical_efficiency_high"] == pytest.approx(11 / 10)
     assert way["statistical_efficiency"] == pytest.approx(
         (11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3)
     )
     assert split.sentences(one)[0].endswith("over the seeds).")
     other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
     apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]
-    assert not apart["by_seed"] and apart["learning_low"] == pytest.approx(11 / 30)
+    assert not apart["by_seed"] and apart["statistical_efficiency_low"] == pytest.approx(11 / 30)
 
 
 def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
