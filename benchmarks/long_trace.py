@@ -22,9 +22,9 @@ from typing import Any
 
 import quick
 
-from gpumon import gpm, parts
-from gpumon.lines import FORMAT
-from gpumon.tiers import ROW, line_of, row_in, tiers_file
+from gpumon import compressed_parts, gpm
+from gpumon.downsampling import ROW, line_of, row_in, tiers_file
+from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer
 
 INTERVAL = 0.1
@@ -169,10 +169,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="written sample by sample")
     options = quick.parse(parser, seconds=400.0, days=0.5, gpus=2)
     if options.quick:
-        parts.PART = 2**18
+        compressed_parts.PART = 2**18
         from gpumon import writer
 
-        writer.PART = parts.PART
+        writer.PART = compressed_parts.PART
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "t"
         write(prefix, options.gpus, options.seconds)

@@ -17,8 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError, needed_for
-from gpumon.marks import Marker, phase
 from gpumon.monitor import Monitor
+from gpumon.phases import Marker, phase
 
 if TYPE_CHECKING:
     from gpumon.drawing.comparison import compare
@@ -40,7 +40,7 @@ _MODULES = ("callbacks", "otel")
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext gpumon``: adds the cell magic ``%%gpumon``."""
-    from gpumon.magic import register
+    from gpumon.ipython_magic import register
 
     register(shell)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon import __version__
+from gpumon.atomic_write import write_whole
 from gpumon.errors import MonitorError, needed_for, warnings_as_lines
-from gpumon.output import write_whole
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(trace: Trace) -> None:
     """What is missing in a trace, beside whatever the command shows of it."""
-    from gpumon.notes import losses
+    from gpumon.trace_notes import losses
 
     for note in losses(trace.recording):
         print(f"gpumon: {note}", file=sys.stderr)
@@ -180,8 +180,8 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from gpumon.files import prefix_of
     from gpumon.monitor import Monitor
+    from gpumon.trace_files import prefix_of
     from gpumon.watch import watch
 
     if options.trace is not None:
@@ -196,9 +196,9 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from gpumon.files import prefix_of
     from gpumon.monitor import Monitor
     from gpumon.serve import server
+    from gpumon.trace_files import prefix_of
 
     with contextlib.ExitStack() as stack:
         if options.trace is None:
@@ -216,8 +216,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from gpumon.changes import describe
     from gpumon.trace import read
+    from gpumon.trace_comparison import describe
 
     traces: dict[str, Trace] = {}
     for text in options.trace:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumon.marks import Marker, Phase
 from gpumon.monitor import Monitor
+from gpumon.phases import Marker, Phase
 
 
 class _Phases:

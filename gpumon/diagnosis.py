@@ -3,7 +3,7 @@
 The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
 what makes other figures worthless comes before what they would say. Each rule asks for more than
 it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table;
-the limits are here, and in :mod:`gpumon.phase_figures`.
+the limits are here, and in :mod:`gpumon.phase_metrics`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from gpumon import stats
-from gpumon.phase_figures import (
+from gpumon.phase_metrics import (
     IDLE_BELOW,
     Phase,
     clocks_of,

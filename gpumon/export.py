@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon import chrome, metrics
+from gpumon import chrome_trace, metrics
+from gpumon.atomic_write import write_whole
 from gpumon.compat import strictly
 from gpumon.errors import MonitorError, needed_for
-from gpumon.output import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def export(
     if kind == "prom":
         write_whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
     elif kind == "json":
-        told = json.dumps(chrome.document(trace.recording, Path(beside) if beside else None))
+        told = json.dumps(chrome_trace.document(trace.recording, Path(beside) if beside else None))
         write_whole(path, lambda file: file.write_text(told, encoding="utf-8"))
     elif kind == "csv":
         write_whole(path, lambda file: _write_csv(trace, file))

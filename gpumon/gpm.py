@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from gpumon.cells import placed
+from gpumon.memory_arena import placed
 from gpumon.nvml import Device, ask, call, failure, nvml, within
 from gpumon.series import Number, Poll, Series, Source, Unavailable
 

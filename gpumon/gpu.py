@@ -11,13 +11,13 @@ from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.cells import placed
 from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
-from gpumon.hardware import hardware_sources
-from gpumon.links import link_sources
+from gpumon.gpu_errors import hardware_sources
+from gpumon.gpu_processes import sharing_sources
+from gpumon.link_traffic import link_sources
+from gpumon.memory_arena import placed
 from gpumon.nvml import Device, nvml, poll, within
 from gpumon.series import Number, Poll, Series, Source, Unavailable
-from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
 
 MIB = 2**20

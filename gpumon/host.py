@@ -18,7 +18,7 @@ from gpumon.series import Series, Source, Unavailable
 if sys.platform == "linux":
     from gpumon import procfs as machine
 else:
-    from gpumon import elsewhere as machine
+    from gpumon import psutil_host as machine
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.

@@ -1,7 +1,7 @@
 """Several traces as one: ranks of one machine, or machines, on one time axis.
 
 Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
-machines meet by their clocks' difference, where one was measured (:mod:`gpumon.clocks`), else on
+machines meet by their clocks' difference, where one was measured (:mod:`gpumon.clock_offset`), else on
 wall time, as well as their clocks agree; which of them it is, the merged trace says. A GPU or a
 host that several ranks of one machine have recorded is taken once, from the first. A recording that
 is in two of the traces is refused.
@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpumon import clocks
+from gpumon import clock_offset
+from gpumon.atomic_write import write_whole
 from gpumon.compat import strictly
 from gpumon.errors import MonitorError
-from gpumon.files import marks_file, prefix_of, samples_file
-from gpumon.lines import is_apart
-from gpumon.output import write_whole
 from gpumon.recording import NAN, Mark, Recording
+from gpumon.trace_files import marks_file, prefix_of, samples_file
+from gpumon.trace_format import is_apart
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -39,7 +39,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     several = len(set(names)) > 1
     shifts, told = _shifts(recordings, names)
     # Those of a trace that was merged before still hold.
-    told = [text for part in recordings for text in clocks.said(part.header)] + told
+    told = [text for part in recordings for text in clock_offset.said(part.header)] + told
     ends = [part.end + shift for part, shift in strictly(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
@@ -167,13 +167,13 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         if header is not first[boot] or (boot == next(iter(first)) and not known):
             continue
         if known and apart is not None:
-            told.append(clocks.told(apart, machines[boot], machines[apart["boot"]]))
+            told.append(clock_offset.told(apart, machines[boot], machines[apart["boot"]]))
         elif not any(each["boot"] == boot for each in aparts.values()):
             before = next(iter(first))
             told.append(
-                clocks.unknown(machines[boot], machines[before])
+                clock_offset.unknown(machines[boot], machines[before])
                 if machines[boot] != machines[before]
-                else clocks.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
+                else clock_offset.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
             )
     return [start - min(starts) for start in starts], told
 

@@ -15,15 +15,15 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 import gpumon
-from gpumon import launch, parts
+from gpumon import compressed_parts, launch
 from gpumon.errors import MonitorError, printable, warn
-from gpumon.files import marks_file, prefix_of, samples_file, take
-from gpumon.marks import Marker, Phase
+from gpumon.phases import Marker, Phase
 from gpumon.platforms import check_can_record, missing
-from gpumon.so_far import SoFar
+from gpumon.trace_files import marks_file, prefix_of, samples_file, take
+from gpumon.trace_methods import SoFar
 
 if TYPE_CHECKING:
-    from gpumon.live import LiveView
+    from gpumon.live_chart import LiveView
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
@@ -194,7 +194,7 @@ class Monitor(SoFar):
             # Held from here on: a second monitor that starts meanwhile must not touch a thing.
             held = take(samples_file(self.path))
             try:
-                parts.remove(self.path)
+                compressed_parts.remove(self.path)
                 self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
                 self.marker.path.write_text('{"gpumon marks": 1}\n')
             except BaseException:
@@ -250,7 +250,7 @@ class Monitor(SoFar):
             view.stop()
 
     def _show(self) -> None:
-        from gpumon.live import LiveView, in_notebook
+        from gpumon.live_chart import LiveView, in_notebook
 
         if in_notebook():
             try:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.cells import argument
 from gpumon.cuda_order import ask_cuda
+from gpumon.memory_arena import argument
 from gpumon.series import Call, Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.

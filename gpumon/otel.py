@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpumon.errors import needed_for
-from gpumon.files import prefix_of
 from gpumon.serve import Source
+from gpumon.trace_files import prefix_of
 
 UNITS = {
     "percent": "%",

@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 import gpumon
-from gpumon import clocks
+from gpumon import clock_offset
 from gpumon.errors import MonitorError
 from gpumon.launch import Place
-from gpumon.marks import TRACE_VARIABLE
 from gpumon.monitor import Monitor
+from gpumon.phases import TRACE_VARIABLE
 from gpumon.platforms import check_can_record
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
@@ -101,10 +101,10 @@ def recording(monitor: Monitor, place: Place) -> Iterator[None]:
         elif place.is_of_many and place.local is not None:
             stack.enter_context(monitor.of_host())
             if place.rank == 0:
-                stack.enter_context(clocks.answering(monitor.path))
+                stack.enter_context(clock_offset.answering(monitor.path))
             else:
                 first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{place.rank}")])
-                stack.enter_context(clocks.asking(first, monitor.marker.clock))
+                stack.enter_context(clock_offset.asking(first, monitor.marker.clock))
         else:
             stack.enter_context(monitor)
         yield

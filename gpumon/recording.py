@@ -11,11 +11,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from gpumon import gaps, parts
+from gpumon import compressed_parts, sampling_gaps
 from gpumon.compat import strictly
-from gpumon.files import read_lines, read_marks
-from gpumon.lines import is_event, is_sample, number
-from gpumon.tiers import ROW, Rows, masks, read_rows, rows_of
+from gpumon.downsampling import ROW, Rows, masks, read_rows, rows_of
+from gpumon.trace_files import read_lines, read_marks
+from gpumon.trace_format import is_event, is_sample, number
 
 NAN = float("nan")
 MOST_VALUES = 20_000_000
@@ -46,7 +46,7 @@ class Recording:
 
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
-    (:mod:`gpumon.gaps`) is a NaN in every column and an event. damaged: lines that were left out
+    (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were left out
     because they could not be read. step: seconds between two of the times. ranges: where the values
     are means over the step, the lowest and the highest of each series. NumPy takes the arrays as
     they are, but nothing here needs it.
@@ -114,7 +114,7 @@ def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none.
 
     What has more than ``MOST_VALUES``, or whose first parts were dropped, is read as rows of means
-    (:mod:`gpumon.tiers`).
+    (:mod:`gpumon.downsampling`).
     """
     lines = read_lines(prefix)
     header = next(lines)
@@ -174,7 +174,7 @@ def recording(
         found, starts = [gap for gap in noted if number(gap.get("seconds"), 0)], []
     else:
         # A rank that only marks phases has nothing to miss.
-        found = gaps.find(times, end, step, noted) if columns else []
+        found = sampling_gaps.find(times, end, step, noted) if columns else []
         starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
@@ -213,8 +213,8 @@ class Table:
     def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
         """Add a part's samples; 1 where it is damaged, and then none of them."""
         try:
-            times, changes = parts.read_part(prefix, part, len(self.columns))
-        except parts.Damaged:
+            times, changes = compressed_parts.read_part(prefix, part, len(self.columns))
+        except compressed_parts.Damaged:
             return 1
         if self.times and times and times[0] < self.times[-1]:
             return 1

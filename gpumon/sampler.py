@@ -20,21 +20,21 @@ from typing import Any
 
 import psutil
 
-from gpumon.boot import boot
+from gpumon.boot_id import boot_id
 from gpumon.compat import strictly
-from gpumon.files import samples_file
 from gpumon.gpu import gpu_sources
+from gpumon.gpu_processes import Family
 from gpumon.host import host_description, host_sources, sampler_memory
-from gpumon.lines import FORMAT
 from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
+from gpumon.scheduler import Sampler
 from gpumon.series import Source, Unavailable
-from gpumon.sharing import Family
-from gpumon.ticks import Sampler
+from gpumon.trace_files import samples_file
+from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer, say
 
 if sys.platform == "linux":
-    from gpumon.allowance import allowance_sources
     from gpumon.process import process_source, tree
+    from gpumon.resource_limits import allowance_sources
 
 
 def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
@@ -118,7 +118,7 @@ def header_of(
         "version": config["version"],
         "host": uname.nodename,
         "system": f"{uname.sysname} {uname.release}",
-        "boot": boot(),
+        "boot": boot_id(),
         "rank": config["rank"],
         "program": config["program"],
         "sampler": os.getpid(),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.errors import MonitorError
-from gpumon.follow import Follower
+from gpumon.live_reader import Follower
 from gpumon.metrics import Metric, metrics, openmetrics, prometheus
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

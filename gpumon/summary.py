@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpumon import gaps, stats
+from gpumon import sampling_gaps, stats
 from gpumon.errors import MonitorError
-from gpumon.mine import Mine, mine_of
+from gpumon.host_share import Mine, mine_of
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.tables import Row
 from gpumon.throttle import is_slowing
@@ -191,7 +191,7 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = gaps.longest(recording.step)
+    longest = sampling_gaps.longest(recording.step)
     gpus: list[Row] = []
     place = 0
     for device in known:

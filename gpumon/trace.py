@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Union
 from gpumon.compat import pairwise
 from gpumon.diagnosis import Diagnosis, diagnose
 from gpumon.errors import MonitorError, needed_for
-from gpumon.files import expand
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
+from gpumon.trace_files import expand
 from gpumon.units import clock
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from ctypes import byref
 from statistics import median
 from typing import Any
 
-from gpumon.cells import placed
 from gpumon.compat import pairwise, strictly
-from gpumon.gaps import LONGEST
+from gpumon.memory_arena import placed
 from gpumon.nvml import Device, ask, nvml, poll, within
+from gpumon.sampling_gaps import LONGEST
 from gpumon.series import Number, Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.errors import needed_for
-from gpumon.follow import Follower
+from gpumon.live_reader import Follower
 from gpumon.throttle import SLOWING, reasons
 from gpumon.units import clock, lasting, mebibytes
 

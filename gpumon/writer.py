@@ -11,10 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gpumon.compressed_parts import PART, Steps, columns_of, parts_folder, write_part
+from gpumon.downsampling import line_of, masks, rows_of, tiers_file
 from gpumon.errors import MonitorError, printable
-from gpumon.files import prefix_of, take
-from gpumon.parts import PART, Steps, columns_of, parts_folder, write_part
-from gpumon.tiers import line_of, masks, rows_of, tiers_file
+from gpumon.trace_files import prefix_of, take
 
 MOST_OWED = 100
 MOST_EVENTS = 1000
@@ -32,7 +32,7 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.parts`); limit: bytes that
+    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`); limit: bytes that
     parts may have, the oldest of which are dropped; 0: there are none, and no rows either.
     """
 

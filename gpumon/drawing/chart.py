@@ -21,7 +21,7 @@ from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
 from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
-from gpumon.notes import notes
+from gpumon.trace_notes import notes
 from gpumon.units import clock
 
 if TYPE_CHECKING:

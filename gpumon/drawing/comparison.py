@@ -17,7 +17,7 @@ from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
 from gpumon.drawing.lanes import condense, in_words, outline
-from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
+from gpumon.drawing.run_lanes import LABELS, WORDS, Run, runs_of
 from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.trace import Trace

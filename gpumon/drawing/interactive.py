@@ -19,9 +19,9 @@ from gpumon.drawing.bands import MOST_LEVELS, labels, shown
 from gpumon.drawing.lanes import Floats, Lane, Line, condense, lanes_of
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
-from gpumon.notes import notes
 from gpumon.recording import Mark, Recording
 from gpumon.trace import Trace
+from gpumon.trace_notes import notes
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}

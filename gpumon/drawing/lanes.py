@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.meaning import gpu_name
-from gpumon.mine import mine_of
-from gpumon.notes import at
+from gpumon.event_messages import gpu_name
+from gpumon.host_share import mine_of
 from gpumon.recording import Recording
+from gpumon.trace_notes import at
 from gpumon.units import cores_of, mebibytes
 
 Floats = npt.NDArray[np.float64]
@@ -85,7 +85,7 @@ def lanes_of(
 
 
 def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:
-    from gpumon.drawing import more_lanes
+    from gpumon.drawing import optional_lanes
 
     weights = stats.weights(recording.times, recording.end, [window])
     lanes = []
@@ -95,10 +95,10 @@ def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[s
         else:
             lane = _gpu(recording, device, weights)
             if device["kind"] == "parent":
-                more_lanes.complete_parent(lane, recording, device, weights)
-            lane.marks = more_lanes.marks(recording, device["name"])
-            lanes += [lane, *more_lanes.whose(recording, device, weights)]
-    return lanes + more_lanes.chosen(recording, series, weights)
+                optional_lanes.complete_parent(lane, recording, device, weights)
+            lane.marks = optional_lanes.marks(recording, device["name"])
+            lanes += [lane, *optional_lanes.whose(recording, device, weights)]
+    return lanes + optional_lanes.chosen(recording, series, weights)
 
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:

@@ -288,8 +288,8 @@ except gpumon.MonitorError as error:
 
 def test_a_live_chart_without_matplotlib_is_a_warning(tmp_path: Path) -> None:
     code = """
-import gpumon, gpumon.live
-gpumon.live.in_notebook = lambda: True
+import gpumon, gpumon.live_chart
+gpumon.live_chart.in_notebook = lambda: True
 with gpumon.Monitor("t", live=True), gpumon.phase("train"):
     pass
 print(gpumon.read("t").provenance()["ended"])

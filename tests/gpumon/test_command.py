@@ -18,7 +18,7 @@ from gpumon_tools import gpu, write
 import gpumon
 from gpumon.__main__ import main
 from gpumon.launch import environment
-from gpumon.live import LiveView, picture_file
+from gpumon.live_chart import LiveView, picture_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -243,7 +243,7 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
         time.sleep(0.1)
     config = json.dumps({"path": str(monitor.path), "period": 0.1, "parent": os.getpid()})
     subprocess.run(
-        [sys.executable, "-m", "gpumon.live", config],
+        [sys.executable, "-m", "gpumon.live_chart", config],
         stdin=subprocess.DEVNULL,
         env=environment(),
         check=True,

@@ -14,9 +14,9 @@ from fake_nvml import scenarios
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import diagnosis, phase_figures
-from gpumon.notes import notes
-from gpumon.phase_figures import MEASURED, USED
+from gpumon import diagnosis, phase_metrics
+from gpumon.phase_metrics import MEASURED, USED
+from gpumon.trace_notes import notes
 
 STEP = 0.1
 Values = list[float | None]
@@ -190,8 +190,8 @@ def test_a_hole_in_a_pause_makes_no_second_one(tmp_path: Path) -> None:
     marks: Marks = (("train", 0.0, 60.0, {}),)
     values: Values = [80.0, 80.0, 80.0, 80.0, 0.0, None, 0.0, 80.0, 80.0, 80.0, 80.0, 80.0] * 5
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": values}, marks=marks))
-    phase = phase_figures.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
-    assert phase_figures.pauses_of(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
+    phase = phase_metrics.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
+    assert phase_metrics.pauses_of(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
 
 
 def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:

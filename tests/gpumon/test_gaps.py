@@ -23,12 +23,12 @@ from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
-from gpumon.drawing import sidebyside
+from gpumon.drawing import interactive_comparison
 from gpumon.drawing.lanes import condense
 from gpumon.drawing.style import THEMES
-from gpumon.follow import Follower
+from gpumon.live_reader import Follower
+from gpumon.scheduler import Sampler
 from gpumon.series import Series, Source
-from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
@@ -158,7 +158,7 @@ def test_the_web_charts_lines_and_areas_break(tmp_path: Path, several: bool, den
     hole = range(HOLE.start * dense, HOLE.stop * dense)
     path = write(tmp_path / "t", {"gpu0": steps, "gpu1": steps}, step=1 / dense, without=hole)
     trace = gpumon.read(path)
-    page = sidebyside.fragment({"a": trace}) if several else trace.html()
+    page = interactive_comparison.fragment({"a": trace}) if several else trace.html()
     data = gpumon_canvas.data_of(page)
     lines = {"busy", "activity", "memory", "power", "host"}
     colours = {data["themes"]["light"][kind] for kind in lines}

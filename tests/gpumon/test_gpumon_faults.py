@@ -21,9 +21,9 @@ from gpumon_tools import write
 from test_monitor import ROOT, gone
 
 import gpumon
-from gpumon.files import marks_file, samples_file
+from gpumon.scheduler import Sampler
 from gpumon.series import Series, Source
-from gpumon.ticks import Sampler
+from gpumon.trace_files import marks_file, samples_file
 from gpumon.writer import Writer
 
 FAULTS = (errno.ENOSPC, errno.EROFS, errno.EPIPE)

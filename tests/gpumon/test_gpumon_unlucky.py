@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpumon
+from gpumon.atomic_write import write_whole
 from gpumon.launch import rank
-from gpumon.output import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -12,7 +12,7 @@ import pytest
 from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
 import gpumon
-from gpumon.notes import losses
+from gpumon.trace_notes import losses
 
 
 def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:

@@ -18,10 +18,10 @@ import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import clocks, launch, merge
+from gpumon import clock_offset, launch, merge
 from gpumon.__main__ import main
-from gpumon.notes import losses
 from gpumon.record import default_path
+from gpumon.trace_notes import losses
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
@@ -241,9 +241,9 @@ def test_a_trace_of_phases_alone_is_no_chart(
 
 
 def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
-    with clocks.answering(tmp_path / "t"):
+    with clock_offset.answering(tmp_path / "t"):
         offer = json.loads((tmp_path / "t.clock").read_text())
-        found = clocks.measure(
+        found = clock_offset.measure(
             offer,
             threading.Event(),
             clock=lambda: time.monotonic() + 1000,
@@ -253,7 +253,9 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
         assert found["wall (s)"] == pytest.approx(-3, abs=1)
         wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
-        assert clocks.measure(wrong, threading.Event()) is None, "who has no token is not answered"
+        assert clock_offset.measure(wrong, threading.Event()) is None, (
+            "who has no token is not answered"
+        )
     assert not (tmp_path / "t.clock").exists()
 
 
@@ -268,9 +270,9 @@ def test_asking_waits_for_the_first_rank_and_keeps_the_answer(
         heard.set()
 
     (tmp_path / "t.clock").write_text("left by another run")
-    monkeypatch.setattr(clocks, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(clocks, "boot", lambda: f"boot of {threading.current_thread().name}")
-    with clocks.asking(tmp_path / "t", tell), clocks.answering(tmp_path / "t"):
+    monkeypatch.setattr(clock_offset, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(clock_offset, "boot", lambda: f"boot of {threading.current_thread().name}")
+    with clock_offset.asking(tmp_path / "t", tell), clock_offset.answering(tmp_path / "t"):
         assert heard.wait(60)
     assert told[0]["boot"] == "boot of MainThread" and abs(told[0]["ahead (s)"]) < 1
 

@@ -19,7 +19,7 @@ import pytest
 from runner_tools import wait_for
 
 import gpumon
-from gpumon.files import marks_file, samples_file
+from gpumon.trace_files import marks_file, samples_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

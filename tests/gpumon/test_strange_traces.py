@@ -19,7 +19,7 @@ from test_long import Recorded
 
 import gpumon
 from gpumon import recording, writer
-from gpumon.follow import Follower, Growing
+from gpumon.live_reader import Follower, Growing
 
 MARKS: Marks = (("train", 1.0, 20.0, {"images": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
 FILES = ("t.jsonl", "t.marks.jsonl", "t.tiers", "t.parts/000001.part", "t.parts/000002.part")

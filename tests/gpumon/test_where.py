@@ -25,10 +25,10 @@ import pytest
 from gpumon_tools import Marks, gpu, write
 
 import gpumon
-from gpumon import callbacks, chrome, gpm, magic, metrics, serve
+from gpumon import callbacks, chrome_trace, gpm, ipython_magic, metrics, serve
 from gpumon.__main__ import main
-from gpumon.files import marks_file, read_marks
-from gpumon.marks import Marker
+from gpumon.phases import Marker
+from gpumon.trace_files import marks_file, read_marks
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
@@ -291,7 +291,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     marks: Marks = (*MARKS, ("crossing", 2.5, 4.0, {}))
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, marks=marks))
     content = json.loads(trace.export(tmp_path / "t.json").read_text())
-    assert content[chrome.BASE] == 1_800_000_000_000_000_000
+    assert content[chrome_trace.BASE] == 1_800_000_000_000_000_000
     slices = {e["name"]: e for e in content["traceEvents"] if e["ph"] == "X"}
     assert (slices["train"]["ts"], slices["train"]["dur"]) == (1e6, 2e6)
     assert slices["train"]["tid"] == slices["train/step"]["tid"] != slices["crossing"]["tid"]
@@ -301,7 +301,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     profile = tmp_path / "profile.json"
     for base, at in ((1_799_999_990_000_000_000, 11e6), (None, (1.8e9 + 1) * 1e6)):
         event = {"ph": "X", "name": "aten::mm", "ts": at, "dur": 5, "pid": 7, "tid": 7}
-        based = {chrome.BASE: base} if base else {}
+        based = {chrome_trace.BASE: base} if base else {}
         profile.write_text(json.dumps({**based, "traceEvents": [event]}))
         arguments = ["export", str(tmp_path / "t"), "-o", str(tmp_path / "both.json")]
         assert main([*arguments, "--with", str(profile)]) == 0
@@ -515,8 +515,8 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
     with pytest.raises(gpumon.MonitorError) as error:
-        magic.options(line)
-    assert told in str(error.value) and magic.USAGE in str(error.value)
+        ipython_magic.options(line)
+    assert told in str(error.value) and ipython_magic.USAGE in str(error.value)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpumon_tools import Marks, write
 
-from gpumon.lines import LONGEST_LINE, MOST_SERIES
+from gpumon.trace_format import LONGEST_LINE, MOST_SERIES
 from hostile.case import Case
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\nred\u202e"

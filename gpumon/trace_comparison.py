@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from gpumon import stats
 from gpumon.diagnosis import sentences
-from gpumon.mine import mine_of
-from gpumon.phase_figures import IDLE_BELOW, MEASURED
+from gpumon.host_share import mine_of
+from gpumon.phase_metrics import IDLE_BELOW, MEASURED
 from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
 from gpumon.tables import Row

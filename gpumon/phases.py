@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from gpumon.errors import MonitorError, warn
-from gpumon.files import marks_file
+from gpumon.trace_files import marks_file
 
 # Where `gpumon record` tells the program that it runs which trace is its own.
 TRACE_VARIABLE = "GPUMON_TRACE"
@@ -112,7 +112,7 @@ class Marker:
             self._owed.append(line)
 
     def clock(self, apart: dict[str, Any]) -> None:
-        """Keep how far this host's clocks are ahead of another's; see :mod:`gpumon.clocks`."""
+        """Keep how far this host's clocks are ahead of another's; see :mod:`gpumon.clock_offset`."""
         self.write(json.dumps({"gpumon marks": 1, "clock": apart}) + "\n")
 
     def _pay(self) -> None:

@@ -1,7 +1,7 @@
 """A chart that redraws in the notebook while the cell runs.
 
 matplotlib would hold up the training for a good part of a second a picture, so the drawing is
-done by a process of its own (``python -m gpumon.live CONFIG``), niced down and resting twenty
+done by a process of its own (``python -m gpumon.live_chart CONFIG``), niced down and resting twenty
 times as long as it draws. The notebook's process only passes the finished picture on, from a
 thread, through IPython's display.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon import launch
+from gpumon.atomic_write import temporary, write_whole
 from gpumon.errors import needed_for
-from gpumon.output import temporary, write_whole
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -54,7 +54,9 @@ class LiveView:
         self._shown = 0
         self._period = period
         config = {"path": str(prefix), "period": period, "parent": os.getpid()}
-        self._process = launch.start("gpumon.live", config, subprocess.DEVNULL, subprocess.DEVNULL)
+        self._process = launch.start(
+            "gpumon.live_chart", config, subprocess.DEVNULL, subprocess.DEVNULL
+        )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="gpumon live", daemon=True)
         self._thread.start()
@@ -125,7 +127,7 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
-    from gpumon.follow import Growing
+    from gpumon.live_reader import Growing
     from gpumon.trace import Trace
 
     config = json.loads(arguments[0])

@@ -243,7 +243,7 @@ def is_mark(line: Any) -> bool:
 
 
 def is_apart(found: Any) -> bool:
-    """Whether what is read from a trace says how far clocks are apart; see :mod:`gpumon.clocks`."""
+    """Whether what is read from a trace says how far clocks are apart; see :mod:`gpumon.clock_offset`."""
     return (
         isinstance(found, dict)
         and isinstance(found.get("boot"), str)

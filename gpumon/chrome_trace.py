@@ -14,7 +14,7 @@ from typing import Any
 
 from gpumon.compat import strictly
 from gpumon.errors import MonitorError
-from gpumon.meaning import gpu_name
+from gpumon.event_messages import gpu_name
 from gpumon.recording import Recording
 
 BASE = "baseTimeNanoseconds"

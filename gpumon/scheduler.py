@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
-from gpumon.cells import MEMORY, taker, where
 from gpumon.compat import strictly
-from gpumon.gaps import longest
-from gpumon.lines import HUGE
-from gpumon.meaning import shared
+from gpumon.event_messages import shared
+from gpumon.memory_arena import MEMORY, taker, where
+from gpumon.sampling_gaps import longest
 from gpumon.series import Number, Poll, Read, Series, Source, Unavailable
+from gpumon.trace_format import HUGE
 from gpumon.writer import Writer, say
 
 RETRY_SECONDS = 1.0

@@ -13,7 +13,7 @@
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
-A long trace has two more, :mod:`gpumon.parts` and :mod:`gpumon.tiers`.
+A long trace has two more, :mod:`gpumon.compressed_parts` and :mod:`gpumon.downsampling`.
 
 A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """
@@ -27,9 +27,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon import parts
+from gpumon import compressed_parts
 from gpumon.errors import MonitorError
-from gpumon.lines import DAMAGED, check_header, is_apart, is_mark, lines_of
+from gpumon.trace_format import DAMAGED, check_header, is_apart, is_mark, lines_of
 
 if sys.platform != "win32":
     import fcntl
@@ -140,7 +140,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    if wrong := parts.fault(header):
+    if wrong := compressed_parts.fault(header):
         raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged

@@ -14,7 +14,7 @@ import numpy as np
 from gpumon import stats
 from gpumon.drawing.lanes import Lane, Line, in_words, memory_line
 from gpumon.errors import MonitorError
-from gpumon.meaning import HARDWARE, gpu_name, short, slowings
+from gpumon.event_messages import HARDWARE, gpu_name, short, slowings
 from gpumon.recording import Recording
 
 KINDS = ("first", "second", "third", "fourth")

@@ -11,7 +11,7 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.__main__ import main
-from gpumon.changes import Change, changes, describe
+from gpumon.trace_comparison import Change, changes, describe
 
 Values = list[float | None]
 

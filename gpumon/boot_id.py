@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 
-def boot() -> str | None:
+def boot_id() -> str | None:
     """An identity of this boot: processes of one boot share their monotonic clock."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()

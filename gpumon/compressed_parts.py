@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpumon.compat import pairwise
-from gpumon.lines import HUGE, count, number
+from gpumon.trace_format import HUGE, count, number
 
 PART = 2**20
 """Bytes of text."""

@@ -10,12 +10,12 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any
 
+from gpumon.downsampling import masks
 from gpumon.errors import MonitorError
-from gpumon.files import marks_file, read_header, samples_file
-from gpumon.gaps import longest
-from gpumon.lines import Damaged, is_event, is_mark, is_sample, parse
 from gpumon.recording import Recording, Table, recording
-from gpumon.tiers import masks
+from gpumon.sampling_gaps import longest
+from gpumon.trace_files import marks_file, read_header, samples_file
+from gpumon.trace_format import Damaged, is_event, is_mark, is_sample, parse
 
 
 class Tail:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpumon.drawing.interactive import SHORT, markup, phase_of, plain_values, themed
 from gpumon.drawing.lanes import Floats, condense
-from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
+from gpumon.drawing.run_lanes import LABELS, WORDS, Run, runs_of
 from gpumon.trace import Trace
 
 MOST_STEPS = 1200

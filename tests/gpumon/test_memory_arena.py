@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpumon import cells
-from gpumon.files import samples_file
+from gpumon import memory_arena
+from gpumon.scheduler import Sampler
 from gpumon.series import Call, Number, Poll, Series, Source, Unavailable
-from gpumon.ticks import Sampler
+from gpumon.trace_files import samples_file
 from gpumon.writer import Writer
 
 
@@ -20,14 +20,19 @@ class Pair(ctypes.Structure):
 
 
 def test_numbers_of_several_structures_are_taken_out_at_once() -> None:
-    count, pair = cells.placed(ctypes.c_uint), cells.placed(Pair, code=-7, value=0.5)
-    large = cells.placed(ctypes.c_ulonglong)
+    count, pair = memory_arena.placed(ctypes.c_uint), memory_arena.placed(Pair, code=-7, value=0.5)
+    large = memory_arena.placed(ctypes.c_ulonglong)
     count.value, large.value = 2**32 - 1, 2**64 - 1
     code = ctypes.c_int.from_buffer(pair, Pair.code.offset)
     share = ctypes.c_double.from_buffer(pair, Pair.value.offset)
-    assert cells.taker([count, code, share, large])(cells.MEMORY) == (2**32 - 1, -7, 0.5, 2**64 - 1)
-    assert cells.taker([share, large])(cells.MEMORY) == (0.5, 2**64 - 1)
-    assert cells.taker([])(cells.MEMORY) == ()
+    assert memory_arena.taker([count, code, share, large])(memory_arena.MEMORY) == (
+        2**32 - 1,
+        -7,
+        0.5,
+        2**64 - 1,
+    )
+    assert memory_arena.taker([share, large])(memory_arena.MEMORY) == (0.5, 2**64 - 1)
+    assert memory_arena.taker([])(memory_arena.MEMORY) == ()
 
 
 def test_a_function_is_given_where_a_pointer_points() -> None:
@@ -40,7 +45,7 @@ def test_a_function_is_given_where_a_pointer_points() -> None:
 
     ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(answer)
     pointer = ctypes.pointer(cell)
-    arguments = [cells.argument(each) for each in (pointer, 3)]
+    arguments = [memory_arena.argument(each) for each in (pointer, 3)]
     assert not isinstance(arguments[0], type(pointer)) and arguments[1] == 3
     ask(*arguments)
     assert seen == [(ctypes.addressof(cell), 3)]
@@ -66,7 +71,7 @@ def test_a_number_that_fails_leaves_the_others_and_all_that_fail_are_one_failure
 @pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
 def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
     """Of two readings that take turns, the other one begins with what this one has taken."""
-    cell, code = (cells.placed(ctypes.c_uint, value=0) for _ in range(2))
+    cell, code = (memory_arena.placed(ctypes.c_uint, value=0) for _ in range(2))
     number = Number(cell, code=code)
     failing: dict[str, int] = {}
     calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]

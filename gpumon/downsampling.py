@@ -1,7 +1,7 @@
 """Tiers: what a long trace is read as, a row every twenty seconds with each series' mean and range.
 
 A week of eight GPUs at 10 Hz has a thousand million values. The sampler makes the rows of each part
-(:mod:`gpumon.parts`); a reader takes them in place of samples that would not fit into memory, or
+(:mod:`gpumon.compressed_parts`); a reader takes them in place of samples that would not fit into memory, or
 that were dropped. Where samples are missing, a row holds what is known, and there is none in a
 longer gap. The last row of a part may be shorter.
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.compat import pairwise, strictly
-from gpumon.gaps import longest
+from gpumon.sampling_gaps import longest
 
 ROW = 20.0
 """Seconds."""

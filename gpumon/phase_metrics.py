@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from gpumon import stats
 from gpumon.compat import strictly
-from gpumon.meaning import gpu_of_host
-from gpumon.mine import mine_of
+from gpumon.event_messages import gpu_of_host
+from gpumon.host_share import mine_of
 from gpumon.recording import NAN, Recording
 from gpumon.tables import Row
 from gpumon.throttle import SLOWING, is_slowing, reasons

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumon import clocks
+from gpumon import clock_offset
 from gpumon.diagnosis import diagnose, sentences
-from gpumon.meaning import HARDWARE, gpu_of_host, neighbour, sentence, slowings
+from gpumon.event_messages import HARDWARE, gpu_of_host, neighbour, sentence, slowings
 from gpumon.recording import Recording
 from gpumon.units import clock, lasting
 
@@ -60,7 +60,7 @@ def losses(recording: Recording) -> list[str]:
         + _slowed(recording)
         + _shared(recording)
         + _gaps(recording)
-        + clocks.said(recording.header)
+        + clock_offset.said(recording.header)
         + _damaged(recording)
     )
 

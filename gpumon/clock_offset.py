@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon.boot import boot
-from gpumon.output import write_whole
+from gpumon.atomic_write import write_whole
+from gpumon.boot_id import boot_id
 
 ROUNDS = 20
 ANSWER_SECONDS = 0.5
@@ -44,7 +44,7 @@ def answering(prefix: Path) -> Iterator[None]:
         try:
             server.bind(("", 0))
             offer = {
-                "boot": boot(),
+                "boot": boot_id(),
                 "addresses": _addresses(),
                 "port": server.getsockname()[1],
                 "token": token,
@@ -101,7 +101,7 @@ def asking(prefix: Path, tell: Callable[[Apart], object]) -> Iterator[None]:
         deadline = time.monotonic() + ASK_SECONDS
         while not ended.is_set() and time.monotonic() < deadline:
             offer = _offer(prefix)
-            if offer is not None and offer["boot"] == boot():
+            if offer is not None and offer["boot"] == boot_id():
                 return  # one clock
             found = None if offer is None else measure(offer, ended)
             if found is not None:
