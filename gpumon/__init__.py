@@ -2,7 +2,7 @@
 
 >>> import gpumon
 >>> with gpumon.Monitor("runs/mine/trace") as monitor:
-...     with monitor.phase("train", epoch=1, images=1120):
+...     with monitor.phase("train", epoch=1, items=1120):
 ...         train()
 >>> monitor.plot()
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpumon.errors import MonitorError, needed_for
+from gpumon.errors import MonitorError, required_for
 from gpumon.monitor import Monitor
 from gpumon.phases import Marker, phase
 
@@ -50,5 +50,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"gpumon.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
-    with needed_for(f"gpumon.{name}"):
+    with required_for(f"gpumon.{name}"):
         return getattr(importlib.import_module(_LAZY[name]), name)

@@ -10,17 +10,17 @@ from pathlib import Path
 from gpumon.errors import MonitorError
 
 
-def temporary(path: Path, process: int) -> Path:
+def temporary_path(path: Path, process: int) -> Path:
     """Where a process writes what is to become the file."""
     return path.with_name(f".gpumon-{process}{path.suffix}")
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` make the file under another name beside it, then rename it.
 
     Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
     """
-    part = temporary(path, os.getpid())
+    part = temporary_path(path, os.getpid())
     try:
         write(part)
         part.replace(path)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.errors import MonitorError
 from gpumon.event_messages import gpu_name
 from gpumon.recording import Recording
@@ -24,12 +24,12 @@ FIRST_PROCESS = 2_000_000_000
 FIRST_THREAD = 1_000_000_000
 
 
-def document(recording: Recording, beside: Path | None = None) -> dict[str, Any]:
-    """The whole document, ready for JSON. beside: a profile whose events it is to hold as well."""
+def document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:
+    """The whole document, ready for JSON. profile: a file whose events it is to hold as well."""
     start = recording.header["start (unix s)"]
     whole: dict[str, Any] = {BASE: int(start * 1e9), "traceEvents": []}
-    if beside is not None:
-        whole = _profile(beside)
+    if profile is not None:
+        whole = _profile(profile)
     shift = start - whole.get(BASE, 0) / 1e9
     whole["traceEvents"] += [*_phases(recording, shift), *_counters(recording, shift)]
     return whole | {"displayTimeUnit": "ms"}
@@ -88,7 +88,7 @@ def _row(rows: list[list[float]], start: float, end: float) -> int:
 def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
     """A counter each, where it changes; a gap is an event, because counters cannot be unknown."""
     processes: dict[str, int] = {}
-    for key, column in strictly(recording.keys, recording.columns):
+    for key, column in zip_strict(recording.keys, recording.columns):
         if all(map(math.isnan, column)):
             continue
         owner, _, quantity = key.partition("/")
@@ -96,7 +96,7 @@ def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
             processes[owner] = FIRST_PROCESS + len(processes)
             yield _meta("process_name", processes[owner], f"gpumon: {gpu_name(owner)}")
         last = math.nan
-        for moment, value in strictly(recording.times, column):
+        for moment, value in zip_strict(recording.times, column):
             if value != last and not math.isnan(value):
                 yield {
                     "ph": "C",

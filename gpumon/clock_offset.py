@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon.atomic_write import write_whole
+from gpumon.atomic_write import write_atomically
 from gpumon.boot_id import boot_id
 
 ROUNDS = 20
@@ -27,7 +27,7 @@ ASK_SECONDS = 60.0
 """For how long the first rank is waited for: hosts do not begin at once."""
 AGAIN_SECONDS = 0.5
 
-Apart = dict[str, Any]
+ClockOffset = dict[str, Any]
 """``boot``: whose clock is the reference; ``ahead (s)``: of this host's monotonic clock before it,
 within ``within (s)``; ``wall (s)``: the same of the wall clock."""
 
@@ -37,7 +37,7 @@ def clock_file(prefix: Path) -> Path:
 
 
 @contextlib.contextmanager
-def answering(prefix: Path) -> Iterator[None]:
+def answer_queries(prefix: Path) -> Iterator[None]:
     """Answer, in a thread, who asks for this host's clock; nobody is told where if that fails."""
     token = secrets.token_hex(16)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -50,7 +50,9 @@ def answering(prefix: Path) -> Iterator[None]:
                 "token": token,
             }
             file = clock_file(prefix)
-            write_whole(file, lambda part: part.write_text(json.dumps(offer), encoding="utf-8"))
+            write_atomically(
+                file, lambda part: part.write_text(json.dumps(offer), encoding="utf-8")
+            )
         except Exception:  # a convenience: recording goes on without
             yield
             return
@@ -90,7 +92,7 @@ def _addresses() -> list[str]:
 
 
 @contextlib.contextmanager
-def asking(prefix: Path, tell: Callable[[Apart], object]) -> Iterator[None]:
+def query_reference(prefix: Path, tell: Callable[[ClockOffset], object]) -> Iterator[None]:
     """Ask rank 0's recorder in a thread for its clock, and tell the answer as soon as there is one.
 
     prefix: of its trace.
@@ -103,7 +105,7 @@ def asking(prefix: Path, tell: Callable[[Apart], object]) -> Iterator[None]:
             offer = _offer(prefix)
             if offer is not None and offer["boot"] == boot_id():
                 return  # one clock
-            found = None if offer is None else measure(offer, ended)
+            found = None if offer is None else measure_offset(offer, ended)
             if found is not None:
                 tell(found)
                 return
@@ -126,12 +128,12 @@ def _offer(prefix: Path) -> dict[str, Any] | None:
     return None
 
 
-def measure(
+def measure_offset(
     offer: dict[str, Any],
     ended: threading.Event,
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
-) -> Apart | None:
+) -> ClockOffset | None:
     """How far this host's clocks are ahead of those of the one that made the offer.
 
     Returns:
@@ -169,7 +171,7 @@ def measure(
     }
 
 
-def told(apart: Apart, machine: str, reference: str) -> str:
+def offset_sentence(apart: ClockOffset, machine: str, reference: str) -> str:
     """A measured difference, for people."""
     wall, within = apart["wall (s)"], apart["within (s)"]
     way = "ahead of" if wall >= 0 else "behind"
@@ -179,20 +181,20 @@ def told(apart: Apart, machine: str, reference: str) -> str:
     )
 
 
-def said(header: dict[str, Any]) -> list[str]:
+def stated_offsets(header: dict[str, Any]) -> list[str]:
     """What a merged trace's header, which may come from anywhere, says of the clocks."""
     found = header.get("clocks")
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
-def unknown(machine: str, reference: str) -> str:
+def unknown_offset(machine: str, reference: str) -> str:
     return (
         f"How far the clocks of {machine} and {reference} are apart is not known: they are laid on "
         "each other by wall time."
     )
 
 
-def unnamed(machine: str, trace: str, reference: str) -> str:
+def unknown_boot(machine: str, trace: str, reference: str) -> str:
     """The same of two traces of one name that do not say of which boot they are."""
     return (
         f"Whether the traces {trace} and {reference}, both of {machine}, share a clock is not "

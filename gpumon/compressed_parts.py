@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpumon.compat import pairwise
-from gpumon.trace_format import HUGE, count, number
+from gpumon.trace_format import HUGE, is_count, is_number
 
 PART = 2**20
 """Bytes of text."""
@@ -56,7 +56,7 @@ def parts_folder(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".parts")
 
 
-def remove(prefix: Path) -> None:
+def remove_parts(prefix: Path) -> None:
     """Take away the parts and rows of an older trace; only what bears a part's name."""
     folder = parts_folder(prefix)
     if folder.is_dir() and not folder.is_symlink():
@@ -142,7 +142,7 @@ def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
         head = json.loads(line)
         samples, sizes, length = head["samples"], head["sizes"], head["times"]
         counts = [samples, length, *(each for entry in sizes for each in entry[:5])]
-        whole = all(map(count, counts)) and all(number(entry[5]) for entry in sizes)
+        whole = all(map(is_count, counts)) and all(is_number(entry[5]) for entry in sizes)
         if len(data) > MOST_BYTES or not whole or len(sizes) != series or samples > MOST_SAMPLES:
             raise Damaged
         times = array("d", (t / TICKS for t in accumulate(_unpack(rest[:length], samples))))
@@ -163,14 +163,14 @@ def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
     return times, found
 
 
-def fault(header: dict[str, Any]) -> str | None:
+def header_error(header: dict[str, Any]) -> str | None:
     """What is wrong with a header's parts."""
     parts = header.get("parts", [])
     if not isinstance(parts, list) or len(parts) > MOST_PARTS:
         return "'parts' is no list"
     for place, part in enumerate(parts):
         sound = isinstance(part, dict) and _named(part.get("file"))
-        if not sound or not (number(part.get("from"), 0) and count(part.get("samples"))):
+        if not sound or not (is_number(part.get("from"), 0) and is_count(part.get("samples"))):
             return f"parts[{place}] is no part"
     return None
 

@@ -18,7 +18,7 @@ LONGEST = 10.0
 """Seconds to wait for CUDA."""
 
 
-def ask_cuda() -> list[str] | str:
+def query_cuda() -> list[str] | str:
     """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say."""
     try:
         done = subprocess.run(

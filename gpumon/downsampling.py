@@ -26,10 +26,10 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from gpumon.compat import pairwise, strictly
-from gpumon.sampling_gaps import longest
+from gpumon.compat import pairwise, zip_strict
+from gpumon.sampling_gaps import gap_threshold
 
-ROW = 20.0
+ROW_SECONDS = 20.0
 """Seconds."""
 NAN = float("nan")
 LEVEL = 6
@@ -39,7 +39,7 @@ BLOCK = 2**22
 """Bytes of rows that are taken in at once."""
 
 
-def masks(header: dict[str, Any]) -> list[int]:
+def bit_mask_series(header: dict[str, Any]) -> list[int]:
     """The series whose values are bits, of which there is no mean."""
     return [n for n, series in enumerate(header["series"]) if series["key"].endswith("(bits)")]
 
@@ -59,12 +59,12 @@ def rows_of(
     times, series = columns
     if not times:
         return
-    held = [b - a if b - a <= longest(interval) else interval for a, b in pairwise(times)]
+    held = [b - a if b - a <= gap_threshold(interval) else interval for a, b in pairwise(times)]
     held.append(max(0.0, min(end - times[-1], interval)))
     until = [0.0, *accumulate(held)]
     first = 0
     while first < len(times):
-        last = bisect_left(times, times[first] + ROW, first + 1)
+        last = bisect_left(times, times[first] + ROW_SECONDS, first + 1)
         means, lows, highs = array("d", [times[first]]), array("f"), array("f")
         for number, (places, values) in enumerate(series):
             a, b = bisect_left(places, first), bisect_left(places, last)
@@ -92,14 +92,14 @@ def _figures(
     """Mean, or the value that was held longest of bits, and the range; NaN of nothing."""
     amount, total = sum(map(mul, values, seconds)), sum(seconds)
     if amount != amount:  # something is missing
-        known = [(v, s) for v, s in strictly(values, seconds) if v == v]
+        known = [(v, s) for v, s in zip_strict(values, seconds) if v == v]
         if not known:
             return NAN, NAN, NAN
         return _figures([v for v, _ in known], [s for _, s in known], bits)
     low, high = min(values), max(values)
     if bits and low < high:
         longest_held: dict[float, float] = defaultdict(float)
-        for value, long in strictly(values, seconds):
+        for value, long in zip_strict(values, seconds):
             longest_held[value] += long
         return max(longest_held, key=lambda value: longest_held[value]), low, high
     return (amount / total if total > 0 else values[-1]), low, high
@@ -151,12 +151,12 @@ def tiers_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".tiers")
 
 
-def line_of(row: bytes) -> bytes:
+def encode_row(row: bytes) -> bytes:
     """A row as the file has it; its line begins anew after one that was torn."""
     return b"\n" + binascii.b2a_base64(zlib.compress(row, LEVEL), newline=False)
 
 
-def row_in(line: bytes, size: int) -> bytes | None:
+def decode_row(line: bytes, size: int) -> bytes | None:
     """The row of a line, which has that many bytes; None where it is damaged."""
     unpacker = zlib.decompressobj()
     try:
@@ -177,7 +177,7 @@ def read_rows(prefix: Path, count: int) -> tuple[Rows, int]:
         last = True
         while line := file.readline(2 * size + 1024):
             wrong += not last  # the last line of all may be being written
-            row = row_in(line, size) if line.strip() else b""
+            row = decode_row(line, size) if line.strip() else b""
             last = row is not None
             if row:
                 waiting.append(row)

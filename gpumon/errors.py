@@ -48,7 +48,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def needed_for(what: str) -> Iterator[None]:
+def required_for(what: str) -> Iterator[None]:
     """For imports of what a recorder need not have: MonitorError names the package that is missing.
 
     what: the command or method that needs it.

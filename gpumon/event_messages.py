@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gpumon.throttle import SLOWING, reasons
-from gpumon.units import mebibytes
+from gpumon.throttle import THROTTLING, reasons
+from gpumon.units import memory_text
 
 XIDS = {
     13: "a kernel failed in the graphics engine, mostly an address out of bounds in the program",
@@ -48,28 +48,28 @@ def gpu_name(device: str) -> str:
     return device.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
 
 
-def gpu_of_host(device: str) -> str:
+def qualified_gpu_name(device: str) -> str:
     """The same with the machine's name, which a merged trace has: ``GPU 0 of node1``."""
     machine, _, _ = device.rpartition(":")
     return gpu_name(device) + (f" of {machine}" if machine else "")
 
 
-def neighbour(event: dict[str, Any]) -> str:
+def process_label(event: dict[str, Any]) -> str:
     """A process of somebody else's: ``python (4321, 812 MiB)``."""
     memory = event.get("memory (MiB)")
-    size = "" if memory is None else f", {mebibytes(memory)}"
+    size = "" if memory is None else f", {memory_text(memory)}"
     return f"{event.get('name') or 'a process'} ({event['process']}{size})"
 
 
-def shared(event: dict[str, Any]) -> str:
+def sharing_warning(event: dict[str, Any]) -> str:
     """The warning of an event ``shared``."""
     return (
-        f"{gpu_name(event['device'])} is shared with {neighbour(event)}: "
+        f"{gpu_name(event['device'])} is shared with {process_label(event)}: "
         "its figures are not the program's alone"
     )
 
 
-def short(event: dict[str, Any]) -> str:
+def event_label(event: dict[str, Any]) -> str:
     """An event of the hardware as a chart marks it: ``XID 79``, ``ECC``."""
     return {
         "xid": f"XID {event.get('xid')}",
@@ -79,7 +79,7 @@ def short(event: dict[str, Any]) -> str:
     }[event["event"]]
 
 
-def sentence(event: dict[str, Any]) -> str:
+def event_sentence(event: dict[str, Any]) -> str:
     """What an event of the hardware means."""
     if event["event"] == "xid":
         meaning = XIDS.get(event["xid"], "see NVIDIA's catalogue of XIDs")
@@ -93,14 +93,14 @@ def sentence(event: dict[str, Any]) -> str:
     return f"{count} row{several} of memory {ROWS.get(kind, kind)}"
 
 
-def slowings(
+def throttle_intervals(
     times: Sequence[float], bits: Sequence[float], end: float
 ) -> list[tuple[float, float, str]]:
     """The stretches in which power or heat held the clocks down: from, to, and why."""
     found: list[tuple[float, float, str]] = []
     edges = [*times, end]
     for place, value in enumerate(bits):
-        mask = 0 if math.isnan(value) else int(value) & SLOWING
+        mask = 0 if math.isnan(value) else int(value) & THROTTLING
         if not mask:
             continue
         why, start, until = ", ".join(reasons(mask)), edges[place], edges[place + 1]

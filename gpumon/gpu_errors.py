@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ctypes import byref
 from typing import Any
 
-from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, failure, function_of, nvml
+from gpumon.compat import zip_strict
+from gpumon.nvml import Device, failure, function_of, nvml, query
 from gpumon.series import Series, Source, Unavailable
 
 MOST_AT_ONCE = 16
@@ -22,7 +22,7 @@ COUNTED = {"corrected": 0, "uncorrected": 1}
 def hardware_sources(device: Device) -> list[Source]:
     """A whole GPU's errors as counts since the start, each new one an event with its number."""
     try:
-        ask(nvml().nvmlDeviceGetRemappedRows, device.handle)
+        query(nvml().nvmlDeviceGetRemappedRows, device.handle)
     except Unavailable as error:
         if error.permanent:
             return [_xids(device), _errors(device), _pages(device)]
@@ -39,12 +39,12 @@ def _xids(device: Device) -> Source:
 
     def read() -> list[float]:
         if not queue:
-            made = ask(pynvml.nvmlEventSetCreate)
+            made = query(pynvml.nvmlEventSetCreate)
             try:
-                ask(pynvml.nvmlDeviceRegisterEvents, device.handle, XID, made)
+                query(pynvml.nvmlDeviceRegisterEvents, device.handle, XID, made)
             except Unavailable:
                 with contextlib.suppress(Unavailable):
-                    ask(pynvml.nvmlEventSetFree, made)
+                    query(pynvml.nvmlEventSetFree, made)
                 raise
             queue.append(made)
         for _ in range(MOST_AT_ONCE):
@@ -54,7 +54,9 @@ def _xids(device: Device) -> Source:
                 raise failure(WAIT, code)
             if event.eventType == XID:
                 count[0] += 1
-                source.noted.append(("xid", {"device": device.name, "xid": int(event.eventData)}))
+                source.pending_events.append(
+                    ("xid", {"device": device.name, "xid": int(event.eventData)})
+                )
         return [float(count[0])]
 
     series = [Series(f"{device.name}/XIDs (count)", f"{WAIT}, since the start")]
@@ -67,7 +69,7 @@ def _errors(device: Device) -> Source:
 
     def counts() -> list[int]:
         call, volatile = pynvml.nvmlDeviceGetTotalEccErrors, pynvml.NVML_VOLATILE_ECC
-        return [int(ask(call, device.handle, kind, volatile)) for kind in COUNTED.values()]
+        return [int(query(call, device.handle, kind, volatile)) for kind in COUNTED.values()]
 
     names = [f"ECC errors {kind} (count)" for kind in COUNTED]
     return _counter(device, "ecc", names, list(COUNTED), counts, "nvmlDeviceGetTotalEccErrors")
@@ -78,7 +80,7 @@ def _rows(device: Device) -> Source:
     pynvml = nvml()
 
     def counts() -> list[int]:
-        corrected, uncorrected, pending, failed = ask(
+        corrected, uncorrected, pending, failed = query(
             pynvml.nvmlDeviceGetRemappedRows, device.handle
         )
         return [corrected + uncorrected, pending, failed]
@@ -98,7 +100,7 @@ def _pages(device: Device) -> Source:
     api = f"nvmlDeviceGetFieldValues {fields}"
 
     def counts() -> list[int]:
-        values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
+        values = query(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
         for value in values:
             # The call succeeds, whatever became of the fields.
             if value.nvmlReturn:
@@ -127,13 +129,13 @@ def _counter(
         if not first:
             first.extend(now)
             last.extend(now)
-        for kind, new, old in strictly(kinds, now, last):
+        for kind, new, old in zip_strict(kinds, now, last):
             if new > old:
                 details = {"device": device.name, "kind": kind, "count": new - old}
-                source.noted.append((event, details))
+                source.pending_events.append((event, details))
         last[:] = now
         # A reset of the driver begins to count anew.
-        return [float(max(0, new - begun)) for new, begun in strictly(now, first)]
+        return [float(max(0, new - begun)) for new, begun in zip_strict(now, first)]
 
     series = [Series(f"{device.name}/{name}", f"{api}, since the start") for name in names]
     source = Source(device.name, series, read, 10.0)

@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 import psutil
 
-from gpumon.nvml import Device, ask, close_nvml, nvml, open_nvml
+from gpumon.nvml import Device, close_nvml, nvml, open_nvml, query
 from gpumon.series import Series, Source, Unavailable
 
 MIB = 2**20
@@ -30,7 +30,7 @@ Holder = tuple[int, Optional[float]]
 
 
 @dataclass
-class Family:
+class ProgramProcesses:
     """The watched program's processes, looked up once a second at most for all GPUs."""
 
     members: Callable[[], Iterable[int]]
@@ -58,7 +58,7 @@ def _memory(device: Device, mine: Callable[[], set[int]]) -> Source:
     told: set[int] = set()
 
     def read() -> list[float | None]:
-        holders = computing_on(device.handle)
+        holders = processes_on(device.handle)
         own = mine() if holders else set()
         others = [holder for holder in holders if holder[0] not in own]
         if any(not psutil.pid_exists(process) for process, _ in others):
@@ -66,8 +66,8 @@ def _memory(device: Device, mine: Callable[[], set[int]]) -> Source:
         for process, memory in others:
             if process not in told and len(told) < MOST_NEIGHBOURS:
                 told.add(process)
-                event = {"device": device.name, "process": process, "name": name_of(process)}
-                source.noted.append(("shared", event | {"memory (MiB)": memory}))
+                event = {"device": device.name, "process": process, "name": process_name(process)}
+                source.pending_events.append(("shared", event | {"memory (MiB)": memory}))
         ours = [holder for holder in holders if holder[0] in own]
         return [_sum(ours), _sum(others), float(len(others))]
 
@@ -84,7 +84,7 @@ def _use(device: Device, mine: Callable[[], set[int]]) -> Source:
 
     def read() -> list[float | None]:
         try:
-            samples = ask(pynvml.nvmlDeviceGetProcessUtilization, device.handle, seen[0])
+            samples = query(pynvml.nvmlDeviceGetProcessUtilization, device.handle, seen[0])
         except Unavailable as error:
             if error.code != NOT_FOUND:
                 raise
@@ -110,15 +110,15 @@ def _sum(holders: Sequence[Holder]) -> float | None:
     return sum(amounts) if len(amounts) == len(holders) else None
 
 
-def computing_on(handle: Any) -> list[Holder]:
+def processes_on(handle: Any) -> list[Holder]:
     """The processes that compute on a GPU now; Unavailable where the driver cannot tell."""
     return [
         (int(one.pid), None if one.usedGpuMemory is None else one.usedGpuMemory / MIB)
-        for one in ask(nvml().nvmlDeviceGetComputeRunningProcesses, handle)
+        for one in query(nvml().nvmlDeviceGetComputeRunningProcesses, handle)
     ]
 
 
-def computing(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
+def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
 
     Opens NVML for this one question.
@@ -131,13 +131,13 @@ def computing(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """
     open_nvml()
     try:
-        handles = [(uuid, ask(nvml().nvmlDeviceGetHandleByUUID, uuid)) for uuid in uuids]
-        return [(uuid, *holder) for uuid, handle in handles for holder in computing_on(handle)]
+        handles = [(uuid, query(nvml().nvmlDeviceGetHandleByUUID, uuid)) for uuid in uuids]
+        return [(uuid, *holder) for uuid, handle in handles for holder in processes_on(handle)]
     finally:
         close_nvml()
 
 
-def name_of(process: int) -> str | None:
+def process_name(process: int) -> str | None:
     """A process's name; None where it is gone or hidden."""
     with suppress(psutil.Error):
         return str(psutil.Process(process).name())

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.series import Series, Source, Unavailable
 
 if sys.platform == "linux":
@@ -80,7 +80,7 @@ def _cores() -> Source:
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
             _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in strictly(now.values(), before.values())
+            for new, old in zip_strict(now.values(), before.values())
         ]
         before.update(now)
         return shares
@@ -109,7 +109,7 @@ def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int
             seconds = now - before[0][0]
             rates = [
                 (new - old) / MIB / seconds if new >= old else None
-                for new, old in strictly(counts, before[0][1])
+                for new, old in zip_strict(counts, before[0][1])
             ]
         before[:] = [(now, counts)]
         return rates

@@ -7,12 +7,12 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.recording import Recording
 
 
 @dataclass
-class Mine:
+class HostShare:
     """A program's part of a host.
 
     cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
@@ -23,10 +23,10 @@ class Mine:
     cores: float
     memory: array[float] | None
     memory_peaks: array[float] | None
-    most: float
+    memory_limit: float
 
 
-def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
+def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
     """The part of a host that the watched program might use.
 
     Where several programs of one host were recorded, each has a part of its own, and none is taken
@@ -37,10 +37,10 @@ def mine_of(recording: Recording, host: dict[str, Any]) -> Mine:
     whole = recording.series(f"{host['name']}/cpu (%)")
     cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
-        cpu = array("d", [w if math.isnan(m) else m for m, w in strictly(cpu, whole)])
+        cpu = array("d", [w if math.isnan(m) else m for m, w in zip_strict(cpu, whole)])
     if memory is None:
-        return Mine(cpu, cores, None, None, most)
-    return Mine(cpu, cores, recording.series(memory), recording.highest(memory), most)
+        return HostShare(cpu, cores, None, None, most)
+    return HostShare(cpu, cores, recording.series(memory), recording.highest(memory), most)
 
 
 def _pair(

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import MonitorError, needed_for
+from gpumon.errors import MonitorError, required_for
 from gpumon.monitor import Monitor
 from gpumon.record import default_path
 
@@ -18,7 +18,7 @@ def register(shell: Any) -> None:
 
     def gpumon(line: str, cell: str) -> None:
         path, interval, live = options(line)
-        with needed_for("%%gpumon"):
+        with required_for("%%gpumon"):
             import matplotlib  # noqa: F401
         with Monitor(path, interval, live=live) as monitor:
             done = shell.run_cell(cell)

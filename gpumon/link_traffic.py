@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gpumon.compat import strictly
-from gpumon.nvml import Device, ask, failure, nvml
+from gpumon.compat import zip_strict
+from gpumon.nvml import Device, failure, nvml, query
 from gpumon.series import Series, Source
 
 ALL_LINKS = 0xFFFFFFFF
@@ -51,7 +51,7 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
     before: list[tuple[float, list[int]]] = []
 
     def read() -> list[float | None]:
-        values = ask(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
+        values = query(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
         now = time.monotonic()
         for value in values:
             # The call succeeds, whatever became of the fields.
@@ -67,7 +67,7 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
             then, old = before[0]
             rates = [
                 (new - was) / per_mib / (now - then) if new >= was else None
-                for new, was in strictly(counts, old)
+                for new, was in zip_strict(counts, old)
             ]
         before[:] = [(now, counts)]
         return rates

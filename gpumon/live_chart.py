@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon import launch
-from gpumon.atomic_write import temporary, write_whole
-from gpumon.errors import needed_for
+from gpumon.atomic_write import temporary_path, write_atomically
+from gpumon.errors import required_for
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -36,7 +36,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def picture_file(prefix: Path) -> Path:
+def chart_file(prefix: Path) -> Path:
     return prefix.with_name(f".{prefix.name}.live.png")
 
 
@@ -44,10 +44,10 @@ class LiveView:
     """Keeps one output of the cell up to date until ``stop()``."""
 
     def __init__(self, prefix: Path, period: float, display: Any = None) -> None:
-        with needed_for("a live chart"):
+        with required_for("a live chart"):
             import matplotlib  # noqa: F401
         self._prefix = prefix
-        self._file = picture_file(prefix)
+        self._file = chart_file(prefix)
         self._file.unlink(missing_ok=True)
         self._display = display or _notebook_display
         self._handle: Any = None
@@ -90,7 +90,7 @@ class LiveView:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._thread.join(5)
-        for file in (self._file, temporary(self._file, self._process.pid)):
+        for file in (self._file, temporary_path(self._file, self._process.pid)):
             file.unlink(missing_ok=True)
         from gpumon.trace import read
 
@@ -127,16 +127,16 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
-    from gpumon.live_reader import Growing
+    from gpumon.live_reader import GrowingTrace
     from gpumon.trace import Trace
 
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
-    target = picture_file(prefix)
+    target = chart_file(prefix)
     with contextlib.suppress(OSError):
         os.nice(10)
     wait = config["period"]
-    growing: Growing | None = None
+    growing: GrowingTrace | None = None
     ended = False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
@@ -144,9 +144,9 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         with contextlib.suppress(MonitorError, OSError):
-            growing = growing or Growing(prefix)
+            growing = growing or GrowingTrace(prefix)
             data = _draw(Trace(growing.recording()))
-            write_whole(target, functools.partial(_put_bytes, data))
+            write_atomically(target, functools.partial(_put_bytes, data))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0
 

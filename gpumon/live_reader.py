@@ -10,10 +10,10 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any
 
-from gpumon.downsampling import masks
+from gpumon.downsampling import bit_mask_series
 from gpumon.errors import MonitorError
 from gpumon.recording import Recording, Table, recording
-from gpumon.sampling_gaps import longest
+from gpumon.sampling_gaps import gap_threshold
 from gpumon.trace_files import marks_file, read_header, samples_file
 from gpumon.trace_format import Damaged, is_event, is_mark, is_sample, parse
 
@@ -147,10 +147,10 @@ class Follower:
             return bool(read_header(self._prefix)[began] != self.header[began])
         return False
 
-    def silent(self, moment: float) -> float:
+    def seconds_silent(self, moment: float) -> float:
         """Seconds without a sample until ``moment`` (unix s), where that is a gap; else 0."""
         since = moment - self.header["start (unix s)"] - self.time
-        return since if self.ended is None and since > longest(self._interval) else 0.0
+        return since if self.ended is None and since > gap_threshold(self._interval) else 0.0
 
     @property
     def _interval(self) -> float:
@@ -164,7 +164,7 @@ class Follower:
 
     def _sample(self, line: list[Any]) -> None:
         missed = 0
-        if line[0] - self.time > longest(self._interval):
+        if line[0] - self.time > gap_threshold(self._interval):
             missed = round((line[0] - self.time) / self._interval) - 1
         self.time = line[0]
         for place in range(1, len(line), 2):
@@ -175,7 +175,7 @@ class Follower:
             values.append(self.now.get(key, math.nan))
 
 
-class Growing:
+class GrowingTrace:
     """A trace in memory that takes in only what is new; what becomes long becomes means.
 
     most: rows that it may have. Beyond them each two become their mean.
@@ -186,7 +186,7 @@ class Growing:
         self.header = read_header(prefix)
         self.step = float(self.header["interval (s)"])
         self._table = Table(len(self.header["series"]))
-        self._masks = set(masks(self.header))
+        self._masks = set(bit_mask_series(self.header))
         self._most = most
         self._events: list[dict[str, Any]] = []
         self._marked: list[list[Any]] = []

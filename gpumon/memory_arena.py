@@ -20,7 +20,7 @@ _taken = [0]
 _START = ctypes.addressof(ctypes.c_char.from_buffer(MEMORY))
 
 
-def placed(kind: Any, **fields: Any) -> Any:
+def allocate(kind: Any, **fields: Any) -> Any:
     """A number or a structure in that memory, zero but for these fields.
 
     Raises:
@@ -33,22 +33,22 @@ def placed(kind: Any, **fields: Any) -> Any:
     return made
 
 
-def where(cell: Any) -> int:
+def offset_of(cell: Any) -> int:
     """A number's place in that memory."""
     return ctypes.addressof(cell) - _START
 
 
-def argument(value: Any) -> Any:
+def as_argument(value: Any) -> Any:
     """What a call is given, such that it need not be looked up what a pointer points at."""
     if not isinstance(value, ctypes._Pointer):
         return value
     return ctypes.c_void_p.from_param(ctypes.cast(value, ctypes.c_void_p).value)
 
 
-def taker(cells: Sequence[Any]) -> Callable[[bytearray], tuple[Any, ...]]:
+def unpacker(cells: Sequence[Any]) -> Callable[[bytearray], tuple[Any, ...]]:
     """What takes the values of these numbers out of that memory; they come in its order."""
     layout, end = "=", 0
     for cell in cells:
-        layout += f"{where(cell) - end}x{CODES[type(cell)]}"
-        end = where(cell) + ctypes.sizeof(cell)
+        layout += f"{offset_of(cell) - end}x{CODES[type(cell)]}"
+        end = offset_of(cell) + ctypes.sizeof(cell)
     return Struct(layout).unpack_from

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from gpumon import clock_offset
-from gpumon.atomic_write import write_whole
-from gpumon.compat import strictly
+from gpumon.atomic_write import write_atomically
+from gpumon.compat import zip_strict
 from gpumon.errors import MonitorError
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.trace_files import marks_file, prefix_of, samples_file
-from gpumon.trace_format import is_apart
+from gpumon.trace_format import is_clock_offset
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -39,12 +39,12 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     several = len(set(names)) > 1
     shifts, told = _shifts(recordings, names)
     # Those of a trace that was merged before still hold.
-    told = [text for part in recordings for text in clock_offset.said(part.header)] + told
-    ends = [part.end + shift for part, shift in strictly(recordings, shifts)]
+    told = [text for part in recordings for text in clock_offset.stated_offsets(part.header)] + told
+    ends = [part.end + shift for part, shift in zip_strict(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = {moment for moment in ends if moment < end}
-    for part, shift in strictly(recordings, shifts):
+    for part, shift in zip_strict(recordings, shifts):
         moments.update(moment + shift for moment in part.times)
     times = array("d", sorted(moments))
     devices: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
-    for number, (part, shift, machine) in enumerate(strictly(recordings, shifts, names)):
+    for number, (part, shift, machine) in enumerate(zip_strict(recordings, shifts, names)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
         rank_name = f"rank{rank if rank is not None else number}:"
@@ -145,7 +145,7 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     """Seconds to add to each trace's times, and what is to be said of the machines' clocks."""
     headers = [part.header for part in recordings]
     first: dict[Any, dict[str, Any]] = {}
-    aparts: dict[Any, dict[str, Any]] = {}
+    offsets: dict[Any, dict[str, Any]] = {}
     machines: dict[Any, str] = {}
     traces: dict[Any, Path] = {}
     for number, (part, header, name) in enumerate(zip(recordings, headers, names)):
@@ -153,27 +153,31 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         first.setdefault(boot, header)
         machines.setdefault(boot, name)
         traces.setdefault(boot, part.prefix)
-        if is_apart(header.get("apart")):
-            aparts.setdefault(boot, header["apart"])
+        if is_clock_offset(header.get("clock offset")):
+            offsets.setdefault(boot, header["clock offset"])
     starts, told = [], []
     for number, header in enumerate(headers):
         boot = header["boot"] or number
         reference, began = first[boot], header["start (monotonic s)"]
-        apart = aparts.get(boot)
-        if apart is not None and apart["boot"] in first:
-            reference, began = first[apart["boot"]], began - apart["ahead (s)"]
+        offset = offsets.get(boot)
+        if offset is not None and offset["boot"] in first:
+            reference, began = first[offset["boot"]], began - offset["ahead (s)"]
         starts.append(reference["start (unix s)"] + began - reference["start (monotonic s)"])
-        known = apart is not None and apart["boot"] in first and apart["boot"] != boot
+        known = offset is not None and offset["boot"] in first and offset["boot"] != boot
         if header is not first[boot] or (boot == next(iter(first)) and not known):
             continue
-        if known and apart is not None:
-            told.append(clock_offset.told(apart, machines[boot], machines[apart["boot"]]))
-        elif not any(each["boot"] == boot for each in aparts.values()):
+        if known and offset is not None:
+            told.append(
+                clock_offset.offset_sentence(offset, machines[boot], machines[offset["boot"]])
+            )
+        elif not any(each["boot"] == boot for each in offsets.values()):
             before = next(iter(first))
             told.append(
-                clock_offset.unknown(machines[boot], machines[before])
+                clock_offset.unknown_offset(machines[boot], machines[before])
                 if machines[boot] != machines[before]
-                else clock_offset.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
+                else clock_offset.unknown_boot(
+                    machines[boot], str(traces[boot]), str(traces[before])
+                )
             )
     return [start - min(starts) for start in starts], told
 
@@ -223,8 +227,8 @@ def save(recording: Recording, target: Path) -> Path:
         if file.exists():
             raise MonitorError(f"{file} exists already: choose another name for the merged trace")
     # Marks first: whoever finds the samples finds all.
-    write_whole(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
-    write_whole(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
+    write_atomically(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
+    write_atomically(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
     return samples_file(prefix)
 
 

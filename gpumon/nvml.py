@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.cuda_order import ask_cuda
-from gpumon.memory_arena import argument
+from gpumon.cuda_order import query_cuda
+from gpumon.memory_arena import as_argument
 from gpumon.series import Call, Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.
@@ -72,7 +72,7 @@ def nvml() -> Any:
     return pynvml
 
 
-def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+def query(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call NVML; whatever goes wrong becomes an Unavailable that says which call and why."""
     pynvml = nvml()
     try:
@@ -92,10 +92,10 @@ def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
 
 def call(name: str, *arguments: Any) -> Call:
     """A function of the driver's and what it is given."""
-    return function_of(name), tuple(map(argument, arguments))
+    return function_of(name), tuple(map(as_argument, arguments))
 
 
-def within(structure: Any, field: str, kind: Any = None) -> Any:
+def struct_field(structure: Any, field: str, kind: Any = None) -> Any:
     """A number inside a structure, of its own kind or another, whose ``value`` is read at once."""
     kind = kind or dict(structure._fields_)[field]
     return kind.from_buffer(structure, getattr(type(structure), field).offset)
@@ -152,7 +152,7 @@ def open_nvml() -> dict[str, Any]:
 
 def close_nvml() -> None:
     with contextlib.suppress(Unavailable):
-        ask(nvml().nvmlShutdown)
+        query(nvml().nvmlShutdown)
 
 
 def find_devices(
@@ -198,7 +198,7 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
     kinds = {d.product for d in devices if d.kind == "gpu" and d.handle is not None}
     by_bus = order == "PCI_BUS_ID" or len(kinds) < 2 or any(d.kind == "mig" for d in devices)
     if not by_bus and visible != "":
-        told = ask_cuda()
+        told = query_cuda()
         if not isinstance(told, str):
             found = [d for name in told for d in devices if d.uuid.partition("-")[2] == name]
             if len(found) == len(told):
@@ -230,9 +230,9 @@ def _visible(devices: list[Device], text: str) -> list[Device]:
 def _all_devices() -> list[Device]:
     pynvml = nvml()
     devices = []
-    for index in range(ask(pynvml.nvmlDeviceGetCount)):
+    for index in range(query(pynvml.nvmlDeviceGetCount)):
         try:
-            handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            handle = query(pynvml.nvmlDeviceGetHandleByIndex, index)
             device = _device(f"gpu{index}", handle)
         except Unavailable as error:
             # A GPU that fell off the bus keeps its number and says so; the others are measured.
@@ -249,7 +249,7 @@ def _device(name: str, handle: Any) -> Device:
     return Device(
         name=name,
         handle=handle,
-        uuid=_text(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        uuid=_text(query(pynvml.nvmlDeviceGetUUID, handle)),
         product=_text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"),
         memory_mib=_total_memory(handle),
         power_limit_w=None if limit is None else limit / 1000,
@@ -283,7 +283,7 @@ def _mig_instances(parent: Device, index: int) -> list[Device]:
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
     """The answer, decoded, or None where there is none."""
     try:
-        answer = ask(function, *arguments)
+        answer = query(function, *arguments)
     except Unavailable:
         return None
     return _text(answer) if isinstance(answer, bytes) else answer

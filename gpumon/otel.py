@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpumon.errors import needed_for
-from gpumon.serve import Source
+from gpumon.errors import required_for
+from gpumon.serve import MetricsSource
 from gpumon.trace_files import prefix_of
 
 UNITS = {
@@ -38,9 +38,9 @@ def observe(path: str | os.PathLike[str], meter: Any = None) -> list[str]:
     Raises:
         MonitorError: there is no trace, or OpenTelemetry is not installed.
     """
-    with needed_for("gpumon.otel.observe"):
+    with required_for("gpumon.otel.observe"):
         from opentelemetry import metrics as api
-    source = Source(prefix_of(path))
+    source = MetricsSource(prefix_of(path))
     meter = meter or api.get_meter("gpumon")
 
     def reader(name: str) -> Callable[[Any], Iterable[Any]]:

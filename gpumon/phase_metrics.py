@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpumon import stats
-from gpumon.compat import strictly
-from gpumon.event_messages import gpu_of_host
-from gpumon.host_share import mine_of
+from gpumon.compat import zip_strict
+from gpumon.event_messages import qualified_gpu_name
+from gpumon.host_share import host_share
 from gpumon.recording import NAN, Recording
 from gpumon.tables import Row
-from gpumon.throttle import SLOWING, is_slowing, reasons
+from gpumon.throttle import THROTTLING, is_throttled, reasons
 
 IDLE_BELOW = 5.0
 """Percent of utilisation."""
@@ -34,7 +34,7 @@ SERIES = {
     "others' SM use mean (%)": "SM use others (%)",
     "SM activity mean (%)": "SM activity (%)",
     "power mean (W)": "power (W)",
-    "slowed share (%)": "throttle reasons (bits)",
+    "throttled share (%)": "throttle reasons (bits)",
 }
 """What each column of a GPU's row is a figure of."""
 NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
@@ -73,7 +73,7 @@ class Phase:
         return stats.mean(known) if self.is_known(known) else NAN
 
     def name(self, row: Row) -> str:
-        return gpu_of_host(row["device"])
+        return qualified_gpu_name(row["device"])
 
     @property
     def together(self) -> str:
@@ -104,7 +104,7 @@ def phase_of(
     kinds = {device["name"]: device["kind"] for device in recording.devices}
     gpus = [row for row in rows if kinds.get(row["device"]) in ("gpu", "mig")]
     sure = [_sure(phase, row) for row in gpus]
-    if all(_is_enough(row, own, seconds) for row, own in strictly(gpus, sure)):
+    if all(_is_enough(row, own, seconds) for row, own in zip_strict(gpus, sure)):
         phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
     phase.hosts = [_sure_host(phase, row) for row in rows if kinds.get(row["device"]) == "host"]
     phase.all_took_part = len(phase.gpus) == len(gpus)
@@ -129,7 +129,7 @@ def _is_enough(row: Row, sure: Row, seconds: float) -> bool:
 
 def _sure_host(phase: Phase, row: Row) -> Row:
     device = next(one for one in phase.recording.devices if one["name"] == row["device"])
-    mine = mine_of(phase.recording, device).cpu
+    mine = host_share(phase.recording, device).cpu
     known = stats.known(mine, phase.weights) if mine else phase.of(row["device"], "cpu (%)")
     return row if phase.is_known(known) else {**row, "utilisation mean (%)": NAN}
 
@@ -137,14 +137,14 @@ def _sure_host(phase: Phase, row: Row) -> Row:
 def memory_share(phase: Phase, host: str) -> float:
     """Percent of the memory that the program may use of a host; NaN where that is not known."""
     device = next(one for one in phase.recording.devices if one["name"] == host)
-    mine = mine_of(phase.recording, device)
+    mine = host_share(phase.recording, device)
     used, most = phase.of(host, "memory used (MiB)"), device.get("memory total (MiB)")
     if mine.memory:
-        used, most = stats.known(mine.memory, phase.weights), mine.most
+        used, most = stats.known(mine.memory, phase.weights), mine.memory_limit
     return 100 * phase.mean(used) / most if most else NAN
 
 
-def faults_of(phase: Phase, host: str) -> float:
+def major_faults(phase: Phase, host: str) -> float:
     """Pages a second that the programs recorded on a host had to read from a disk."""
     prefix = host[: -len("host")]
     found = [
@@ -155,7 +155,7 @@ def faults_of(phase: Phase, host: str) -> float:
     return sum(rate for rate in found if not math.isnan(rate))
 
 
-def pauses_of(phase: Phase, device: str) -> tuple[float, int]:
+def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     """Percent of a phase without work, and in how many pauses.
 
     Not counted is the pause with which a repeat begins, while its loader fills.
@@ -186,16 +186,16 @@ def pauses_of(phase: Phase, device: str) -> tuple[float, int]:
     return (100 * idle / counted if counted else 0.0), count
 
 
-def slowed_by(phase: Phase, device: str) -> str:
+def throttle_cause(phase: Phase, device: str) -> str:
     """What held the clocks down for most of the time."""
     seconds: dict[str, float] = {}
     for value, held in phase.of(device, "throttle reasons (bits)").items():
-        for why in reasons(int(value) & SLOWING):
+        for why in reasons(int(value) & THROTTLING):
             seconds[why] = seconds.get(why, 0.0) + held
     return max(seconds, key=lambda name: seconds[name], default="")
 
 
-def held_at_work(phase: Phase, device: str) -> float:
+def throttled_share(phase: Phase, device: str) -> float:
     """Percent of a phase in which the clocks were held down while there was work.
 
     An idle GPU's clock is low by itself, whatever reason the driver gives.
@@ -207,12 +207,12 @@ def held_at_work(phase: Phase, device: str) -> float:
     held = sum(
         seconds
         for place, seconds in phase.weights
-        if busy[place] >= IDLE_BELOW and is_slowing(bits[place])
+        if busy[place] >= IDLE_BELOW and is_throttled(bits[place])
     )
     return 100 * held / phase.seconds
 
 
-def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
+def throttled_clocks(phase: Phase, device: str) -> tuple[float, float]:
     """The mean SM clock in MHz at work, while it was held down and while it was not."""
     keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
     clock, bits = (phase.recording.series(key) for key in keys)
@@ -224,6 +224,6 @@ def clocks_of(phase: Phase, device: str) -> tuple[float, float]:
         for place, seconds in phase.weights
         if busy[place] >= AT_WORK and not math.isnan(bits[place])
     ]
-    held = [each for each in at_work if is_slowing(bits[each[0]])]
-    free = [each for each in at_work if not is_slowing(bits[each[0]])]
+    held = [each for each in at_work if is_throttled(bits[each[0]])]
+    free = [each for each in at_work if not is_throttled(bits[each[0]])]
     return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))

@@ -68,9 +68,9 @@ class Marker:
     from ``monitor.marker``. Pickled while a phase is open, the other process's phases nest in it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], inside: str = "") -> None:
+    def __init__(self, path: str | os.PathLike[str], parent: str = "") -> None:
         self.path = Path(path)
-        self._inside = inside
+        self._parent = parent
         self._file = -1
         self._warned = False
         self._numbers = itertools.count()
@@ -79,10 +79,10 @@ class Marker:
         self._torn = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": str(self.path), "inside": self.current}
+        return {"path": str(self.path), "parent": self.current}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["path"], state["inside"])  # type: ignore[misc]
+        self.__init__(state["path"], state["parent"])  # type: ignore[misc]
 
     @property
     def current(self) -> str:
@@ -90,19 +90,27 @@ class Marker:
         phase = _innermost.get()
         while phase is not None and not (phase.open and phase.marker is self):
             phase = phase.outer
-        return self._inside if phase is None else phase.path
+        return self._parent if phase is None else phase.path
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase.
 
-        Attributes may be anything that JSON can hold; ``images`` (a count, of this process's own
-        images) is used for images per second and per joule, ``epoch`` labels the bands.
+        Attributes can be any values. ``items``, the number of images, samples or tokens that this
+        process handles in the phase, gives items per second and per joule; ``epoch`` is shown in
+        the phase's label.
         """
         if not isinstance(name, str) or not name:
-            raise MonitorError(f"a phase needs a name such as 'train', not {name!r}")
+            raise MonitorError(
+                f"phase({name!r}) is not valid: give the phase a name, such as phase('train')"
+            )
+        if "images" in attributes:
+            raise MonitorError(
+                f"phase({name!r}, images=...) is not valid: images= is now items=, as in "
+                f"phase({name!r}, items=1120)"
+            )
         return Phase(self, name, attributes)
 
-    def write(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         """Append one line; what a full disk refuses is told once, and written as soon as it can be.
 
         A mark carries its own time, so that it may come late.
@@ -110,10 +118,6 @@ class Marker:
         self._pay()
         if self._owed or not self._append(line):
             self._owed.append(line)
-
-    def clock(self, apart: dict[str, Any]) -> None:
-        """Keep how far this host's clocks are ahead of another's; see :mod:`gpumon.clock_offset`."""
-        self.write(json.dumps({"gpumon marks": 1, "clock": apart}) + "\n")
 
     def _pay(self) -> None:
         """Write what is owed, the oldest first, as far as the disk takes it."""
@@ -146,7 +150,7 @@ class Marker:
             )
         return False
 
-    def quoted(self, name: str) -> str:
+    def _quoted(self, name: str) -> str:
         """The name as JSON; names repeat, so each is encoded once."""
         known = self._names.get(name)
         if known is None:
@@ -166,22 +170,27 @@ class Marker:
         self.close()
 
 
+def write_clock_offset(marker: Marker, offset: dict[str, Any]) -> None:
+    """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.clock_offset`."""
+    marker._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
+
+
 _recorded: list[Marker] = []
 
 
-class NoPhase(contextlib.nullcontext[None]):
+class NullPhase(contextlib.nullcontext[None]):
     """What stands for a phase where nobody records; it decorates too."""
 
     def __call__(self, function: Function) -> Function:
         return function
 
 
-def phase(name: str, /, **attributes: Any) -> Phase | NoPhase:
+def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
     """Mark a phase of a program that runs under ``gpumon record``; otherwise do nothing."""
     if not _recorded:
         path = os.environ.get(TRACE_VARIABLE)
         if not path:
-            return NoPhase()
+            return NullPhase()
         _recorded.append(Marker(marks_file(Path(path))))
     return _recorded[0].phase(name, **attributes)
 
@@ -244,7 +253,7 @@ class Phase:
         tail = _attributes(self._attributes)
         # Taken last, so that the phase does not hold the cost of its own mark.
         now = time.monotonic_ns()
-        marker.write(f'["B",{now},{os.getpid()},{number},{marker.quoted(full)},{tail}]\n')
+        marker._write(f'["B",{now},{os.getpid()},{number},{marker._quoted(full)},{tail}]\n')
         return self
 
     def __exit__(
@@ -254,7 +263,7 @@ class Phase:
         traceback: TracebackType | None,
     ) -> None:
         now = time.monotonic_ns()
-        self.marker.write(f'["E",{now},{os.getpid()},{self._number}]\n')
+        self.marker._write(f'["E",{now},{os.getpid()},{self._number}]\n')
         self.open = False
         _innermost.set(_still_open())
 

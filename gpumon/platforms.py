@@ -16,7 +16,7 @@ def check_can_record() -> None:
         )
 
 
-def missing() -> str | None:
+def unsupported() -> str | None:
     """What is not recorded on this system; None where nothing is missing for the system's sake."""
     if sys.platform == "linux":
         return None

@@ -33,7 +33,7 @@ class Limit:
     used: Callable[[], float]
 
 
-def allowance_sources(root: int) -> list[Source]:
+def limit_sources(root: int) -> list[Source]:
     """What process ``root`` may use of CPU and memory; no share where it may use everything."""
     return [_cpu(root), _memory(root)]
 
@@ -140,7 +140,7 @@ def _busy(cpus: set[int]) -> tuple[float, float]:
 def cpu_limits(process: int) -> list[Limit]:
     """The quotas of processor time over a process, in cores."""
     limits = []
-    groups = groups_of(process)
+    groups = cgroups_of(process)
     for folder in groups.get("v2", []):
         quota, _, period = _read(folder / "cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit() and int(period):
@@ -158,7 +158,7 @@ def cpu_limits(process: int) -> list[Limit]:
 def memory_limits(process: int) -> list[Limit]:
     """The limits of memory over a process, in MiB."""
     limits = []
-    groups = groups_of(process)
+    groups = cgroups_of(process)
     for version, most, used, cache in (
         ("v2", "memory.max", "memory.current", "inactive_file"),
         ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -172,7 +172,7 @@ def memory_limits(process: int) -> list[Limit]:
     return limits
 
 
-def groups_of(process: int) -> dict[str, list[Path]]:
+def cgroups_of(process: int) -> dict[str, list[Path]]:
     """A process's folder in each hierarchy that can be seen, and those above it.
 
     By the controller, such as ``cpu`` and ``memory``, for version 1; ``v2`` for version 2.

@@ -20,12 +20,12 @@ LATE = 1.05
 UNNOTED = "there is no sample"
 
 
-def longest(interval: float) -> float:
+def gap_threshold(interval: float) -> float:
     """Seconds between two samples that are no gap yet."""
     return LONGEST * LATE * interval
 
 
-def find(
+def find_gaps(
     times: Sequence[float], end: float, interval: float, noted: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The gaps between 0 and ``end`` as events (``t``, ``seconds``, ``reason``), in order.
@@ -37,7 +37,7 @@ def find(
     wide = {
         place
         for place, (before, after) in enumerate(pairwise(edges))
-        if after - before > longest(interval)
+        if after - before > gap_threshold(interval)
     }
     reasons: dict[int, dict[str, None]] = {}
     starts = {place: edges[place] + interval if place else 0.0 for place in wide}

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
-from gpumon.compat import strictly
-from gpumon.event_messages import shared
-from gpumon.memory_arena import MEMORY, taker, where
-from gpumon.sampling_gaps import longest
+from gpumon.compat import zip_strict
+from gpumon.event_messages import sharing_warning
+from gpumon.memory_arena import MEMORY, offset_of, unpacker
+from gpumon.sampling_gaps import gap_threshold
 from gpumon.series import Number, Poll, Read, Series, Source, Unavailable
 from gpumon.trace_format import HUGE
-from gpumon.writer import Writer, say
+from gpumon.writer import Writer, send_message
 
 RETRY_SECONDS = 1.0
 
@@ -52,14 +52,14 @@ class _Calls(NamedTuple):
     def of(cls, polls: list[tuple[int, Poll]], places: list[list[_Place]]) -> _Calls:
         """places: of every source."""
         found = sorted(
-            (pair for index, poll in polls for pair in strictly(poll.numbers, places[index])),
-            key=lambda pair: where(pair[0].cell),
+            (pair for index, poll in polls for pair in zip_strict(poll.numbers, places[index])),
+            key=lambda pair: offset_of(pair[0].storage),
         )
         return cls(
             polls,
             [(index, *call) for index, poll in polls for call in poll.calls],
-            taker([number.code for number, _ in found if number.code is not None]),
-            taker([number.cell for number, _ in found]),
+            unpacker([number.code for number, _ in found if number.code is not None]),
+            unpacker([number.storage for number, _ in found]),
             tuple(place.number for _, place in found),
             tuple(number.start or 0 for number, _ in found),
             tuple(None if _is_whole(*pair) else _unit(*pair) for pair in found),
@@ -75,7 +75,7 @@ def _calls_alone(source: Source) -> Poll | None:
 
 def _is_whole(number: Number, place: _Place) -> bool:
     """Whether a number is taken as it is."""
-    small = type(number.cell) in (c_uint, c_int)
+    small = type(number.storage) in (c_uint, c_int)
     return small and number.unit == 1 and not number.start and not place.scale
 
 
@@ -94,7 +94,7 @@ class _Turn:
     others: list[int] = field(default_factory=list)
 
 
-class Sampler:
+class Scheduler:
     """The loop's state: which source is due when, and what each last said."""
 
     def __init__(self, sources: list[Source], interval: float, writer: Writer) -> None:
@@ -128,7 +128,7 @@ class Sampler:
             polls = [
                 (index, poll) for index in turn.others if (poll := _calls_alone(sources[index]))
             ]
-            following = [(index, poll.following or poll) for index, poll in polls]
+            following = [(index, poll.alternate or poll) for index, poll in polls]
             turn.calls = [_Calls.of(each, self._places) for each in (polls, following)]
             turn.others = [index for index in turn.others if index not in dict(polls)]
 
@@ -179,7 +179,7 @@ class Sampler:
                 self.sources[index].poll = poll  # the same once more
                 self._failed(index, poll.failure(failed[index]), now)
             elif any(number.code is not None and number.code.value for number in poll.numbers):
-                self.sources[index].poll = poll.following or poll
+                self.sources[index].poll = poll.alternate or poll
                 self._read(index, now, poll.filled)
             else:
                 continue
@@ -213,7 +213,7 @@ class Sampler:
         if self.retry[index]:
             self.retry[index] = 0.0
             self.writer.event(now, "back", series=self._numbers(index))
-        if source.noted:
+        if source.pending_events:
             self._tell(source, now)
         self.touched += self._numbers(index)
         for (place, series, scale), value in zip(self._places[index], values):
@@ -226,15 +226,15 @@ class Sampler:
 
     def _tell(self, source: Source, now: float) -> None:
         """Write the events that a reading came upon; what spoils a run is told at once."""
-        for name, details in source.noted:
+        for name, details in source.pending_events:
             self.writer.line({"t": round(now, 4), "event": name, **details})
             if name == "shared":
-                say(f"warning: {shared(details)}")
-        source.noted.clear()
+                send_message(f"warning: {sharing_warning(details)}")
+        source.pending_events.clear()
 
     def _note_gap(self, now: float) -> None:
         """Say why there was no sample for long: nothing else knows."""
-        if now - self.before > longest(self.interval):
+        if now - self.before > gap_threshold(self.interval):
             half = (now - self.before) / 2
             why = "the sampler was stopped, or the machine too busy to run it"
             if self.reading > half:

@@ -57,7 +57,7 @@ class Number:
     number has an error of its own.
     """
 
-    cell: Any
+    storage: Any
     unit: float = 1
     start: float | None = 0
     code: Any = None
@@ -78,7 +78,7 @@ class Poll:
     calls: list[Call]
     numbers: list[Number]
     failure: Callable[[int], Unavailable]
-    following: Poll | None = None
+    alternate: Poll | None = None
 
     @property
     def ready(self) -> bool:
@@ -103,8 +103,8 @@ class Poll:
                 values.append(self.failure(number.code.value))
                 continue
             if number.start is None:
-                number.start = number.cell.value
-            values.append((number.cell.value - number.start) / number.unit)
+                number.start = number.storage.value
+            values.append((number.storage.value - number.start) / number.unit)
         failed = [value for value in values if isinstance(value, Unavailable)]
         if len(failed) == len(values) > 0:
             raise failed[0]
@@ -131,7 +131,7 @@ class Source:
     every: float = 0.0
     dead: bool = False
     poll: Poll | None = None
-    noted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    pending_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def describe(self) -> list[dict[str, Any]]:
         return [

@@ -24,7 +24,7 @@ MOST = 50
 HOME = "gpumon: the metrics are at /metrics\n"
 
 
-class Source:
+class MetricsSource:
     """A trace's latest values, read up to now at each question."""
 
     def __init__(self, prefix: Path) -> None:
@@ -41,7 +41,7 @@ class Source:
         with self._lock:
             follower = self._follower
             follower.poll()
-            silent = follower.ended is not None or bool(follower.silent(time.time()))
+            silent = follower.ended is not None or bool(follower.seconds_silent(time.time()))
             labels = {"host": str(follower.header["host"])}
             found = [Metric("gpumon_up", "", False, [(labels, 0.0 if silent else 1.0)])]
             if silent:
@@ -84,7 +84,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
 
     Raises MonitorError where there is no trace, or the address cannot be had.
     """
-    source = Source(prefix)
+    source = MetricsSource(prefix)
     local = _local(host)
 
     class Handler(BaseHTTPRequestHandler):

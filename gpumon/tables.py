@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import IO, Any
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.errors import printable
 
 Row = dict[str, Any]
@@ -25,9 +25,9 @@ def text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """The rows for a terminal, without the columns in which nothing is known."""
     told = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
     lines = [told, *([_figure(row.get(key)) for key in told] for row in rows)]
-    widths = [max(map(len, column)) for column in strictly(*lines)]
+    widths = [max(map(len, column)) for column in zip_strict(*lines)]
     return "\n".join(
-        "  ".join(word.rjust(width) for word, width in strictly(line, widths)) for line in lines
+        "  ".join(word.rjust(width) for word, width in zip_strict(line, widths)) for line in lines
     )
 
 

@@ -15,26 +15,26 @@ from dataclasses import dataclass, replace
 
 from gpumon import stats
 from gpumon.diagnosis import sentences
-from gpumon.host_share import mine_of
+from gpumon.host_share import host_share
 from gpumon.phase_metrics import IDLE_BELOW, MEASURED
 from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
 from gpumon.tables import Row
 from gpumon.trace import Trace
-from gpumon.units import cores_of, lasting
+from gpumon.units import cores_text, duration_text
 
 FIGURES = {
     "utilisation mean (%)": "GPU utilisation (%)",
     "idle share (%)": "idle share (%)",
     "SM activity mean (%)": "SM activity (%)",
-    "slowed share (%)": "slowed share (%)",
+    "throttled share (%)": "throttled share (%)",
     "utilisation imbalance (%)": "utilisation imbalance (%)",
     "memory peak (MiB)": "memory peak (MiB)",
     "power mean (W)": "power (W)",
     "energy (J)": "energy (J)",
-    "images/J": "images/J",
+    "items/J": "items/J",
 }
-TIMES = {"seconds": "seconds", "images/s": "images/s"}
+TIMES = {"seconds": "seconds", "items/s": "items/s"}
 HOST = {"utilisation mean (%)": "CPU (%)"}
 HOST_ALONE = {**HOST, "memory peak (MiB)": "memory peak (MiB)"}
 LITTLE = 1.0
@@ -62,14 +62,14 @@ class Change:
         return self.figure.endswith("(%)")
 
     @property
-    def is_once(self) -> bool:
+    def is_single(self) -> bool:
         return min(len(self.before), len(self.after)) == 1
 
     @property
-    def is_sure(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether no repeat of one trace is within the range of the other's."""
         apart = max(self.before) < min(self.after) or max(self.after) < min(self.before)
-        return not self.is_once and apart and abs(self.difference) >= LITTLE
+        return not self.is_single and apart and abs(self.difference) >= LITTLE
 
     def text(self) -> str:
         """``seconds 61.2 (60.1 to 62.3) -> 38 (37.5 to 38.9), 38 % less``."""
@@ -103,7 +103,7 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
     names: of the two traces.
     """
     lines = [f"{names[0]} -> {names[1]}"]
-    lines += unlike(before.recording, after.recording, names)
+    lines += configuration_differences(before.recording, after.recording, names)
     found = changes(before, after)
     said = [_by_phase(trace) for trace in (before, after)]
     for phase, each in found.items():
@@ -119,8 +119,8 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
             nothing = "within 1 % or 1 point"
         else:
             lines.append(f"{name} ({counts[0]} and {counts[1]} times; median, range)")
-            told = [change for change in each if change.is_sure]
-            alone = [change for change in each if change.is_once]
+            told = [change for change in each if change.is_significant]
+            alone = [change for change in each if change.is_single]
             nothing = "no change beyond the range of the repeats and 1 % or 1 point"
         rest = [change for change in each if change not in told and change not in alone]
         lines += [f"  {change.text()}" for change in told]
@@ -135,7 +135,7 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
     for own, name, other in ((before, names[0], after), (after, names[1], before)):
         theirs = {mark.name for mark in other.recording.marks}
         lines += [
-            f"{phase}: only in {name}, {lasting(seconds)}"
+            f"{phase}: only in {name}, {duration_text(seconds)}"
             for phase, seconds in _seconds(own.recording).items()
             if phase not in theirs
         ]
@@ -146,7 +146,9 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
     return lines
 
 
-def unlike(before: Recording, after: Recording, names: tuple[str, str]) -> list[str]:
+def configuration_differences(
+    before: Recording, after: Recording, names: tuple[str, str]
+) -> list[str]:
     """Why figures of the two traces may not compare: devices, hosts, sampling."""
     lines = []
     kinds = [_devices(each) for each in (before, after)]
@@ -182,7 +184,7 @@ def _devices(recording: Recording) -> str:
     for device in recording.devices:
         if device["kind"] == "parent":
             continue  # its instances are told
-        kind = device.get("product") or f"host of {cores_of(device)}"
+        kind = device.get("product") or f"host of {cores_text(device)}"
         counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())
 
@@ -190,8 +192,8 @@ def _devices(recording: Recording) -> str:
 def _part_of_host(recording: Recording) -> str:
     """``2 of 4 cores``; ``all`` where nothing limited the program, or there are several hosts."""
     hosts = [device for device in recording.devices if device["kind"] == "host"]
-    mine = mine_of(recording, hosts[0]) if len(hosts) == 1 else None
-    return f"{mine.cores:g} of {cores_of(hosts[0])}" if mine and mine.cpu else "all"
+    mine = host_share(recording, hosts[0]) if len(hosts) == 1 else None
+    return f"{mine.cores:g} of {cores_text(hosts[0])}" if mine and mine.cpu else "all"
 
 
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:
@@ -199,7 +201,7 @@ def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:
     ended = replace(recording, marks=[mark for mark in recording.marks if not mark.open])
     _, rows = summarize(ended, "repeat", IDLE_BELOW)
     if len(ended.marks) < len(recording.marks):
-        # The whole run has the images of all phases, or it is not known how many.
+        # The whole run has the items of all phases, or it is not known how many.
         _, every = summarize(recording, "phase", IDLE_BELOW)
         rows = [row for row in every if row["phase"] == WHOLE] + [
             row for row in rows if row["phase"] != WHOLE

@@ -29,7 +29,14 @@ from typing import Any
 
 from gpumon import compressed_parts
 from gpumon.errors import MonitorError
-from gpumon.trace_format import DAMAGED, check_header, is_apart, is_mark, lines_of
+from gpumon.trace_format import (
+    DAMAGED,
+    check_header,
+    current_header,
+    is_clock_offset,
+    is_mark,
+    parse_lines,
+)
 
 if sys.platform != "win32":
     import fcntl
@@ -128,10 +135,10 @@ def read_lines(prefix: Path) -> Iterator[Any]:
     """
     path = samples_file(prefix)
     header, some, damaged = None, False, 0
-    lines = lines_of(path)
+    lines = parse_lines(path)
     for line in lines:
         if isinstance(line, dict) and "gpumon" in line:
-            header = line
+            header = current_header(line)
             break
         some = True
         damaged += 1
@@ -140,7 +147,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    if wrong := compressed_parts.fault(header):
+    if wrong := compressed_parts.header_error(header):
         raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged
@@ -154,12 +161,12 @@ def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, in
     Its clocks are how far they were ahead of another host's, where that was measured.
     """
     marks, clock, damaged = [], None, 0
-    for line in lines_of(marks_file(prefix)):
+    for line in parse_lines(marks_file(prefix)):
         if is_mark(line):
             marks.append(line)
         elif not _heads_marks(line):
             damaged += 1
-        elif is_apart(line.get("clock")):
+        elif is_clock_offset(line.get("clock")):
             clock = line["clock"]
     return marks, clock, damaged
 

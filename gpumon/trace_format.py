@@ -41,7 +41,7 @@ def parse(line: bytes) -> Any:
         value = _JSON.decode(line.decode())
     except (ValueError, RecursionError) as error:
         raise Damaged from error
-    sample = isinstance(value, list) and value and number(value[0])
+    sample = isinstance(value, list) and value and is_number(value[0])
     return value if sample else _plain(value, MOST_LEVELS)
 
 
@@ -57,7 +57,7 @@ def _plain(value: Any, levels: int) -> Any:
     return value
 
 
-def lines_of(path: Path) -> Iterator[Any]:
+def parse_lines(path: Path) -> Iterator[Any]:
     """Every whole line of a file, parsed, and ``DAMAGED`` for one that is; none where no file is.
 
     A last line without its end is being written, or was cut off by a kill, and is no damage.
@@ -82,34 +82,34 @@ def lines_of(path: Path) -> Iterator[Any]:
         raise MonitorError(f"cannot read the trace {path}: {error.strerror}") from error
 
 
-def number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
+def is_number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
     """Whether a value is a finite number between the limits."""
     return (
         isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
     )
 
 
-def count(value: Any, most: float = HUGE) -> bool:
-    return isinstance(value, int) and number(value, 0, most)
+def is_count(value: Any, most: float = HUGE) -> bool:
+    return isinstance(value, int) and is_number(value, 0, most)
 
 
-def text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def known(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """The check of a value that may be unknown (null, or not there at all)."""
     return lambda value: value is None or check(value)
 
 
 class Field(NamedTuple):
     check: Callable[[Any], bool]
-    is_no: str
+    expected: str
 
 
-TEXT, OPTIONAL_TEXT = Field(text, "text"), Field(known(text), "text")
-AMOUNT = Field(known(lambda value: number(value, 0)), "amount")
-MOMENT = Field(number, "moment in seconds")
+TEXT, OPTIONAL_TEXT = Field(is_text, "text"), Field(optional(is_text), "text")
+AMOUNT = Field(optional(lambda value: is_number(value, 0)), "amount")
+MOMENT = Field(is_number, "moment in seconds")
 
 HEADER = {
     "version": TEXT,
@@ -117,8 +117,8 @@ HEADER = {
     "system": TEXT,
     "clock": TEXT,
     "boot": OPTIONAL_TEXT,
-    "rank": Field(known(count), "rank"),
-    "interval (s)": Field(lambda value: number(value, 1e-4, 1e6), "interval in seconds"),
+    "rank": Field(optional(is_count), "rank"),
+    "interval (s)": Field(lambda value: is_number(value, 1e-4, 1e6), "interval in seconds"),
     "start (monotonic s)": MOMENT,
     "start (unix s)": MOMENT,
     "nvml": Field(lambda value: isinstance(value, dict), "object"),
@@ -134,11 +134,14 @@ DEVICE = {
 }
 GPU = DEVICE | {
     "product": TEXT,
-    "cuda": Field(known(count), "number of a device"),
+    "cuda": Field(optional(is_count), "number of a device"),
     "power limit (W)": AMOUNT,
 }
-HOST = DEVICE | {"cores": Field(lambda value: count(value, 1e6), "number of cores")}
-SERIES = {"key": Field(lambda value: text(value) and "/" in value, "key"), "reason": OPTIONAL_TEXT}
+HOST = DEVICE | {"cores": Field(lambda value: is_count(value, 1e6), "number of cores")}
+SERIES = {
+    "key": Field(lambda value: is_text(value) and "/" in value, "key"),
+    "reason": OPTIONAL_TEXT,
+}
 
 EVENTS = {
     "failed": {"series": Field(lambda value: isinstance(value, list), "list"), "reason": TEXT},
@@ -147,55 +150,74 @@ EVENTS = {
     "gap": {"reason": TEXT},
     "shared": {
         "device": TEXT,
-        "process": Field(count, "process"),
+        "process": Field(is_count, "process"),
         "name": OPTIONAL_TEXT,
         "memory (MiB)": AMOUNT,
     },
-    "xid": {"device": TEXT, "xid": Field(count, "XID")},
-    "ecc": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
-    "remapped": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
-    "retired": {"device": TEXT, "kind": TEXT, "count": Field(count, "count")},
+    "xid": {"device": TEXT, "xid": Field(is_count, "XID")},
+    "ecc": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
+    "remapped": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
+    "retired": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 
 
-def fault(found: Any, fields: dict[str, Field], where: str = "") -> str | None:
+FORMER_HEADER = {"apart": "clock offset"}
+FORMER_ATTRIBUTES = {"images": "items"}
+"""Names in traces of gpumon before version 0.2, and the names that replaced them."""
+
+
+def first_error(found: Any, fields: dict[str, Field], where: str = "") -> str | None:
     """What is wrong with an object, as ``'interval (s)' is no interval``; None if nothing is."""
     if not isinstance(found, dict):
         return f"{where}is no object"
     for name, field in fields.items():
         if not field.check(found.get(name)):
-            return f"{where}{name!r} is no {field.is_no}"
+            return f"{where}{name!r} is no {field.expected}"
     return None
+
+
+def current_header(header: dict[str, Any]) -> dict[str, Any]:
+    """The header with present names where an older gpumon wrote former ones."""
+    return {FORMER_HEADER.get(name, name): value for name, value in header.items()}
+
+
+def current_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    """A phase's attributes with present names where an older gpumon wrote former ones."""
+    former = FORMER_ATTRIBUTES.keys() & attributes.keys()
+    kept = {name: value for name, value in attributes.items() if name not in former}
+    return kept | {FORMER_ATTRIBUTES[name]: attributes[name] for name in former}
 
 
 def check_header(header: dict[str, Any], path: Path) -> None:
     """Raise MonitorError for a header that this version cannot go by."""
     version = header["gpumon"]
-    if number(version) and version > FORMAT:
+    if is_number(version) and version > FORMAT:
         raise MonitorError(
             f"{path} has trace format {version}, this gpumon reads up to {FORMAT}: update gpumon"
         )
-    wrong = _header_fault(header) if count(version) and version else "'gpumon' is no trace format"
+    wrong = (
+        _header_error(header) if is_count(version) and version else "'gpumon' is no trace format"
+    )
     if wrong:
         raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
 
 
-def _header_fault(header: dict[str, Any]) -> str | None:
-    wrong = fault(header, HEADER) or fault(header["nvml"], NVML, "nvml: ")
+def _header_error(header: dict[str, Any]) -> str | None:
+    wrong = first_error(header, HEADER) or first_error(header["nvml"], NVML, "nvml: ")
     if wrong:
         return wrong
     if len(header["series"]) > MOST_SERIES:
         return f"'series' lists more than {MOST_SERIES}"
     for place, device in enumerate(header["devices"]):
-        wrong = fault(device, DEVICE, f"devices[{place}]: ")
-        wrong = wrong or fault(
+        wrong = first_error(device, DEVICE, f"devices[{place}]: ")
+        wrong = wrong or first_error(
             device, HOST if device["kind"] == "host" else GPU, f"devices[{place}]: "
         )
         if wrong:
             return wrong
     for place, series in enumerate(header["series"]):
-        if wrong := fault(series, SERIES, f"series[{place}]: "):
+        if wrong := first_error(series, SERIES, f"series[{place}]: "):
             return wrong
     for name, listed in (("name", header["devices"]), ("key", header["series"])):
         if len({entry[name] for entry in listed}) < len(listed):
@@ -208,7 +230,7 @@ def is_sample(line: Any, series: int) -> bool:
 
     Spelt out, because a trace has many of them; JSON makes these very types.
     """
-    if type(line) is not list or len(line) % 2 == 0 or not number(line[0], 0):
+    if type(line) is not list or len(line) % 2 == 0 or not is_number(line[0], 0):
         return False
     for place in line[1::2]:
         if type(place) is not int or not 0 <= place < series:
@@ -221,12 +243,12 @@ def is_sample(line: Any, series: int) -> bool:
 
 
 def is_event(line: Any, series: int) -> bool:
-    if not isinstance(line, dict) or not number(line.get("t"), 0):
+    if not isinstance(line, dict) or not is_number(line.get("t"), 0):
         return False
     name = line.get("event")
-    if not isinstance(name, str) or fault(line, EVENTS.get(name, {})):
+    if not isinstance(name, str) or first_error(line, EVENTS.get(name, {})):
         return False
-    return all(count(place, series - 1) for place in line.get("series", []))
+    return all(is_count(place, series - 1) for place in line.get("series", []))
 
 
 def is_mark(line: Any) -> bool:
@@ -234,19 +256,19 @@ def is_mark(line: Any) -> bool:
     if not isinstance(line, list) or len(line) not in (4, 6):
         return False
     kind, moment, process, place, *opening = line
-    if not (number(moment, 0, 1e9 * HUGE) and count(process) and count(place)):
+    if not (is_number(moment, 0, 1e9 * HUGE) and is_count(process) and is_count(place)):
         return False
     if kind == "E":
         return not opening
-    named = bool(opening) and text(opening[0]) and opening[0] != ""
+    named = bool(opening) and is_text(opening[0]) and opening[0] != ""
     return kind == "B" and named and isinstance(opening[1], dict)
 
 
-def is_apart(found: Any) -> bool:
+def is_clock_offset(found: Any) -> bool:
     """Whether what is read from a trace says how far clocks are apart; see :mod:`gpumon.clock_offset`."""
     return (
         isinstance(found, dict)
         and isinstance(found.get("boot"), str)
-        and all(number(found.get(key)) for key in ("ahead (s)", "wall (s)"))
-        and number(found.get("within (s)"), 0)
+        and all(is_number(found.get(key)) for key in ("ahead (s)", "wall (s)"))
+        and is_number(found.get("within (s)"), 0)
     )

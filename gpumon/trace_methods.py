@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpumon.trace import Trace
 
 
-class SoFar:
+class TraceMethods:
     """The methods of a :class:`gpumon.Trace`, of the trace at ``path`` as far as it is written."""
 
     path: Path
@@ -24,25 +24,25 @@ class SoFar:
 
         return read(self.path)
 
-    def frame(self) -> pd.DataFrame:
-        """Every series; see :meth:`gpumon.Trace.frame`."""
-        return self.read().frame()
+    def to_pandas(self) -> pd.DataFrame:
+        """Every series; see :meth:`gpumon.Trace.to_pandas`."""
+        return self.read().to_pandas()
 
     def phases(self) -> pd.DataFrame:
         """Every marked phase; see :meth:`gpumon.Trace.phases`."""
         return self.read().phases()
 
-    def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
         """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
-        return self.read().summary(by=by, idle_below=idle_below)
+        return self.read().summary(by=by, idle_threshold=idle_threshold)
 
     def diagnosis(self) -> list[Diagnosis]:
         """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
         return self.read().diagnosis()
 
-    def provenance(self) -> dict[str, Any]:
-        """What was read how, and what it cost; see :meth:`gpumon.Trace.provenance`."""
-        return self.read().provenance()
+    def metadata(self) -> dict[str, Any]:
+        """What was read how, and what it cost; see :meth:`gpumon.Trace.metadata`."""
+        return self.read().metadata()
 
     def plot(self, **options: Any) -> Figure:
         """The chart; see :meth:`gpumon.Trace.plot`."""

@@ -6,15 +6,21 @@ from typing import Any
 
 from gpumon import clock_offset
 from gpumon.diagnosis import diagnose, sentences
-from gpumon.event_messages import HARDWARE, gpu_of_host, neighbour, sentence, slowings
+from gpumon.event_messages import (
+    HARDWARE,
+    event_sentence,
+    process_label,
+    qualified_gpu_name,
+    throttle_intervals,
+)
 from gpumon.recording import Recording
-from gpumon.units import clock, lasting
+from gpumon.units import duration_text, time_text
 
 MOST_GAPS = 3
 MOST_NEIGHBOURS = 3
 MOST_FAULTS = 8
 MOST_DIAGNOSES = 4
-SLOWED_SHARE = 0.01
+THROTTLED_SHARE = 0.01
 """Of the whole time: less of it is in the chart, and in no sentence."""
 
 
@@ -28,7 +34,7 @@ def notes(recording: Recording) -> list[str]:
     if more > 0:
         phases = f"phase{'s' * (more > 1)}"
         told = [*told[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
-    return none + told + losses(recording) + _coarse(recording)
+    return none + told + problems(recording) + _coarse(recording)
 
 
 def _coarse(recording: Recording) -> list[str]:
@@ -39,16 +45,16 @@ def _coarse(recording: Recording) -> list[str]:
         "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
     )
     return [
-        f"{why}: figures and lines are of means over {lasting(recording.step)}, and "
+        f"{why}: figures and lines are of means over {duration_text(recording.step)}, and "
         "shades show the range within them."
     ]
 
 
-def losses(recording: Recording) -> list[str]:
+def problems(recording: Recording) -> list[str]:
     """What befell the GPUs, where samples are missing, and what could not be read."""
     sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
     lost = {
-        f"{gpu_of_host(event['device'])} was lost {at(event['t'], recording)}: "
+        f"{qualified_gpu_name(event['device'])} was lost {at_time(event['t'], recording)}: "
         f"{event['reason']}.{sums}": None
         for event in recording.events
         if event["event"] == "device lost"
@@ -57,10 +63,10 @@ def losses(recording: Recording) -> list[str]:
         _failed(recording)
         + list(lost)
         + _hardware(recording)
-        + _slowed(recording)
+        + _throttled(recording)
         + _shared(recording)
         + _gaps(recording)
-        + clock_offset.said(recording.header)
+        + clock_offset.stated_offsets(recording.header)
         + _damaged(recording)
     )
 
@@ -76,10 +82,10 @@ def _hardware(recording: Recording) -> list[str]:
     told: dict[str, list[float]] = {}
     for event in recording.events:
         if event["event"] in HARDWARE:
-            text = f"{gpu_of_host(event['device'])}: {sentence(event)}"
+            text = f"{qualified_gpu_name(event['device'])}: {event_sentence(event)}"
             told.setdefault(text, []).append(event["t"])
     lines = [
-        f"{text}, {at(moments[0], recording)}"
+        f"{text}, {at_time(moments[0], recording)}"
         + {1: ".", 2: " and once more."}.get(len(moments), f" and {len(moments) - 1} times more.")
         for text, moments in told.items()
     ]
@@ -89,19 +95,19 @@ def _hardware(recording: Recording) -> list[str]:
     return lines
 
 
-def _slowed(recording: Recording) -> list[str]:
+def _throttled(recording: Recording) -> list[str]:
     """For how long power or heat held which GPU's clocks down."""
     told = []
     for device in recording.devices:
         bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
         seconds: dict[str, list[float]] = {}
-        for start, end, why in slowings(recording.times, bits, recording.end):
+        for start, end, why in throttle_intervals(recording.times, bits, recording.end):
             seconds.setdefault(why, []).append(end - start)
         told += [
-            f"{gpu_of_host(device['name'])}: clocks held down ({why}) for {lasting(sum(each))}, "
+            f"{qualified_gpu_name(device['name'])}: clocks held down ({why}) for {duration_text(sum(each))}, "
             f"in {len(each)} stretch{'es' * (len(each) > 1)}."
             for why, each in seconds.items()
-            if sum(each) >= SLOWED_SHARE * recording.end
+            if sum(each) >= THROTTLED_SHARE * recording.end
         ]
     return told
 
@@ -114,32 +120,32 @@ def _shared(recording: Recording) -> list[str]:
             by_device.setdefault(event["device"], []).append(event)
     told = []
     for device, events in by_device.items():
-        who = ", ".join(map(neighbour, events[:MOST_NEIGHBOURS]))
+        who = ", ".join(map(process_label, events[:MOST_NEIGHBOURS]))
         more = len(events) - MOST_NEIGHBOURS
         who += f" and {more} more" if more > 0 else ""
         told.append(
-            f"{gpu_of_host(device)} was shared from {at(events[0]['t'], recording)[3:]} on, with "
+            f"{qualified_gpu_name(device)} was shared from {at_time(events[0]['t'], recording)[3:]} on, with "
             f"{who}: its figures are not the program's alone."
         )
     return told
 
 
-def at(second: float, recording: Recording) -> str:
-    return f"at {clock(round(second, 1), recording.end)}"
+def at_time(second: float, recording: Recording) -> str:
+    return f"at {time_text(round(second, 1), recording.end)}"
 
 
 def _gaps(recording: Recording) -> list[str]:
     by_length = sorted(recording.gaps, key=lambda gap: -gap["seconds"])
     longest, more = by_length[:MOST_GAPS], by_length[MOST_GAPS:]
     told = [
-        f"From {clock(round(gap['t'], 1), recording.end)} on, {lasting(gap['seconds'])} were not "
+        f"From {time_text(round(gap['t'], 1), recording.end)} on, {duration_text(gap['seconds'])} were not "
         f"recorded and are in no figure: {gap['reason']}."
         for gap in sorted(longest, key=lambda gap: gap["t"])
     ]
     if more:
         seconds = sum(gap["seconds"] for gap in more)
         there = f"are {len(more)} shorter gaps" if len(more) > 1 else "is 1 shorter gap"
-        told.append(f"There {there}, of {lasting(seconds)} in all.")
+        told.append(f"There {there}, of {duration_text(seconds)} in all.")
     return told
 
 

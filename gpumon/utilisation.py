@@ -12,9 +12,9 @@ from ctypes import byref
 from statistics import median
 from typing import Any
 
-from gpumon.compat import pairwise, strictly
-from gpumon.memory_arena import placed
-from gpumon.nvml import Device, ask, nvml, poll, within
+from gpumon.compat import pairwise, zip_strict
+from gpumon.memory_arena import allocate
+from gpumon.nvml import Device, nvml, poll, query, struct_field
 from gpumon.sampling_gaps import LONGEST
 from gpumon.series import Number, Series, Source, Unavailable
 
@@ -62,14 +62,14 @@ def utilisation_source(device: Device, interval: float) -> Source:
     api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
     if not buffers:
         api = "nvmlDeviceGetUtilizationRates"
-        rates = placed(pynvml.c_nvmlUtilization_t)
-        numbers = [Number(within(rates, "gpu")), Number(within(rates, "memory"))]
+        rates = allocate(pynvml.c_nvmlUtilization_t)
+        numbers = [Number(struct_field(rates, "gpu")), Number(struct_field(rates, "memory"))]
         polled = poll(api, device.handle, byref(rates), numbers=numbers)
     return Source(
         device.name,
         [
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
-            for name, cadence in strictly(NAMES, cadences)
+            for name, cadence in zip_strict(NAMES, cadences)
         ],
         polled.read if polled else buffered,
         poll=polled,
@@ -80,7 +80,7 @@ def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple
     """The driver's samples (microseconds, percent) since the last one seen; often none."""
     pynvml = nvml()
     try:
-        _, samples = ask(pynvml.nvmlDeviceGetSamples, device.handle, kind, seen[place])
+        _, samples = query(pynvml.nvmlDeviceGetSamples, device.handle, kind, seen[place])
     except Unavailable as error:
         if error.code == NOT_FOUND:
             return []

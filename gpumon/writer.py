@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.compressed_parts import PART, Steps, columns_of, parts_folder, write_part
-from gpumon.downsampling import line_of, masks, rows_of, tiers_file
+from gpumon.downsampling import bit_mask_series, encode_row, rows_of, tiers_file
 from gpumon.errors import MonitorError, printable
 from gpumon.trace_files import prefix_of, take
 
@@ -21,7 +21,7 @@ MOST_EVENTS = 1000
 """That each new part begins with."""
 
 
-def say(message: str) -> None:
+def send_message(message: str) -> None:
     """One line to the program through standard output; a closed pipe is no reason to fail."""
     with contextlib.suppress(OSError):
         os.write(1, (printable(message) + "\n").encode())
@@ -132,9 +132,9 @@ class Writer:
         lines = self._waiting.copy()
         columns = yield from columns_of(lines, len(self._header["series"]))
         rows = b""
-        interval, bits = self._header["interval (s)"], masks(self._header)
+        interval, bits = self._header["interval (s)"], bit_mask_series(self._header)
         for row in rows_of(columns, interval, math.inf, bits):
-            rows += line_of(row)
+            rows += encode_row(row)
             yield
         listed = self._header.get("parts", [])
         place = 1 + int(listed[-1]["file"][:6]) if listed else 1
@@ -208,7 +208,7 @@ class Writer:
 
     def _complain(self, why: str) -> None:
         if self._trouble is None:
-            say(
+            send_message(
                 f"warning: gpumon cannot write {self._path}: {why}; "
                 "the program goes on, the chart will have a gap"
             )

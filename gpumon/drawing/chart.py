@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
 from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
 from gpumon.trace_notes import notes
-from gpumon.units import clock
+from gpumon.units import time_text
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -99,7 +99,7 @@ def _draw(
     width = size[0] if size else 10.0
     left, right = _sides(lanes, width)
     inside = width - left - right
-    bands.settle(inside)
+    bands.place_labels(inside)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     swatches = legend.handles(kinds, bands.unlabelled(), colours)
     rows = legend.rows(swatches, width - left, most=1 if size else 3)
@@ -140,7 +140,7 @@ def _draw(
         bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(strictly(lanes, heights)):
+    for number, (lane, tall) in enumerate(zip_strict(lanes, heights)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
@@ -209,7 +209,9 @@ def frame_axes(
     nice = MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
     ticks = np.asarray(nice.tick_values(window[0] - origin, window[1] - origin)) + origin
     axes.set_xticks(ticks[(window[0] <= ticks) & (ticks <= window[1])])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value - origin, length)))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: time_text(value - origin, length))
+    )
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpumon.drawing.bands import MOST_LEVELS, labels, shown
+from gpumon.drawing.bands import MOST_LEVELS, labels, merged_marks
 from gpumon.drawing.lanes import Floats, Lane, Line, condense, lanes_of
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
@@ -130,7 +130,7 @@ def page(
 
 
 def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]:
-    marks = [mark for mark in shown(recording.marks) if mark.depth < MOST_LEVELS]
+    marks = [mark for mark in merged_marks(recording.marks) if mark.depth < MOST_LEVELS]
     # A mark for each of many thousand steps would outweigh all the rest: keep the outer levels.
     while len(marks) > MOST_MARKS and any(mark.depth for mark in marks):
         deepest = max(mark.depth for mark in marks)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpumon import stats
-from gpumon.drawing.lanes import Lane, Line, in_words, memory_line
+from gpumon.drawing.lanes import Lane, Line, figure_text, memory_line
 from gpumon.errors import MonitorError
-from gpumon.event_messages import HARDWARE, gpu_name, short, slowings
+from gpumon.event_messages import HARDWARE, event_label, gpu_name, throttle_intervals
 from gpumon.recording import Recording
 
 KINDS = ("first", "second", "third", "fourth")
@@ -29,18 +29,18 @@ ADDING_UP = ("count)", "J)")
 """Units of what is counted since the start, of which a mean says nothing."""
 
 
-def marks(recording: Recording, device: str) -> list[tuple[float, str]]:
+def event_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
     """Moments of a GPU: errors of the hardware, and where its clocks begin to be held down."""
     found = [
-        (float(event["t"]), short(event))
+        (float(event["t"]), event_label(event))
         for event in recording.events
         if event["event"] in HARDWARE and event["device"] == device
     ]
     bits = recording.series(f"{device}/throttle reasons (bits)") or ()
-    slowed: dict[str, float] = {}
-    for start, _, why in slowings(recording.times, bits, recording.end):
-        slowed.setdefault(why, start)
-    found += [(start, why) for why, start in slowed.items()]
+    throttled: dict[str, float] = {}
+    for start, _, why in throttle_intervals(recording.times, bits, recording.end):
+        throttled.setdefault(why, start)
+    found += [(start, why) for why, start in throttled.items()]
     return sorted(found)[:MOST_MARKS]
 
 
@@ -60,7 +60,9 @@ def complete_parent(
             lane.lines.append(_line(recording, key, kind, full, weights))
 
 
-def whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> list[Lane]:
+def sharing_lanes(
+    recording: Recording, device: dict[str, Any], weights: stats.Weights
+) -> list[Lane]:
     """A second lane of a GPU that was shared: what the program used of it, and what others did."""
     name = device["name"]
     if not any(count > 0 for count in recording.series(f"{name}/other processes (count)") or ()):
@@ -70,7 +72,7 @@ def whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     for whose, word in words.items():
         use = recording.series(f"{name}/SM use {whose} (%)")
         if use is not None:
-            note = in_words(stats.mean(stats.known(use, weights)), f"% SM {word}")
+            note = figure_text(stats.mean(stats.known(use, weights)), f"% SM {word}")
             lane.lines.append(Line(whose, "", np.asarray(use), note, short=f"SM use, {word}"))
     for whose, word in words.items():
         if line := memory_line(recording, device, f"memory {whose} (MiB)", weights):
@@ -80,7 +82,7 @@ def whose(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     return [lane]
 
 
-def chosen(recording: Recording, names: Sequence[str], weights: stats.Weights) -> list[Lane]:
+def series_lanes(recording: Recording, names: Sequence[str], weights: stats.Weights) -> list[Lane]:
     """A lane for each device and unit of the series that names stand for, four lines in each."""
     lanes = []
     for name in names:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpumon.drawing.bands import shown
-from gpumon.drawing.lanes import Floats, devices_in_words
+from gpumon.drawing.bands import merged_marks
+from gpumon.drawing.lanes import Floats, devices_text
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recording
 from gpumon.trace import Trace, read
@@ -65,12 +65,12 @@ def runs_of(
 
 
 def _run(name: str, recording: Recording, align: str | None, until: Sequence[str]) -> Run:
-    marks = [mark for mark in shown(recording.marks) if mark.depth == 0]
+    marks = [mark for mark in merged_marks(recording.marks) if mark.depth == 0]
     starts = [mark.start for mark in recording.marks if mark.name == align]
     origin = min(starts, default=0.0)
     end = max((mark.end for mark in marks if mark.name in until), default=recording.end)
     aligned = align is None or bool(starts)
-    subtitle = devices_in_words(recording) + ("" if aligned else f", no {align}")
+    subtitle = devices_text(recording) + ("" if aligned else f", no {align}")
     lines = _lines(recording, ("busy", "activity"), [gpu["name"] for gpu in recording.gpus])
     if not lines:
         hosts = [device["name"] for device in recording.devices if device["kind"] == "host"]

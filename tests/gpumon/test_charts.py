@@ -17,7 +17,7 @@ from gpumon_tools import START, Marks, write
 import gpumon
 from gpumon.__main__ import main
 from gpumon.drawing import interactive_comparison
-from gpumon.units import clock, lasting
+from gpumon.units import duration_text, time_text
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -99,8 +99,8 @@ def test_picture_and_page_say_the_same(tmp_path: Path, gpus: int) -> None:
     assert picture["scales"] and page["moments"]
     end = trace.recording.end
     for text, moment in page["moments"]:
-        assert text == clock(round(moment, 3), end)
-    assert set(picture["moments"]) <= {clock(n / 10, end) for n in range(130)}
+        assert text == time_text(round(moment, 3), end)
+    assert set(picture["moments"]) <= {time_text(n / 10, end) for n in range(130)}
 
 
 @pytest.mark.parametrize("span", [1.0, 100.0, 130.0, 3000.0, 3700.0, 90000.0])
@@ -115,11 +115,11 @@ def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
         moments = [(text, x) for text, x, y in drawn if y == below]
         assert len(moments) > 1
         for text, x in moments:
-            assert text == clock(round(gpumon_canvas.moment(x, data), 3), end - start)
+            assert text == time_text(round(gpumon_canvas.moment(x, data), 3), end - start)
 
 
 def test_a_length_of_time_reads_as_a_moment_does() -> None:
-    told = [lasting(seconds) for seconds in (0, 0.0321, 7, 12.34, 119.96, 185.2, 3750.4)]
+    told = [duration_text(seconds) for seconds in (0, 0.0321, 7, 12.34, 119.96, 185.2, 3750.4)]
     assert told == ["0 s", "0.032 s", "7 s", "12.3 s", "120 s", "3:05", "1:02:30"]
 
 

@@ -23,7 +23,8 @@ from gpumon import (
     writer,
 )
 from gpumon.compressed_parts import parts_folder
-from gpumon.downsampling import ROW, tiers_file
+from gpumon.downsampling import ROW_SECONDS, tiers_file
+from gpumon.monitor import machine_monitor
 from gpumon.trace_files import samples_file
 
 SECONDS = 200
@@ -89,9 +90,9 @@ def test_parts_are_read_as_if_they_were_one(tmp_path: Path, small: None) -> None
     assert samples_file(tmp_path / "t").stat().st_size < 5000
     trace = gpumon.read(tmp_path / "t")
     wanted = [value(number) for number in range(round(SECONDS / STEP))]
-    assert list(trace.frame()["gpu0/utilisation (%)"]) == wanted
+    assert list(trace.to_pandas()["gpu0/utilisation (%)"]) == wanted
     assert [e["t"] for e in trace.recording.events] == [60, SECONDS]
-    assert trace.provenance()["ended"] == "closed" and trace.recording.ranges is None
+    assert trace.metadata()["ended"] == "closed" and trace.recording.ranges is None
     with gpumon.Monitor(tmp_path / "t"):  # takes the older trace's place, whole
         pass
     assert not parts_folder(tmp_path / "t").exists() and not tiers_file(tmp_path / "t").exists()
@@ -160,7 +161,9 @@ def test_rows_have_mean_and_range_and_no_invention(
     read = trace.recording
     count = len(json.loads(samples_file(tmp_path / "t").open().readline())["parts"])
     # The last row of each part is cut short.
-    assert read.step == ROW and 0 < count < len(read.times) < SECONDS / ROW + count + 3
+    assert (
+        read.step == ROW_SECONDS and 0 < count < len(read.times) < SECONDS / ROW_SECONDS + count + 3
+    )
     busy, ranged = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
     assert ranged is not None
     low, high = ranged
@@ -196,12 +199,12 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
     files = list(parts_folder(tmp_path / "t").iterdir())
     assert 0 < sum(file.stat().st_size for file in files) <= 1000
     read = gpumon.read(tmp_path / "t").recording
-    assert read.step == ROW and read.times[0] == 0 and read.end == SECONDS
+    assert read.step == ROW_SECONDS and read.times[0] == 0 and read.end == SECONDS
     assert not read.gaps
     with pytest.raises(gpumon.MonitorError, match="above 0"):
-        gpumon.Monitor(tmp_path / "u", limit=0)
+        gpumon.Monitor(tmp_path / "u", max_trace_mb=0)
     with pytest.raises(gpumon.MonitorError, match="not endless"):
-        gpumon.Monitor(tmp_path / "u", limit=float("inf"))
+        gpumon.Monitor(tmp_path / "u", max_trace_mb=float("inf"))
 
 
 def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: None) -> None:
@@ -224,7 +227,7 @@ def test_a_machine_that_is_only_looked_at_leaves_no_more_than_one_file(
     tmp_path: Path, small: None
 ) -> None:
     """As `gpumon serve` and `gpumon watch` record it without a trace, for days."""
-    limit = gpumon.Monitor(tmp_path / "t").of_everybody().limit
+    limit = machine_monitor(tmp_path / "t", 0.25).max_trace_mb
     made = Recorded(tmp_path / "t", limit=limit)
     watched = live_reader.Follower(tmp_path / "t")
     for _ in range(round(SECONDS / 5)):
@@ -262,7 +265,7 @@ def test_a_part_that_cannot_be_begun_costs_no_sample(
     made.go(SECONDS - 60)
     made.end()
     assert capfd.readouterr().out.count("warning: gpumon cannot write") == 1
-    assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
+    assert len(gpumon.read(tmp_path / "t").to_pandas()) == SECONDS / STEP
     rows = as_rows(tmp_path / "t", monkeypatch).recording
     assert not rows.damaged and not rows.gaps and rows.times[0] == 0
 
@@ -340,7 +343,7 @@ def test_live_reads_only_what_is_new(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Recorded(tmp_path / "t")
-    growing = live_reader.Growing(tmp_path / "t", most=150)
+    growing = live_reader.GrowingTrace(tmp_path / "t", most=150)
     watched = live_reader.Follower(tmp_path / "t")
     parsed: list[bytes] = []
     whole = live_reader.parse

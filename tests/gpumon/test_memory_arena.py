@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon import memory_arena
-from gpumon.scheduler import Sampler
+from gpumon.scheduler import Scheduler
 from gpumon.series import Call, Number, Poll, Series, Source, Unavailable
 from gpumon.trace_files import samples_file
 from gpumon.writer import Writer
@@ -20,19 +20,22 @@ class Pair(ctypes.Structure):
 
 
 def test_numbers_of_several_structures_are_taken_out_at_once() -> None:
-    count, pair = memory_arena.placed(ctypes.c_uint), memory_arena.placed(Pair, code=-7, value=0.5)
-    large = memory_arena.placed(ctypes.c_ulonglong)
+    count, pair = (
+        memory_arena.allocate(ctypes.c_uint),
+        memory_arena.allocate(Pair, code=-7, value=0.5),
+    )
+    large = memory_arena.allocate(ctypes.c_ulonglong)
     count.value, large.value = 2**32 - 1, 2**64 - 1
     code = ctypes.c_int.from_buffer(pair, Pair.code.offset)
     share = ctypes.c_double.from_buffer(pair, Pair.value.offset)
-    assert memory_arena.taker([count, code, share, large])(memory_arena.MEMORY) == (
+    assert memory_arena.unpacker([count, code, share, large])(memory_arena.MEMORY) == (
         2**32 - 1,
         -7,
         0.5,
         2**64 - 1,
     )
-    assert memory_arena.taker([share, large])(memory_arena.MEMORY) == (0.5, 2**64 - 1)
-    assert memory_arena.taker([])(memory_arena.MEMORY) == ()
+    assert memory_arena.unpacker([share, large])(memory_arena.MEMORY) == (0.5, 2**64 - 1)
+    assert memory_arena.unpacker([])(memory_arena.MEMORY) == ()
 
 
 def test_a_function_is_given_where_a_pointer_points() -> None:
@@ -45,7 +48,7 @@ def test_a_function_is_given_where_a_pointer_points() -> None:
 
     ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(answer)
     pointer = ctypes.pointer(cell)
-    arguments = [memory_arena.argument(each) for each in (pointer, 3)]
+    arguments = [memory_arena.as_argument(each) for each in (pointer, 3)]
     assert not isinstance(arguments[0], type(pointer)) and arguments[1] == 3
     ask(*arguments)
     assert seen == [(ctypes.addressof(cell), 3)]
@@ -71,15 +74,15 @@ def test_a_number_that_fails_leaves_the_others_and_all_that_fail_are_one_failure
 @pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
 def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
     """Of two readings that take turns, the other one begins with what this one has taken."""
-    cell, code = (memory_arena.placed(ctypes.c_uint, value=0) for _ in range(2))
+    cell, code = (memory_arena.allocate(ctypes.c_uint, value=0) for _ in range(2))
     number = Number(cell, code=code)
     failing: dict[str, int] = {}
     calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]
     calls = calls if fails == "first call" else calls[:1]
     one, other = (Poll(calls, [number], lambda code: Unavailable(f"{code}")) for _ in range(2))
-    one.following, other.following = other, one
+    one.alternate, other.alternate = other, one
     source = Source("gpu0", [Series("gpu0/a (%)", "none")], one.read, poll=one)
-    sampler = Sampler([source], 1.0, Writer(samples_file(tmp_path / "t")))
+    sampler = Scheduler([source], 1.0, Writer(samples_file(tmp_path / "t")))
     sampler.tick(0, 0.0)  # of one
     failing[fails] = 15
     code.value = 15 * (fails == "number")

@@ -55,7 +55,7 @@ def cgroup(name: str, **files: int) -> Iterator[list[Path]]:
     made: list[Path] = []
     try:
         for controller in controllers:
-            mounts = resource_limits.groups_of(1).get(controller)
+            mounts = resource_limits.cgroups_of(1).get(controller)
             if not mounts:
                 pytest.skip(f"no cgroup controller {controller} of version 1 here")
             folder = mounts[-1] / name

@@ -24,11 +24,11 @@ def run(
     more_series: dict[str, Values] | None = None,
     **others: Any,
 ) -> gpumon.Trace:
-    """Epochs of so many seconds at some utilisation, 100 images each; ``more``: of a test."""
+    """Epochs of so many seconds at some utilisation, 100 items each; ``more``: of a test."""
     marks: list[tuple[str, float, float, dict[str, Any]]] = []
     at = 0.0
     for length in lengths:
-        marks.append(("train", at, at + length, {"images": 100}))
+        marks.append(("train", at, at + length, {"items": 100}))
         at += length
     if more:
         marks.append(("test", at, at + more, {}))
@@ -38,8 +38,8 @@ def run(
 
 
 def test_from_nothing_is_no_number_of_times() -> None:
-    assert Change("images/s", [0.0], [5.0]).text() == "images/s 0 -> 5, more"
-    assert Change("images/s", [0.001], [5.0]).text().endswith(", many times more")
+    assert Change("items/s", [0.0], [5.0]).text() == "items/s 0 -> 5, more"
+    assert Change("items/s", [0.001], [5.0]).text().endswith(", many times more")
 
 
 def test_a_change_is_what_is_beyond_the_range_of_the_repeats(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_change_is_what_is_beyond_the_range_of_the_repeats(tmp_path: Path) -> 
     quick = run(tmp_path / "b", [10, 11, 12], 95.0)
     found = {change.figure: change for change in changes(slow, quick)["train"]}
     seconds = found["seconds"]
-    assert seconds.is_sure and seconds.difference == pytest.approx(-100 * 10 / 21)
+    assert seconds.is_significant and seconds.difference == pytest.approx(-100 * 10 / 21)
     assert seconds.text() == "seconds 21 (20 to 22) -> 11 (10 to 12), 48 % less"
     assert (
         found["GPU utilisation (%)"]
@@ -65,7 +65,7 @@ def test_ranges_that_overlap_are_no_change(tmp_path: Path) -> None:
     one = run(tmp_path / "a", [20, 21, 30], 40.0)
     two = run(tmp_path / "b", [15, 16, 21], 40.0)
     (seconds,) = (c for c in changes(one, two)["train"] if c.figure == "seconds")
-    assert not seconds.is_sure
+    assert not seconds.is_significant
     lines = describe(one, two, ("a", "b"))
     train = lines[lines.index("train (3 and 3 times; median, range)") + 1]
     least = "1 % or 1 point"
@@ -113,11 +113,11 @@ def test_what_makes_traces_unlike_is_said(tmp_path: Path) -> None:
 
 
 def test_traces_without_gpus_compare_their_hosts(tmp_path: Path) -> None:
-    marks: Marks = (("train", 0.0, 4.0, {"images": 8}),)
+    marks: Marks = (("train", 0.0, 4.0, {"items": 8}),)
     one = gpumon.read(write(tmp_path / "a", {}, marks=marks))
     assert {c.figure for c in changes(one, one)["train"]} == {
         "seconds",
-        "images/s",
+        "items/s",
         "CPU (%)",
         "memory peak (MiB)",
     }
@@ -157,7 +157,7 @@ def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
             rank=rank,
             process=10 + rank,
             marks=tuple(
-                ("train", start + 0.1 * rank, start + 8 + 0.1 * rank, {"images": 100})
+                ("train", start + 0.1 * rank, start + 8 + 0.1 * rank, {"items": 100})
                 for start in (0.0, 8.0)
             ),
         )
@@ -166,7 +166,7 @@ def test_what_ranks_mark_at_once_is_one_repeat(tmp_path: Path) -> None:
     (rate,) = (
         change
         for change in changes(gpumon.read(ranks), gpumon.read(ranks[0]))["train"]
-        if change.figure == "images/s"
+        if change.figure == "items/s"
     )
     assert rate.before == pytest.approx([400 / 8.3] * 2) and rate.after == [12.5, 12.5]
 
@@ -193,11 +193,11 @@ def cut(path: Path, *arguments: Any, **named: Any) -> gpumon.Trace:
 
 
 def test_a_phase_that_never_ended_is_no_repeat(tmp_path: Path) -> None:
-    """Its length is not known, nor how many of its images were done."""
+    """Its length is not known, nor how many of its items were done."""
     whole, torn = run(tmp_path / "a", [20, 20, 20], 40.0), cut(tmp_path / "b", [20, 20, 5], 40.0)
     found = {change.figure: change for change in changes(whole, torn)["train"]}
-    assert found["seconds"].after == [20, 20] and found["images/s"].after == [5, 5]
-    assert {c.figure for c in changes(whole, torn)["(all)"]} & {"images/s", "images/J"} == set()
+    assert found["seconds"].after == [20, 20] and found["items/s"].after == [5, 5]
+    assert {c.figure for c in changes(whole, torn)["(all)"]} & {"items/s", "items/J"} == set()
     lines = describe(whole, torn, ("a", "b"))
     assert "train: a repeat that did not end in b is left out" in lines
     torn = cut(tmp_path / "b", [5], 40.0)

@@ -311,7 +311,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     for wrong in ("{", "[1", '{"traceEvents": 3}', "7"):
         profile.write_text(wrong)
         with pytest.raises(gpumon.MonitorError, match="no profile in Chrome's format"):
-            trace.export(tmp_path / "both.json", beside=profile)
+            trace.export(tmp_path / "both.json", profile=profile)
 
 
 PROFILED = """
@@ -322,7 +322,7 @@ with gpumon.Monitor("t") as monitor, torch.profiler.profile() as profile:
         torch.ones(99, 99) @ torch.ones(99, 99)
         time.sleep(0.2)
 profile.export_chrome_trace("profile.json")
-gpumon.read("t").export("both.json", beside="profile.json")
+gpumon.read("t").export("both.json", profile="profile.json")
 """
 
 

@@ -188,7 +188,7 @@ def fill_the_disk(number: int) -> None:
 
 def given() -> dict[str, Any]:
     """What this process was given of its node, as the runner and the monitor see it."""
-    cores, memory = resource_limits.allowance_sources(os.getpid())
+    cores, memory = resource_limits.limit_sources(os.getpid())
     return {
         "host": socket.gethostname(),
         "CUDA": os.environ["CUDA_VISIBLE_DEVICES"].split(","),

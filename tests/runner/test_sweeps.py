@@ -556,7 +556,7 @@ def test_neighbours_that_come_while_a_run_goes_on(
     monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
     me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
-    monkeypatch.setattr(gpu_processes, "computing", lambda uuids: list(now))
+    monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
     own = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
@@ -583,7 +583,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     def unsupported(uuids: Any) -> Any:
         raise Unavailable("Not Supported")
 
-    monkeypatch.setattr(gpu_processes, "computing", unsupported)
+    monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
     warned: list[str] = []
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass
