@@ -1,4 +1,4 @@
-"""gpumon: what the GPUs and the host were doing, lined up with what the program was doing.
+"""gpumon records what the GPUs and the host do while a program runs, aligned with its phases.
 
 >>> import gpumon
 >>> with gpumon.Monitor("runs/mine/trace") as monitor:

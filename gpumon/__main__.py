@@ -1,4 +1,4 @@
-"""The command line: gpumon record, watch, summary, plot, compare, merge, export, serve."""
+"""This module is the command line: gpumon record, watch, summary, plot, compare and others."""
 
 from __future__ import annotations
 

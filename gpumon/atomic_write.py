@@ -1,4 +1,4 @@
-"""Files for the user: charts and exports appear whole or not at all."""
+"""This module writes files that appear complete or not at all, such as charts and exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which boot of a machine this is."""
+"""This module reads the identifier of the machine's current boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine can measure: the sampler's own probe, told to people."""
+"""This module lists what this machine can measure, for the command ``gpumon devices``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chrome's trace format, which Perfetto opens too: phases as slices, series as counters.
+"""This module converts a trace to Chrome's trace format, which Perfetto opens too.
 
 Laid beside a profile of ``torch.profiler``: both go by wall time.
 """

@@ -1,9 +1,9 @@
-"""How far the clocks of a job's hosts are apart, asked over the network while they record.
+"""The recorders of a job measure the clock offset between their hosts over the network.
 
-The recorder of rank 0 answers with its clock, and says in ``PATH.clock`` where it can be asked; the
-recorders of other hosts ask it. An answer was given between the question and its arrival, whatever
-the network does: of many, the narrowest bounds count. Where nobody answers (no shared folder, a
-firewall), the clocks' difference stays unknown, and whoever reads the traces is told so.
+The recorder of rank 0 answers queries for its clock, and writes its address to ``PATH.clock``; the
+recorders of other hosts query it. An answer is given between the query and its arrival, whatever
+the network does: of many answers, the narrowest bounds count. Without an answer (no shared
+folder, a firewall), the offset stays unknown, and a note in the merged trace says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def clock_file(prefix: Path) -> Path:
 
 @contextlib.contextmanager
 def answer_queries(prefix: Path) -> Iterator[None]:
-    """Answer, in a thread, who asks for this host's clock; nobody is told where if that fails."""
+    """Answer queries for this host's clock in a thread; on failure no address is published."""
     token = secrets.token_hex(16)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         try:
@@ -53,7 +53,7 @@ def answer_queries(prefix: Path) -> Iterator[None]:
             write_atomically(
                 file, lambda part: part.write_text(json.dumps(offer), encoding="utf-8")
             )
-        except Exception:  # a convenience: recording goes on without
+        except Exception:  # optional: recording continues without
             yield
             return
         server.settimeout(0.2)
@@ -80,7 +80,7 @@ def _answer(server: socket.socket, token: bytes, ended: threading.Event) -> None
 
 
 def _addresses() -> list[str]:
-    import psutil  # whoever only reads traces does without
+    import psutil  # not needed to read traces
 
     found = [
         address.address
@@ -92,10 +92,10 @@ def _addresses() -> list[str]:
 
 
 @contextlib.contextmanager
-def query_reference(prefix: Path, tell: Callable[[ClockOffset], object]) -> Iterator[None]:
-    """Ask rank 0's recorder in a thread for its clock, and tell the answer as soon as there is one.
+def query_reference(prefix: Path, report: Callable[[ClockOffset], object]) -> Iterator[None]:
+    """Query rank 0's clock in a thread, and pass the measured offset to ``report``.
 
-    prefix: of its trace.
+    prefix: of rank 0's trace.
     """
     ended = threading.Event()
 
@@ -107,7 +107,7 @@ def query_reference(prefix: Path, tell: Callable[[ClockOffset], object]) -> Iter
                 return  # one clock
             found = None if offer is None else measure_offset(offer, ended)
             if found is not None:
-                tell(found)
+                report(found)
                 return
             ended.wait(AGAIN_SECONDS)
 
@@ -134,10 +134,10 @@ def measure_offset(
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> ClockOffset | None:
-    """How far this host's clocks are ahead of those of the one that made the offer.
+    """How far this host's clocks are ahead of those of the host that made the offer.
 
     Returns:
-        None where nobody answers.
+        None without an answer.
     """
     least, most, walls = -float("inf"), float("inf"), 0.0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -171,9 +171,9 @@ def measure_offset(
     }
 
 
-def offset_sentence(apart: ClockOffset, machine: str, reference: str) -> str:
+def offset_sentence(offset: ClockOffset, machine: str, reference: str) -> str:
     """A measured difference, for people."""
-    wall, within = apart["wall (s)"], apart["within (s)"]
+    wall, within = offset["wall (s)"], offset["within (s)"]
     way = "ahead of" if wall >= 0 else "behind"
     return (
         f"The clock of {machine} was {abs(wall):.6f} s {way} that of {reference}, within "
@@ -189,8 +189,8 @@ def stated_offsets(header: dict[str, Any]) -> list[str]:
 
 def unknown_offset(machine: str, reference: str) -> str:
     return (
-        f"How far the clocks of {machine} and {reference} are apart is not known: they are laid on "
-        "each other by wall time."
+        f"The clock offset between {machine} and {reference} is not known: the traces are aligned "
+        "by wall time."
     )
 
 
@@ -198,5 +198,5 @@ def unknown_boot(machine: str, trace: str, reference: str) -> str:
     """The same of two traces of one name that do not say of which boot they are."""
     return (
         f"Whether the traces {trace} and {reference}, both of {machine}, share a clock is not "
-        "known: they are laid on each other by wall time."
+        "known: they are aligned by wall time."
     )

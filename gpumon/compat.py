@@ -1,4 +1,4 @@
-"""What Python 3.9 lacks, under the names of later ones."""
+"""This module provides functions of later Python versions to Python 3.9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long trace on disk: parts that are full are compressed, and the oldest dropped for a limit.
+"""Long traces are stored in compressed parts; a size limit drops the oldest parts.
 
 When ``PREFIX.jsonl`` has grown to ``PART`` bytes, its samples go into ``PREFIX.parts``, as
 ``000001.part``, and it begins anew: the header, which lists the parts, all events so far, and a
@@ -8,7 +8,7 @@ A part is a line of JSON and what its ``sizes`` list, one after the other: the t
 series the samples at which it changed, and the values. They are whole numbers (ten thousandths of a
 second, hundredths of a unit, of a series in their largest common unit): differences where they only
 grow, else counted from the lowest. They are laid out byte by byte (all lowest bytes first, as many
-as the largest needs), and each of these planes is compressed with codes of its own: noise costs its
+as the largest needs), and each of these planes is compressed with separate codes: noise costs its
 own bits and little more.
 """
 
@@ -71,7 +71,7 @@ def remove_parts(prefix: Path) -> None:
 def columns_of(lines: Sequence[list[Any]], series: int) -> Steps[Columns]:
     """Samples, as the lines that name what changed, as columns of so many series.
 
-    In steps of a few milliseconds, so that a sampler can go on in between.
+    In steps of a few milliseconds, so that a sampler can continue in between.
     """
     found: list[tuple[list[int], list[float | None]]] = [([], []) for _ in range(series)]
     for sample, line in enumerate(lines):
@@ -205,7 +205,7 @@ def _unpack(data: bytes, amount: int) -> array[int]:
         raise Damaged
     unpacker = zlib.decompressobj()
     planes = unpacker.decompress(data, 8 * amount + 1)
-    # Only at its end has it been held against its checksum, and is known to be whole.
+    # Only at its end has it been compared with its checksum, and is known to be whole.
     if not unpacker.eof or len(planes) % max(1, amount) or len(planes) > 8 * amount:
         raise Damaged
     mixed = bytearray(8 * amount)

@@ -1,4 +1,4 @@
-"""What held a program back in each phase, in one sentence with its figure; nothing where unsure.
+"""This module finds what limited each phase, and states it in a sentence with its figures.
 
 The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
 what makes other figures worthless comes before what they would say. Each rule asks for more than
@@ -49,7 +49,7 @@ BUSY = 90.0
 FILLED = 50.0
 """Percent of SM activity. NVIDIA's manual of DCGM: less likely indicates ineffective use."""
 FILLED_POWER = 70.0
-"""Percent of the power limit, where SM activity is not known: a GPU with low occupancy draws less."""
+"""Percent of the power limit, if SM activity is not known: low occupancy draws less power."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _throttled(phase: Phase) -> Found:
         if clocks:
             figures |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
         how = f"for {share:.0f} % of the time{clocks} ({throttle_cause(phase, device)})"
-        return f"{phase.name(row)} worked with its clocks held down {how}", figures
+        return f"{phase.name(row)} ran with throttled clocks {how}", figures
     return None
 
 

@@ -1,13 +1,13 @@
-"""Tiers: what a long trace is read as, a row every twenty seconds with each series' mean and range.
+"""Long traces are read as rows of 20 s, which hold each series' mean and range.
 
 A week of eight GPUs at 10 Hz has a thousand million values. The sampler makes the rows of each part
-(:mod:`gpumon.compressed_parts`); a reader takes them in place of samples that would not fit into memory, or
-that were dropped. Where samples are missing, a row holds what is known, and there is none in a
-longer gap. The last row of a part may be shorter.
+(:mod:`gpumon.compressed_parts`); a reader takes them in place of samples that would not fit into
+memory, or that were dropped. Where samples are missing, a row holds what is known, and there is
+no row in a longer gap. The last row of a part may be shorter.
 
-``PREFIX.tiers`` has each on a line of its own, compressed (zlib, base64), so that one that is torn
+``PREFIX.tiers`` has each on a separate line, compressed (zlib, base64), so that one that is torn
 fails its checksum and spoils no other. A row is little-endian binary: its start and the mean of
-each series as doubles, then the lowest and the highest of each as single precision; NaN where
+each series as doubles, then the minimum and maximum of each as single precision; NaN where
 nothing is known. Of bit masks it has the one that held longest in place of a mean.
 """
 

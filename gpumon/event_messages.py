@@ -1,4 +1,4 @@
-"""What events mean, in words that charts, tables and warnings share."""
+"""This module turns recorded events into text for charts, tables and warnings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpumon.units import memory_text
 
 XIDS = {
     13: "a kernel failed in the graphics engine, mostly an address out of bounds in the program",
-    31: "a kernel used memory that is not mapped, mostly a fault of the program",
+    31: "a kernel used memory that is not mapped, mostly a bug in the program",
     32: "the stream of commands to the GPU is corrupted",
     38: "the driver's firmware failed",
-    43: "the GPU stopped the program's work after a fault of the program",
+    43: "the GPU stopped the program's work after an error in the program",
     45: "the program's work was cut off, mostly after another error or a kill",
     48: "an ECC error of two bits, which cannot be corrected: the GPU must be reset",
     61: "the GPU's own controller failed: the GPU must be reset",
@@ -55,7 +55,7 @@ def qualified_gpu_name(device: str) -> str:
 
 
 def process_label(event: dict[str, Any]) -> str:
-    """A process of somebody else's: ``python (4321, 812 MiB)``."""
+    """A process of another program: ``python (4321, 812 MiB)``."""
     memory = event.get("memory (MiB)")
     size = "" if memory is None else f", {memory_text(memory)}"
     return f"{event.get('name') or 'a process'} ({event['process']}{size})"

@@ -1,4 +1,4 @@
-"""A trace for other tools: CSV, Parquet, Prometheus' text format, Chrome's trace format."""
+"""This module exports a trace as CSV, Parquet, Prometheus text or Chrome trace."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def export(
     if kind == "prom":
         write_atomically(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
     elif kind == "json":
-        told = json.dumps(
+        text = json.dumps(
             chrome_trace.document(trace.recording, Path(profile) if profile else None)
         )
-        write_atomically(path, lambda file: file.write_text(told, encoding="utf-8"))
+        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
     elif kind == "csv":
         write_atomically(path, lambda file: _write_csv(trace, file))
     else:
@@ -85,8 +85,8 @@ def _write_csv(trace: Trace, path: Path) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["time (s)", "wall time", "phase", *recording.keys])
         for moment, wall, phase, *values in zip_strict(*front, *recording.columns):
-            told = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
-            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *told])
+            text = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
+            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *text])
 
 
 def _table(trace: Trace) -> pd.DataFrame:

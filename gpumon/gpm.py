@@ -1,4 +1,4 @@
-"""GPM: what the multiprocessors really did, on Hopper and later.
+"""This module reads NVIDIA's GPM counters, which measure SM activity on Hopper and later GPUs.
 
 "GPU utilisation" only says that some kernel ran; these counters say how many of the
 multiprocessors worked, how full they were, and what the tensor cores and the memory did. NVML

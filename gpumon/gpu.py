@@ -1,6 +1,6 @@
-"""The series of one GPU, each read through NVML by a source of its own.
+"""This module defines the series of one GPU, and reads them through NVML.
 
-One source is one call into the driver; the sampler keeps them apart, so that a call that fails
+One source is one call into the driver; the sampler separates them, so that a call that fails
 makes its own series NaN and no other.
 """
 
@@ -24,10 +24,12 @@ MIB = 2**20
 MILLI = 1000
 
 
-def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -> list[Source]:
+def gpu_sources(
+    device: Device, interval: float, own_processes: Callable[[], set[int]]
+) -> list[Source]:
     """Every source of a device, unprobed; an unreachable device has none.
 
-    mine: the numbers of the watched program's processes.
+    own_processes: the process numbers of the recorded program.
     """
     if device.handle is None:
         return []
@@ -42,12 +44,12 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
     if device.kind != "mig":
         whole += hardware_sources(device)
     if device.kind == "parent":
-        return whole  # the rest its instances tell
+        return whole  # its instances have the other series
     sources = [
         utilisation_source(device, interval),
         _memory(device),
         *whole,
-        *sharing_sources(device, mine),
+        *sharing_sources(device, own_processes),
     ]
     try:
         gpm_supported(device)

@@ -1,4 +1,4 @@
-"""What goes wrong in a GPU: XIDs, memory errors, and memory that was taken out of use."""
+"""This module counts a GPU's hardware errors: XIDs, ECC errors, remapped rows, retired pages."""
 
 from __future__ import annotations
 

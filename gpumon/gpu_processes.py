@@ -1,8 +1,8 @@
-"""Whose a GPU is: memory and SM use of the watched program, and of all others that compute on it.
+"""This module measures how much of a GPU the recorded program and other processes use.
 
-NVML tells which processes compute on a GPU, whoever they belong to, and numbers them as the machine
-does. Inside a container these numbers mean nothing: such a process is neither, and the reading is
-unknown, since it may be anybody's.
+NVML lists the processes of all users that compute on a GPU, and numbers them as the machine
+does. Inside a container these numbers have no meaning: the reading is unknown, because a process
+may belong to any program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 2**20
 EVERY = 5.0
 """Seconds. NVML takes milliseconds to list processes, under a lock of the driver: not often."""
 MOST_NEIGHBOURS = 20
-"""Events on a GPU: somebody may start one process after the other."""
+"""Events on a GPU: another user may start one process after the other."""
 NOT_FOUND = 6
 
 Holder = tuple[int, Optional[float]]
@@ -44,28 +44,29 @@ class ProgramProcesses:
         return self.known
 
 
-def sharing_sources(device: Device, mine: Callable[[], set[int]]) -> list[Source]:
-    """Memory and SM use of a GPU, that of our own processes and that of all others.
+def sharing_sources(device: Device, own_processes: Callable[[], set[int]]) -> list[Source]:
+    """Memory and SM use of a GPU by the recorded program and by all other processes.
 
-    mine: the numbers of our own. A process of somebody else's is an event ``shared``, once.
+    own_processes: the process numbers of the recorded program. Each process of another program is
+    an event ``shared``, once.
     """
-    return [_memory(device, mine), _use(device, mine)]
+    return [_memory(device, own_processes), _use(device, own_processes)]
 
 
-def _memory(device: Device, mine: Callable[[], set[int]]) -> Source:
+def _memory(device: Device, own_processes: Callable[[], set[int]]) -> Source:
     api = "nvmlDeviceGetComputeRunningProcesses; unknown processes (a container) are no reading"
     names = ("memory mine (MiB)", "memory others (MiB)", "other processes (count)")
-    told: set[int] = set()
+    reported: set[int] = set()
 
     def read() -> list[float | None]:
         holders = processes_on(device.handle)
-        own = mine() if holders else set()
+        own = own_processes() if holders else set()
         others = [holder for holder in holders if holder[0] not in own]
         if any(not psutil.pid_exists(process) for process, _ in others):
             return [None, None, None]
         for process, memory in others:
-            if process not in told and len(told) < MOST_NEIGHBOURS:
-                told.add(process)
+            if process not in reported and len(reported) < MOST_NEIGHBOURS:
+                reported.add(process)
                 event = {"device": device.name, "process": process, "name": process_name(process)}
                 source.pending_events.append(("shared", event | {"memory (MiB)": memory}))
         ours = [holder for holder in holders if holder[0] in own]
@@ -76,7 +77,7 @@ def _memory(device: Device, mine: Callable[[], set[int]]) -> Source:
     return source
 
 
-def _use(device: Device, mine: Callable[[], set[int]]) -> Source:
+def _use(device: Device, own_processes: Callable[[], set[int]]) -> Source:
     """Each process's mean over the driver's samples since the reading before."""
     pynvml = nvml()
     api = "nvmlDeviceGetProcessUtilization, mean of the driver's samples since the reading before"
@@ -88,13 +89,13 @@ def _use(device: Device, mine: Callable[[], set[int]]) -> Source:
         except Unavailable as error:
             if error.code != NOT_FOUND:
                 raise
-            return [0.0, 0.0]  # nobody has used it since
+            return [0.0, 0.0]  # no process has used it since
         fresh: dict[int, list[int]] = {}
         for sample in samples:
             if sample.timeStamp > seen[0] and sample.smUtil <= 100:
                 fresh.setdefault(int(sample.pid), []).append(int(sample.smUtil))
         seen[0] = max([seen[0], *(int(sample.timeStamp) for sample in samples)])
-        own = mine()
+        own = own_processes()
         if any(p not in own and not psutil.pid_exists(p) for p in fresh):
             return [None, None]
         means = {process: sum(shares) / len(shares) for process, shares in fresh.items()}
@@ -111,7 +112,7 @@ def _sum(holders: Sequence[Holder]) -> float | None:
 
 
 def processes_on(handle: Any) -> list[Holder]:
-    """The processes that compute on a GPU now; Unavailable where the driver cannot tell."""
+    """The processes that compute on a GPU now; Unavailable if the driver does not report them."""
     return [
         (int(one.pid), None if one.usedGpuMemory is None else one.usedGpuMemory / MIB)
         for one in query(nvml().nvmlDeviceGetComputeRunningProcesses, handle)
@@ -127,7 +128,7 @@ def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None
         uuids: the GPUs.
 
     Raises:
-        Unavailable: the driver cannot tell.
+        Unavailable: the driver does not report them.
     """
     open_nvml()
     try:

@@ -1,4 +1,4 @@
-"""The host's series: always there, so that a trace without a GPU is of use."""
+"""This module reads the host's series, which are recorded on machines without a GPU too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a host was the program's, for charts and figures: the host's 100 %, where it had less."""
+"""This module reads from a trace which share of a host the recorded program could use."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class HostShare:
 def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
     """The part of a host that the watched program might use.
 
-    Where several programs of one host were recorded, each has a part of its own, and none is taken
-    for the host's.
+    Where several programs of one host were recorded, each has its own part, and none is treated
+    as the host's.
     """
     used, cores = _pair(recording, host, "CPU allowance", "%", "cores")
     memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")

@@ -1,4 +1,4 @@
-"""``%load_ext gpumon``, then ``%%gpumon``: a cell under a monitor, and its chart."""
+"""The IPython magic ``%%gpumon`` records a notebook cell and shows its chart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def register(shell: Any) -> None:
             import matplotlib  # noqa: F401
         with Monitor(path, interval, live=live) as monitor:
             done = shell.run_cell(cell)
-        done.raise_error()  # or whoever runs all cells would go on to the next
+        done.raise_error()  # otherwise "run all cells" would continue with the next cell
         if not live:
             from IPython.display import display
 
@@ -51,7 +51,7 @@ def options(line: str) -> tuple[Path, float, bool]:
             except ValueError:
                 raise MonitorError(f"--interval needs seconds: {USAGE}") from None
         elif word.startswith("-"):
-            raise MonitorError(f"{word} is no option: {USAGE}")
+            raise MonitorError(f"{word} is not an option: use {USAGE}")
         elif path is not None:
             raise MonitorError(f"{word} is a second trace, beside {path}: {USAGE}")
         else:

@@ -1,4 +1,4 @@
-"""How gpumon starts processes of its own: same interpreter, own session, own module path."""
+"""This module starts gpumon's own processes, and finds the rank of the current process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start(
 
     It gets these open files, under the same numbers.
 
-    The session of its own keeps an interrupt that is meant for the program away from it.
+    Its separate session keeps an interrupt of the program away from it.
     """
     return subprocess.Popen(
         [*interpreter(module), json.dumps(config)],
@@ -127,7 +127,7 @@ def _job(of_rank: str) -> str | None:
 def program_root(rank: int | None) -> int:
     """The process whose descendants are the program's own: this one, or a rank's launcher.
 
-    The ranks of one machine are no strangers to each other: whoever started this one started them.
+    The same launcher started all ranks of a machine, so they count as one program.
     """
     parent = os.getppid()
     return parent if rank is not None and parent > 1 else os.getpid()

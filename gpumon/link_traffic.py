@@ -1,4 +1,4 @@
-"""PCIe and NVLink traffic of GPUs without GPM, from the driver's byte counters.
+"""This module measures PCIe and NVLink traffic of GPUs without GPM, from byte counters.
 
 ``nvmlDeviceGetPcieThroughput`` would work on more GPUs, but it blocks for 20 ms a direction to
 measure, and would wreck the schedule of everything else; so it is not used.

@@ -1,7 +1,7 @@
-"""A chart that redraws in the notebook while the cell runs.
+"""A separate process redraws a chart in the notebook while the cell runs.
 
 matplotlib would hold up the training for a good part of a second a picture, so the drawing is
-done by a process of its own (``python -m gpumon.live_chart CONFIG``), niced down and resting twenty
+done by a separate process (``python -m gpumon.live_chart CONFIG``), niced down and resting twenty
 times as long as it draws. The notebook's process only passes the finished picture on, from a
 thread, through IPython's display.
 """

@@ -1,4 +1,4 @@
-"""Follow a trace that is being written: only what is new is read, however long it has grown."""
+"""This module follows a trace that is being written, and reads only its new lines."""
 
 from __future__ import annotations
 

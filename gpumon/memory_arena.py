@@ -1,4 +1,4 @@
-"""One piece of memory for all that the driver fills, so that its numbers are taken out at once.
+"""One memory block holds all values that the driver fills, and is unpacked at once.
 
 Between two samples everything leaves the processor's caches, and a sample costs what it touches:
 one ``unpack`` touches less than an object for each number.

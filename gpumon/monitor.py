@@ -1,4 +1,4 @@
-"""Monitor: a context manager around the sampling process, and the phases of the program."""
+"""A Monitor records in a separate process while a program runs, and marks its phases."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTEN_SECONDS = 1.0
 
 
 class Monitor(TraceMethods):
-    """Records the GPUs and the host from a process of its own, and marks phases.
+    """Records the GPUs and the host from a separate process, and marks phases.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ class Monitor(TraceMethods):
         ``trace.marks.jsonl``) or an existing folder (prefix ``trace`` inside). An older trace
         there is replaced.
     interval: seconds between samples, 0.005 to 60. NVML's own utilisation is a mean over 1/6 s
-        to 1 s, so under 0.1 s only power and the host tell more.
-    gpus: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
+        to 1 s, so an interval under 0.1 s adds detail to power and the host only.
+    gpu_ids: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
         by CUDA_VISIBLE_DEVICES.
     rank: this process's rank, kept in the trace; None: as torchrun, MPI or Slurm say in the
         environment, if they do. Ranks above 0 write to ``PATH-rankN``; read them together
         with ``gpumon.read("PATH*")``.
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
-    limit: MB that the packed samples of a long trace may take; then the oldest are dropped, and
-        means over 20 s stay of them, which it does not bound. None: all are kept.
+    max_trace_mb: the most MB of compressed samples that a long trace keeps; the oldest samples are
+        dropped first, and their means over 20 s are kept without a limit. None: keep all.
 
-    Once running it never raises for the sampler's sake: trouble is one warning, and the program
-    goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
+    Once running it raises no error of the sampler: a problem is one warning, and the program
+    continues. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
     be handed to worker processes of the same machine.
     """
 
@@ -305,7 +305,7 @@ def create_files(monitor: Monitor) -> int:
 
 
 def machine_monitor(path: Path, interval: float) -> Monitor:
-    """A monitor of a whole machine, for live display: it warns of no process and keeps no samples."""
+    """A monitor of a whole machine for live display: all processes count as its own."""
     monitor = Monitor(path, interval)
     monitor._program_root = None
     monitor.max_trace_mb = 0

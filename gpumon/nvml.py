@@ -1,7 +1,7 @@
-"""NVML: open it, find this run's GPUs, and one gate through which every query goes.
+"""This module opens NVML, finds the GPUs of a run, and makes all calls to the driver.
 
 NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID, and
-each is told CUDA's own number for it.
+CUDA's number for each device is stored beside it.
 It must be opened in the process that samples: it is not fork-safe and its handles do not pickle.
 """
 
@@ -96,7 +96,7 @@ def call(name: str, *arguments: Any) -> Call:
 
 
 def struct_field(structure: Any, field: str, kind: Any = None) -> Any:
-    """A number inside a structure, of its own kind or another, whose ``value`` is read at once."""
+    """A field of a structure, of its declared type or of ``kind``, that shares its memory."""
     kind = kind or dict(structure._fields_)[field]
     return kind.from_buffer(structure, getattr(type(structure), field).offset)
 
@@ -198,14 +198,14 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
     kinds = {d.product for d in devices if d.kind == "gpu" and d.handle is not None}
     by_bus = order == "PCI_BUS_ID" or len(kinds) < 2 or any(d.kind == "mig" for d in devices)
     if not by_bus and visible != "":
-        told = query_cuda()
-        if not isinstance(told, str):
-            found = [d for name in told for d in devices if d.uuid.partition("-")[2] == name]
-            if len(found) == len(told):
+        answer = query_cuda()
+        if not isinstance(answer, str):
+            found = [d for name in answer for d in devices if d.uuid.partition("-")[2] == name]
+            if len(found) == len(answer):
                 return found
-            told = "CUDA shows GPUs that NVML does not know"
+            answer = "CUDA shows GPUs that NVML does not know"
         for device in devices:
-            device.extra["order"] = f"taken for the bus's: {told}"
+            device.extra["order"] = f"treated as the order of the PCI bus: {answer}"
     return devices if visible is None else _visible(devices, visible)
 
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry: the latest values as observable instruments of a meter."""
+"""This module exports the latest values as OpenTelemetry instruments."""
 
 from __future__ import annotations
 

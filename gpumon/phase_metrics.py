@@ -1,4 +1,4 @@
-"""What is known of a phase beside its rows in the summary: pauses, clocks held down, full memory.
+"""This module computes what the diagnosis needs of a phase: idle pauses, clocks, memory.
 
 The rules of :mod:`gpumon.diagnosis` are made of these.
 """
@@ -25,7 +25,7 @@ USED = 5.0
 MEASURED = 0.9
 """Of a phase, at least, of each GPU and of each figure that a sentence rests on."""
 COARSE = 1.0
-"""Seconds between samples: with more, pauses are not told apart."""
+"""Seconds between samples: with more, pauses are not distinguished."""
 FAULTS = "major page faults (1/s)"
 AT_WORK = 50.0
 """Percent of utilisation: above, a clock that nothing holds down is a usual one."""
@@ -196,7 +196,7 @@ def throttle_cause(phase: Phase, device: str) -> str:
 
 
 def throttled_share(phase: Phase, device: str) -> float:
-    """Percent of a phase in which the clocks were held down while there was work.
+    """Percent of a phase in which the clocks were throttled while there was work.
 
     An idle GPU's clock is low by itself, whatever reason the driver gives.
     """
@@ -213,7 +213,7 @@ def throttled_share(phase: Phase, device: str) -> float:
 
 
 def throttled_clocks(phase: Phase, device: str) -> tuple[float, float]:
-    """The mean SM clock in MHz at work, while it was held down and while it was not."""
+    """The mean SM clock in MHz at work, while it was throttled and while it was not."""
     keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
     clock, bits = (phase.recording.series(key) for key in keys)
     busy = phase.recording.series(f"{device}/utilisation (%)")

@@ -1,4 +1,4 @@
-"""Phases: what the program is doing, as cheap lines in an append-only file.
+"""A program marks its phases as lines that are appended to a file.
 
 A mark is one ``write`` of one short line to a file opened with O_APPEND, so processes need no
 lock and no queue between them, and what was marked is on disk if the program is killed.
@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 from gpumon.errors import MonitorError, warn
 from gpumon.trace_files import marks_file
 
-# Where `gpumon record` tells the program that it runs which trace is its own.
+# `gpumon record` sets this environment variable to the trace of the program that it runs.
 TRACE_VARIABLE = "GPUMON_TRACE"
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_OWED = 10_000
@@ -111,7 +111,7 @@ class Marker:
         return Phase(self, name, attributes)
 
     def _write(self, line: str) -> None:
-        """Append one line; what a full disk refuses is told once, and written as soon as it can be.
+        """Append one line; what a full disk refuses is one warning, and is written once it can be.
 
         A mark carries its own time, so that it may come late.
         """
@@ -146,7 +146,7 @@ class Marker:
             self._warned = True
             warn(
                 f"gpumon cannot mark phases in {self.path}: {why}; "
-                "the program goes on, and the marks are written once they can be"
+                "the program continues, and the marks are written once they can be"
             )
         return False
 
@@ -179,7 +179,7 @@ _recorded: list[Marker] = []
 
 
 class NullPhase(contextlib.nullcontext[None]):
-    """What stands for a phase where nobody records; it decorates too."""
+    """A phase that does nothing, used where no process records; it decorates too."""
 
     def __call__(self, function: Function) -> Function:
         return function

@@ -1,4 +1,4 @@
-"""What gpumon cannot do on which system, in a line."""
+"""This module knows what gpumon cannot do on which operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU and memory of the watched program and all it has started, from Linux's /proc."""
+"""This module reads CPU and memory use of the recorded process tree from Linux's /proc."""
 
 from __future__ import annotations
 

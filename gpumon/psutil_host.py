@@ -1,4 +1,4 @@
-"""What :mod:`gpumon.procfs` tells of the machine, by psutil, for systems other than Linux."""
+"""This module reads the counters of :mod:`gpumon.procfs` by psutil on other systems than Linux."""
 
 from __future__ import annotations
 

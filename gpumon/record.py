@@ -1,4 +1,4 @@
-"""``gpumon record``: any command under the monitor, which keeps out of its way."""
+"""``gpumon record`` runs a command, and records while it runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gpumon.platforms import check_can_record
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
-FAULTS = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
-"""Signals of a process's own faults, after whose handler it would only fault again."""
+CRASHES = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
+"""Signals of a process's own crash, after whose handler it would only crash again."""
 PASSED_ON = signal.valid_signals() - {
-    getattr(signal, f"SIG{name}") for name in OWN + FAULTS if hasattr(signal, f"SIG{name}")
+    getattr(signal, f"SIG{name}") for name in OWN + CRASHES if hasattr(signal, f"SIG{name}")
 }
 ALONE = RankInfo()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -77,7 +77,9 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
             try:
                 program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
             except OSError as error:
-                raise MonitorError(f"cannot run {command[0]}: {error.strerror}") from error
+                raise MonitorError(
+                    f"cannot run {command[0]}: {error.strerror}; check the name and path of the command"
+                ) from error
             for number in early:
                 program.send_signal(number)
             code = program.wait()
@@ -134,7 +136,8 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
             _write(held, header)
         except OSError as error:
             raise MonitorError(
-                f"the trace cannot be written to {monitor.path}: {error.strerror}"
+                f"the trace cannot be written to {monitor.path}: {error.strerror}; "
+                "choose another --out"
             ) from error
         yield
     finally:

@@ -1,4 +1,4 @@
-"""One trace in memory: times, a table of values, devices, events and marks."""
+"""A Recording is one trace in memory: times, values, devices, events and phases."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Recording:
 
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
-    (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were left out
-    because they could not be read. step: seconds between two of the times. ranges: where the values
-    are means over the step, the lowest and the highest of each series. NumPy takes the arrays as
+    (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were
+    left out because they could not be read. step: seconds between two of the times. ranges: where
+    the values are means over the step, the minimum and maximum of each series. NumPy takes the arrays as
     they are, but nothing here needs it.
     """
 
@@ -165,7 +165,7 @@ def recording(
     last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + step, last)
     marks = _marks(marked, header["start (monotonic s)"])
-    # A program that outlives its sampler goes on without samples, which is a gap too.
+    # A program that outlives its sampler continues without samples, which is a gap too.
     end = max([end, *(mark.end for mark in marks)])
     for mark in marks:
         mark.end = end if mark.open else mark.end

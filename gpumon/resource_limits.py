@@ -1,4 +1,4 @@
-"""How much of the host the watched program may use, and how much of that is in use (Linux).
+"""This module reads how much CPU and memory a Linux process may use, and how much it uses.
 
 CPU affinity and cpusets say on which CPUs it may run; cgroups, version 1 and 2, limit its processor
 time and its memory, each group those below it too. What they leave is the program's 100 %.
@@ -27,7 +27,7 @@ SHORTEST = 0.1
 
 @dataclass(frozen=True)
 class Limit:
-    """A cgroup's limit: ``amount`` in cores or MiB, and what tells how much of it is used."""
+    """A cgroup's limit in cores or MiB, and a function that returns how much of it is used."""
 
     amount: float
     used: Callable[[], float]

@@ -1,9 +1,9 @@
-"""The sampling process: ``python -m gpumon.sampler CONFIG``, started by Monitor alone.
+"""``python -m gpumon.sampler CONFIG`` is the sampling process, which only Monitor starts.
 
 It reads every source on a drift-free schedule of the monotonic clock and appends to the trace,
 one unbuffered write a sample, so that a kill loses at most the sample being written. It ends when
-told to through its standard input, when its parent is gone, or on SIGTERM; SIGINT is the
-program's and is ignored here. What it has to tell, it prints: ``ready`` or ``warning: ...``.
+standard input says so, when its parent is gone, or on SIGTERM; SIGINT is the
+program's and is ignored here. It prints its messages: ``ready`` or ``warning: ...``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def program_processes(config: dict[str, Any]) -> list[int]:
 
 
 def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
-    """What the trace says of NVML then; whoever asked for certain GPUs is refused instead."""
+    """The header's entry for NVML without GPUs; an error if the user asked for certain GPUs."""
     if error.wrong_request:
         raise error
     if config["gpu_ids"]:
@@ -133,7 +133,7 @@ def header_of(
 
 
 def loop(scheduler: Scheduler, start: float, parent: int) -> str:
-    """Sample until told to stop; returns why it ended."""
+    """Sample until a stop request; returns why it ended."""
     number = 0
     stopping: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append("terminated"))
@@ -148,8 +148,8 @@ def loop(scheduler: Scheduler, start: float, parent: int) -> str:
         wait = start + number * scheduler.interval - time.monotonic()
         readable, _, _ = select.select([0], [], [], max(0.0, wait))
         if readable:
-            told = os.read(0, 64)
-            reason = "closed" if told else "parent gone"
+            request = os.read(0, 64)
+            reason = "closed" if request else "parent gone"
         elif stopping:
             reason = stopping[0]
         elif os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Gaps: time of which nothing is known, because no sample was taken or none could be written.
+"""This module finds the gaps in a trace, for which there are no samples.
 
 A value stands for the time until the next sample, but never for more than ``LONGEST`` intervals.
 Where it would, the table gets a row of NaN, one interval after the last sample: the charts break
@@ -31,7 +31,7 @@ def find_gaps(
     """The gaps between 0 and ``end`` as events (``t``, ``seconds``, ``reason``), in order.
 
     noted: the events in which the sampler says that it lost samples, and why; these are gaps
-    however short. The others, which nobody could note, are known by their length.
+    however short. Other gaps are found by their length.
     """
     edges = [0.0, *times, end]
     wide = {

@@ -1,4 +1,4 @@
-"""What the sampling process does at each tick: reads what is due, and writes one line."""
+"""The scheduler decides at each tick which sources are read, and writes one sample."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class Scheduler:
         offsets = [0, *accumulate(len(source.series) for source in sources)]
         self.values: list[float | None] = [None] * offsets[-1]
         self.touched: list[int] = []
-        # By the ticks between two readings, what has its turn at each of these ticks. Sources of a
-        # kind come together, as the second costs less than the first, and kinds apart.
+        # By the ticks between two readings, what has its turn at each of these ticks. Sources of
+        # one kind share a turn, as the second costs less than the first; kinds have separate turns.
         self._turns: dict[int, list[_Turn]] = {}
         self._places: list[list[_Place]] = []
         kinds: dict[str, int] = {}
@@ -207,7 +207,7 @@ class Scheduler:
             self._failed(index, error, now)
             return
         except Exception as error:
-            # A fault in one reader must not end the others.
+            # An error in one reader must not end the others.
             self._failed(index, Unavailable(f"{type(error).__name__}: {error}"), now)
             return
         if self.retry[index]:
@@ -225,7 +225,7 @@ class Scheduler:
                 self.values[place] = round(value * scale) / scale if scale else round(value)
 
     def _tell(self, source: Source, now: float) -> None:
-        """Write the events that a reading came upon; what spoils a run is told at once."""
+        """Write the events of a reading; a process of another program is also a warning."""
         for name, details in source.pending_events:
             self.writer.line({"t": round(now, 4), "event": name, **details})
             if name == "shared":

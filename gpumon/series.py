@@ -1,4 +1,4 @@
-"""What is measured: a series has a key with its unit in it, a source reads one or several.
+"""A series is one measured quantity with its unit; a source reads one or several series.
 
 Kept free of imports, because the sampling process loads it.
 """
@@ -38,7 +38,7 @@ class Unavailable(Exception):
 class Series:
     """One column of the trace: key such as ``gpu0/power (W)`` and how it is read.
 
-    cadence: seconds between two values of the driver itself, where it tells; asking faster than
+    cadence: seconds between two values of the driver itself, where known; asking faster than
     that repeats the same value.
     """
 
@@ -54,7 +54,7 @@ class Number:
     """What calls fill: the value of ``cell``, less that of the start, in units of so many.
 
     start: None for a counter whose first reading is its start. code: what must be 0 where the
-    number has an error of its own.
+    number has its own error code.
     """
 
     storage: Any

@@ -1,4 +1,4 @@
-"""``gpumon serve``: the latest values over HTTP, for Prometheus and what reads its formats."""
+"""``gpumon serve`` answers Prometheus over HTTP with the latest values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut, twice a second, those whose time is over; the threads that wait on them go on."""
+        """Cut, twice a second, connections whose time is over, so that their threads continue."""
         now = time.monotonic()
         for request, until in list(self._until.items()):
             if now > until:
@@ -96,7 +96,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
                 super().handle()
 
         def do_GET(self) -> None:
-            # A page elsewhere may give a name of its own this address, and read what is here.
+            # Guard against DNS rebinding: another site may point its own name at this address.
             if local and not _local(self.headers.get("Host", host)):
                 self._answer(403, "gpumon answers to this machine's own names alone\n", TEXT)
             elif self.path.partition("?")[0] == "/metrics":

@@ -1,4 +1,4 @@
-"""One row per phase and device: what it did, for how long it idled, what it cost.
+"""This module computes the summary table, which has one row for each phase and device.
 
 Rows are plain dictionaries, so that the command needs no pandas; :meth:`gpumon.Trace.summary` makes
 a table of them.
@@ -67,7 +67,8 @@ def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[lis
         )
     if not 0 <= idle_threshold <= 100:
         raise MonitorError(
-            f"--idle-threshold (in Python idle_threshold) is {idle_threshold}: give a percentage, 0 to 100"
+            f"--idle-threshold (in Python idle_threshold) is {idle_threshold}: give a percentage, "
+            "0 to 100"
         )
     known = [_known(recording, device) for device in recording.devices]
     rows: list[Row] = []
@@ -177,9 +178,9 @@ def _rows(
     seconds = sum(end - start for start, end in spans)
     weights = stats.weights(recording.times, recording.end, spans)
     counted = [m.attributes["items"] for m in marks if "items" in m.attributes]
-    # How many of its items a phase did that never ended, nobody knows.
-    told = counted and not any(m.open for m in marks if "items" in m.attributes)
-    items = float(sum(counted)) if told else NAN
+    # It is not known how many of its items a phase handled that never ended.
+    known_count = counted and not any(m.open for m in marks if "items" in m.attributes)
+    items = float(sum(counted)) if known_count else NAN
     common: dict[str, Any] = {
         "phase": name,
         "count": 1 if whole else len(marks),

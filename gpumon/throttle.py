@@ -1,4 +1,4 @@
-"""NVML's reasons for lowered clocks ("throttle reasons", "clocks event reasons") in words."""
+"""This module decodes the reasons that NVML gives for throttled clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace read back: tables, figures, provenance, charts. Works on a trace still being written."""
+"""A Trace reads a recorded trace, and gives its tables, figures, metadata and charts."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ class Trace:
         by: ``"phase"`` joins the repeats of a phase, ``"repeat"`` those of several ranks at once,
         ``"mark"`` gives each its own row with its attributes. Means and percentiles are over time,
         not over samples. ``idle share`` is the
-        share of time with a utilisation under ``idle_threshold`` percent. Device ``gpus`` is all GPUs
-        together: mean utilisation, summed memory, power and energy, and the imbalance, which is
-        how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
+        share of time with a utilisation under ``idle_threshold`` percent. Device ``gpus`` is all
+        GPUs together: mean utilisation, summed memory, power and energy, and the imbalance, which
+        is how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
         is the CPU's. Energy is the GPU's own counter, else the integral of its power
         (``metadata()["energy"]`` says which). ``throttled share`` is the share of time in which
         power or heat held the clocks down.
@@ -141,9 +141,9 @@ class Trace:
     def diagnosis(self) -> list[Diagnosis]:
         """What held the program back, a sentence for each phase of which that is sure.
 
-        Each has its ``phase``, its ``kind`` (input_bound, imbalanced, low_occupancy, throttled, shared,
-        swapping or ok), its ``sentence`` and the ``figures`` that it rests on. The rules are in
-        :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
+        Each has its ``phase``, its ``kind`` (input_bound, imbalanced, low_occupancy, throttled,
+        shared, swapping or ok), its ``sentence`` and the ``figures`` that it rests on. The rules
+        are in :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
         """
         return diagnose(self.recording)
 
@@ -178,7 +178,7 @@ class Trace:
 
         theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
         size: (width, height) in inches. devices: names of the lanes wanted. series: what else to
-        draw, in lanes of their own, by the beginnings of names: ``temperature``, ``clocks``,
+        draw, in separate lanes, by the beginnings of names: ``temperature``, ``clocks``,
         ``PCIe``, ``NVLink``, ``disk``, ``network``, ``page faults``, ... The figure
         shows itself as the value of a notebook cell; it does not touch pyplot.
         """
@@ -239,7 +239,7 @@ class Trace:
         if self.recording.ranges is not None:
             return {"asked (s)": interval, "read as means over (s)": self.recording.step}
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
-        # The last sample of a closed trace is taken when told to stop, off the grid.
+        # The last sample of a closed trace is taken at the stop request, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)
         grid = times[:-1] if closed else times
         if len(grid) < 2:

@@ -1,9 +1,9 @@
-"""What changed from one trace to another, phase by phase, in lines for people.
+"""This module lists what changed from one trace to another, phase by phase.
 
 Every repeat of a phase is measured by itself; what several ranks mark at once is one. Where both
 traces have several, a figure has changed if their ranges do not overlap; where one has a single
-repeat, nothing tells a change from chance, and the lines say so. What is known of a part of a
-repeat is no figure of it, and a phase that never ended is none.
+repeat, a change cannot be distinguished from chance, and the lines say so. What is known of a part
+of a repeat is no figure of it, and a phase that never ended is none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TIMES = {"seconds": "seconds", "items/s": "items/s"}
 HOST = {"utilisation mean (%)": "CPU (%)"}
 HOST_ALONE = {**HOST, "memory peak (MiB)": "memory peak (MiB)"}
 LITTLE = 1.0
-"""Percent, or points of a share: less is nobody's change, whatever the spread."""
+"""Percent, or points of a share: a smaller change is not reported, whatever the spread."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Change:
     @property
     def is_significant(self) -> bool:
         """Whether no repeat of one trace is within the range of the other's."""
-        apart = max(self.before) < min(self.after) or max(self.after) < min(self.before)
-        return not self.is_single and apart and abs(self.difference) >= LITTLE
+        separate = max(self.before) < min(self.after) or max(self.after) < min(self.before)
+        return not self.is_single and separate and abs(self.difference) >= LITTLE
 
     def text(self) -> str:
         """``seconds 61.2 (60.1 to 62.3) -> 38 (37.5 to 38.9), 38 % less``."""
@@ -79,8 +79,8 @@ class Change:
         size *= math.isfinite(by)  # of none
         way = "more" if self.difference > 0 else "less"
         least = "1 point" if self.is_share else "1 %"
-        told = f"{size}{way}" if by >= LITTLE else f"less than {least} apart"
-        return f"{self.figure} {_spread(self.before)} -> {_spread(self.after)}, {told}"
+        reported = f"{size}{way}" if by >= LITTLE else f"less than {least} difference"
+        return f"{self.figure} {_spread(self.before)} -> {_spread(self.after)}, {reported}"
 
 
 def changes(before: Trace, after: Trace) -> dict[str, list[Change]]:
@@ -114,16 +114,16 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
             if counts != [1, 1]:
                 how = f"{counts[0]} and {counts[1]} times: of one trace no spread is known"
             lines.append(f"{name} ({how}, so any difference may be chance)")
-            told = [change for change in each if abs(change.difference) >= LITTLE]
+            reported = [change for change in each if abs(change.difference) >= LITTLE]
             alone: list[Change] = []
             nothing = "within 1 % or 1 point"
         else:
             lines.append(f"{name} ({counts[0]} and {counts[1]} times; median, range)")
-            told = [change for change in each if change.is_significant]
+            reported = [change for change in each if change.is_significant]
             alone = [change for change in each if change.is_single]
             nothing = "no change beyond the range of the repeats and 1 % or 1 point"
-        rest = [change for change in each if change not in told and change not in alone]
-        lines += [f"  {change.text()}" for change in told]
+        rest = [change for change in each if change not in reported and change not in alone]
+        lines += [f"  {change.text()}" for change in reported]
         lines += [f"  {change.text()}; known once, it may be chance" for change in alone]
         if rest:
             lines.append(f"  {nothing}: {', '.join(change.figure for change in rest)}")
@@ -183,7 +183,7 @@ def _devices(recording: Recording) -> str:
     counts: dict[str, int] = {}
     for device in recording.devices:
         if device["kind"] == "parent":
-            continue  # its instances are told
+            continue  # its instances are listed
         kind = device.get("product") or f"host of {cores_text(device)}"
         counts[kind] = counts.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())

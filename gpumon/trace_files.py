@@ -1,4 +1,4 @@
-"""The trace on disk: two text files beside each other.
+"""This module opens the files of a trace, which are named and laid out as follows.
 
 ``PREFIX.jsonl`` is written by the sampler alone. One JSON value a line:
 
@@ -77,7 +77,7 @@ def take(path: Path) -> int:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            path.unlink()  # a link: never through it into somebody else's file
+            path.unlink()  # a link: never write through it into another user's file
             continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ def take(path: Path) -> int:
             os.ftruncate(file, 0)
             return _beside_the_streams(file)
         os.close(file)
-        if found.st_nlink > 1:  # it has a second name, and may be somebody else's
+        if found.st_nlink > 1:  # it has a second name, and may belong to another user
             path.unlink()
 
 

@@ -1,7 +1,7 @@
-"""The lines of a trace's files, taken for nothing until they are checked.
+"""This module checks each line of a trace file, because traces may be damaged or untrusted.
 
-A trace may come from anywhere and may have been cut off anywhere. A line that is not what it should
-be is damaged: it is left out, and counted. A header that is not what it should be leaves nothing
+A trace may come from anyone and may have been cut off at any byte. A line that is not valid is
+damaged: it is left out, and counted. A header that is not what it should be leaves nothing
 to read, so it is a MonitorError.
 """
 
@@ -63,7 +63,7 @@ def parse_lines(path: Path) -> Iterator[Any]:
     A last line without its end is being written, or was cut off by a kill, and is no damage.
     """
     try:
-        # Not to wait for a pipe that nobody writes to.
+        # Do not wait for a pipe that no process writes to.
         with os.fdopen(os.open(path, READING), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise MonitorError(f"{path} is not a file that could hold a trace")
@@ -164,7 +164,7 @@ EVENTS = {
 
 FORMER_HEADER = {"apart": "clock offset"}
 FORMER_ATTRIBUTES = {"images": "items"}
-"""Names in traces of gpumon before version 0.2, and the names that replaced them."""
+"""Names in traces of older versions, and the names that replaced them."""
 
 
 def first_error(found: Any, fields: dict[str, Field], where: str = "") -> str | None:
@@ -265,7 +265,7 @@ def is_mark(line: Any) -> bool:
 
 
 def is_clock_offset(found: Any) -> bool:
-    """Whether what is read from a trace says how far clocks are apart; see :mod:`gpumon.clock_offset`."""
+    """Whether a value from a trace is a valid clock offset; see :mod:`gpumon.clock_offset`."""
     return (
         isinstance(found, dict)
         and isinstance(found.get("boot"), str)

@@ -1,4 +1,4 @@
-"""What a monitor tells of its trace while it is being written, and afterwards."""
+"""Monitor inherits these methods, which read the trace that it is writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TraceMethods:
-    """The methods of a :class:`gpumon.Trace`, of the trace at ``path`` as far as it is written."""
+    """The methods of a :class:`gpumon.Trace`, for the trace at ``path`` as far as it is written."""
 
     path: Path
 
@@ -41,7 +41,7 @@ class TraceMethods:
         return self.read().diagnosis()
 
     def metadata(self) -> dict[str, Any]:
-        """What was read how, and what it cost; see :meth:`gpumon.Trace.metadata`."""
+        """How the trace was recorded, and what it cost; see :meth:`gpumon.Trace.metadata`."""
         return self.read().metadata()
 
     def plot(self, **options: Any) -> Figure:

@@ -1,4 +1,4 @@
-"""What the reader of a chart or a table must know of a trace, in sentences."""
+"""This module writes the notes under a chart: the diagnosis, missing data and errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def notes(recording: Recording) -> list[str]:
     reason = recording.header["nvml"].get("reason")
     absent = reason and not recording.gpus and not _failed(recording)
     none = [f"No GPU lane: {reason}."] if absent else []
-    told = sentences(diagnose(recording))
-    more = len(told) - MOST_DIAGNOSES
+    found = sentences(diagnose(recording))
+    more = len(found) - MOST_DIAGNOSES
     if more > 0:
         phases = f"phase{'s' * (more > 1)}"
-        told = [*told[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
-    return none + told + problems(recording) + _coarse(recording)
+        found = [*found[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
+    return none + found + problems(recording) + _coarse(recording)
 
 
 def _coarse(recording: Recording) -> list[str]:
@@ -51,7 +51,7 @@ def _coarse(recording: Recording) -> list[str]:
 
 
 def problems(recording: Recording) -> list[str]:
-    """What befell the GPUs, where samples are missing, and what could not be read."""
+    """Errors of the GPUs, missing samples, and what could not be read."""
     sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
     lost = {
         f"{qualified_gpu_name(event['device'])} was lost {at_time(event['t'], recording)}: "
@@ -78,16 +78,16 @@ def _failed(recording: Recording) -> list[str]:
 
 
 def _hardware(recording: Recording) -> list[str]:
-    """What went wrong in the GPUs; the same again and again is told once."""
-    told: dict[str, list[float]] = {}
+    """What went wrong in the GPUs; repeated errors are one note."""
+    found: dict[str, list[float]] = {}
     for event in recording.events:
         if event["event"] in HARDWARE:
             text = f"{qualified_gpu_name(event['device'])}: {event_sentence(event)}"
-            told.setdefault(text, []).append(event["t"])
+            found.setdefault(text, []).append(event["t"])
     lines = [
         f"{text}, {at_time(moments[0], recording)}"
         + {1: ".", 2: " and once more."}.get(len(moments), f" and {len(moments) - 1} times more.")
-        for text, moments in told.items()
+        for text, moments in found.items()
     ]
     more = len(lines) - MOST_FAULTS
     if more > 0:
@@ -97,19 +97,20 @@ def _hardware(recording: Recording) -> list[str]:
 
 def _throttled(recording: Recording) -> list[str]:
     """For how long power or heat held which GPU's clocks down."""
-    told = []
+    found = []
     for device in recording.devices:
         bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
         seconds: dict[str, list[float]] = {}
         for start, end, why in throttle_intervals(recording.times, bits, recording.end):
             seconds.setdefault(why, []).append(end - start)
-        told += [
-            f"{qualified_gpu_name(device['name'])}: clocks held down ({why}) for {duration_text(sum(each))}, "
+        found += [
+            f"{qualified_gpu_name(device['name'])}: clocks throttled ({why}) for "
+            f"{duration_text(sum(each))}, "
             f"in {len(each)} stretch{'es' * (len(each) > 1)}."
             for why, each in seconds.items()
             if sum(each) >= THROTTLED_SHARE * recording.end
         ]
-    return told
+    return found
 
 
 def _shared(recording: Recording) -> list[str]:
@@ -118,16 +119,17 @@ def _shared(recording: Recording) -> list[str]:
     for event in recording.events:
         if event["event"] == "shared":
             by_device.setdefault(event["device"], []).append(event)
-    told = []
+    found = []
     for device, events in by_device.items():
         who = ", ".join(map(process_label, events[:MOST_NEIGHBOURS]))
         more = len(events) - MOST_NEIGHBOURS
         who += f" and {more} more" if more > 0 else ""
-        told.append(
-            f"{qualified_gpu_name(device)} was shared from {at_time(events[0]['t'], recording)[3:]} on, with "
+        found.append(
+            f"{qualified_gpu_name(device)} was shared from "
+            f"{at_time(events[0]['t'], recording)[3:]} on, with "
             f"{who}: its figures are not the program's alone."
         )
-    return told
+    return found
 
 
 def at_time(second: float, recording: Recording) -> str:
@@ -137,16 +139,17 @@ def at_time(second: float, recording: Recording) -> str:
 def _gaps(recording: Recording) -> list[str]:
     by_length = sorted(recording.gaps, key=lambda gap: -gap["seconds"])
     longest, more = by_length[:MOST_GAPS], by_length[MOST_GAPS:]
-    told = [
-        f"From {time_text(round(gap['t'], 1), recording.end)} on, {duration_text(gap['seconds'])} were not "
+    found = [
+        f"From {time_text(round(gap['t'], 1), recording.end)} on, "
+        f"{duration_text(gap['seconds'])} were not "
         f"recorded and are in no figure: {gap['reason']}."
         for gap in sorted(longest, key=lambda gap: gap["t"])
     ]
     if more:
         seconds = sum(gap["seconds"] for gap in more)
         there = f"are {len(more)} shorter gaps" if len(more) > 1 else "is 1 shorter gap"
-        told.append(f"There {there}, of {duration_text(seconds)} in all.")
-    return told
+        found.append(f"There {there}, of {duration_text(seconds)} in all.")
+    return found
 
 
 def _damaged(recording: Recording) -> list[str]:

@@ -1,4 +1,4 @@
-"""Times and amounts of memory and cores, as people read them."""
+"""This module formats durations, memory sizes and core counts as text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""GPU utilisation: the driver's own figure, polled or from the driver's sample buffer.
+"""This module reads GPU utilisation, polled or from the driver's sample buffer.
 
 The figure is the share of the driver's last 1/6 s to 1 s in which at least one kernel ran.
 Asked as often as that, the figure itself is all there is. Asked more seldom, it would be one
-moment taken for all, so then the mean of what the driver's buffer holds since the last sample is
+moment treated as all, so then the mean of what the driver's buffer holds since the last sample is
 used, where the driver has that buffer.
 """
 

@@ -1,4 +1,4 @@
-"""A view for the terminal, on rich: a line a device, its last minute, and the open phase."""
+"""``gpumon watch`` shows the latest values of a trace in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampler's hand: appends lines to the trace, only what changed, and bears a full disk."""
+"""The writer appends changed values to a trace, and tolerates a full disk."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`); limit: bytes that
-    parts may have, the oldest of which are dropped; 0: there are none, and no rows either.
+    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`);
+    limit: bytes that parts may have, the oldest of which are dropped; 0: there are no parts and no
+    rows.
     """
 
     def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
@@ -119,7 +120,7 @@ class Writer:
             except StopIteration:
                 self._making = None
             except (OSError, MonitorError) as error:
-                # This part goes on, until there is room for the next.
+                # This part continues, until there is room for the next.
                 self._making = None
                 self._full = self._size + PART
                 self._complain(getattr(error, "strerror", None) or str(error))
@@ -154,7 +155,7 @@ class Writer:
         dropped = {"dropped": True} if over else {}
         self._begin(self._header | {"parts": kept} | dropped, rest)
         self._rows = tiers_file(self._prefix).stat().st_size
-        # Only now, when no header names them any more; one that stays is read by nobody.
+        # Only now, when no header names them any more; a file that stays is not read.
         for each in over:
             with contextlib.suppress(OSError):
                 (parts_folder(self._prefix) / each["file"]).unlink()
@@ -210,6 +211,6 @@ class Writer:
         if self._trouble is None:
             send_message(
                 f"warning: gpumon cannot write {self._path}: {why}; "
-                "the program goes on, the chart will have a gap"
+                "the program continues, the chart will have a gap"
             )
         self._trouble = why

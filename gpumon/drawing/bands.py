@@ -1,4 +1,4 @@
-"""Phases in a chart: a ribbon of named segments, one row a nesting level, and tints behind."""
+"""This module draws the phases of a chart as a ribbon and as tinted bands."""
 
 from __future__ import annotations
 

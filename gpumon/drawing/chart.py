@@ -1,4 +1,4 @@
-"""The chart: one lane a device, the phases as bands above and behind them, one time axis."""
+"""This module draws the chart of a trace with matplotlib, with a lane for each device."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def _draw(
     rows = legend.rows(swatches, width - left, most=1 if size else 3)
     space = LEGEND + legend.ROW * (len(rows) - 1)
     head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
-    told = [
+    lines = [
         line
         for note in notes(recording)
         for line in textwrap.wrap(note, max(10, int((width - left) / LETTER)))
     ]
-    foot = BOTTOM + NOTE * len(told)
+    foot = BOTTOM + NOTE * len(lines)
     natural = head + sum(heights) + GAP * len(lanes) + foot
     height = size[1] if size else natural
     # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
@@ -148,7 +148,7 @@ def _draw(
         _lane(axes, recording, lane, colours, inside)
         _side_texts(axes, lane, colours, tall * scale, (left - NAME_AT, right - FIGURE_AT))
     legend.draw(figure, rows, left, legend_at, colours)
-    for number, text in enumerate(reversed(told)):
+    for number, text in enumerate(reversed(lines)):
         foot = (0.09 + NOTE * number) / height
         figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
     return figure

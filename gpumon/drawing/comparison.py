@@ -1,4 +1,4 @@
-"""Several runs on the same axes: one lane a run, so that frameworks are seen side by side."""
+"""This module draws several runs in one chart, with a lane for each run."""
 
 from __future__ import annotations
 

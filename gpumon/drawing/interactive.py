@@ -1,4 +1,4 @@
-"""The chart for a web page: one self-contained piece of HTML, nothing fetched from anywhere.
+"""This module writes the interactive chart of a trace as self-contained HTML.
 
 A page with several charts carries the script once: ``script()`` first, then ``fragment(...)`` for
 each, or ``page(...)`` for a whole file.
@@ -101,14 +101,14 @@ def markup(
         f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
         for phase in data["colours"]["light"]
     ]
-    told = f"{title or 'utilisation over time'}; arrow keys move, plus and minus zoom"
+    label = f"{title or 'utilisation over time'}; arrow keys move, plus and minus zoom"
     # Inside a script element only "<" could end the data, or begin what HTML takes for a comment.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
         f'<div class="gpumon" id="gpumon-{next(_numbers)}">'
         + (f"<h4>{html.escape(title)}</h4>" if title else "")
         + f'<div class="gpumon-legend">{"".join(legend)}</div>{controls}'
-        + f'<canvas tabindex="0" role="img" aria-label="{html.escape(told)}">'
+        + f'<canvas tabindex="0" role="img" aria-label="{html.escape(label)}">'
         + '</canvas><div class="gpumon-tip"></div>'
         + "".join(f'<div class="gpumon-note">{html.escape(note)}</div>' for note in notes)
         + f'<script type="application/json">{text}</script>'

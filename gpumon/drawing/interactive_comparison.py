@@ -1,4 +1,4 @@
-"""Several runs in one interactive chart: a lane a run, its own phases, the same axes.
+"""This module writes several runs as one interactive chart, with a lane for each run.
 
 The page must hold ``gpumon.drawing.interactive.script()`` once before it.
 """

@@ -1,4 +1,4 @@
-"""What a chart draws, worked out before drawing: one lane a device, its lines and its figures.
+"""This module prepares the lanes of a chart: the lines and figures of each device.
 
 Both charts (matplotlib's and the interactive one) draw these, so that they say the same.
 """
@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 class Line:
     """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
-    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind
-    is. ranged: the lowest and the highest of each value, where values are means over some time.
+    ``values * scale`` is in ``unit``. short: its name in the tooltip; empty: the name of its kind
+    ranged: the minimum and maximum of each value, where values are means over some time.
     """
 
     kind: str
@@ -70,7 +70,7 @@ def lanes_of(
 ) -> list[Lane]:
     """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
 
-    series: what else is to be drawn, in lanes of their own; see :func:`gpumon.Trace.plot`.
+    series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
     """
     if not recording.devices:
         raise MonitorError(
@@ -221,7 +221,7 @@ def condense(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
-    ranged: the lowest and the highest of each value, where values are means themselves.
+    ranged: the minimum and maximum of each value, where values are means themselves.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.

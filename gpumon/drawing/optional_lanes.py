@@ -1,6 +1,6 @@
-"""Lanes that only some traces or readers want: whose a GPU was, and any series that is asked for.
+"""This module prepares lanes that are drawn only for shared GPUs or on request.
 
-A lane of such series has a scale of its own, from 0 to a round number, which its ``top`` names.
+A lane of requested series has its own scale, from 0 to a round number, which its ``top`` names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ADDING_UP = ("count)", "J)")
 
 
 def event_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
-    """Moments of a GPU: errors of the hardware, and where its clocks begin to be held down."""
+    """Moments of a GPU: errors of the hardware, and where its clocks begin to be throttled."""
     found = [
         (float(event["t"]), event_label(event))
         for event in recording.events
@@ -99,8 +99,8 @@ def series_lanes(recording: Recording, names: Sequence[str], weights: stats.Weig
                 title = gpu_name(owner)
                 title = title if title != owner.rpartition(":")[2] else title.capitalize()
                 whose, _, own = owner.rpartition(":")  # of a merged trace: host, rank or both
-                told = f"{name}, {whose.replace(':', ' ')}" if whose else name
-                lane = Lane(owner, title, told, host=not own.startswith("gpu"))
+                subtitle = f"{name}, {whose.replace(':', ' ')}" if whose else name
+                lane = Lane(owner, title, subtitle, host=not own.startswith("gpu"))
                 lane.top = f"{full:g} {_shown(unit)}".rstrip()
                 for kind, key in zip(KINDS, part, strict=False):
                     lane.lines.append(_line(recording, key, kind, full, weights))

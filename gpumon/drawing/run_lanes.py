@@ -1,4 +1,4 @@
-"""What charts of several runs draw, worked out before drawing: one lane a run, on one time axis.
+"""This module prepares the lanes of a chart of several runs, on one time axis.
 
 Both (matplotlib's and the interactive one) draw these, so that they say the same.
 """

@@ -198,7 +198,7 @@ def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
     found = only(flat(tmp_path, more={**FILLED, **HELD}))
     assert found.kind == "throttled"
     assert found.sentence == (
-        "GPU 0 worked with its clocks held down for 50 % of the time, to 1,200 instead of "
+        "GPU 0 ran with throttled clocks for 50 % of the time, to 1,200 instead of "
         "1,980 MHz (thermal slowdown (hardware))"
     )
     hardly: Series = {**HELD, "gpu0/SM clock (MHz)": half(1980.0, 1950.0)}

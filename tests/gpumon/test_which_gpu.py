@@ -76,7 +76,7 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
         "XID 4242, see NVIDIA's catalogue",
         "2 corrected memory errors (ECC)",
         "1 row of memory to be replaced at the next reset",
-        "GPU 0: clocks held down (power cap) for",
+        "GPU 0: clocks throttled (power cap) for",
     ):
         assert said in picture["notes"], picture["notes"]
     assert {"XID 79", "ECC corrected", "power cap"} <= picture["lanes"]
