@@ -78,7 +78,7 @@ def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE
                 program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
             except OSError as error:
                 raise MonitorError(
-                    f"cannot run {command[0]}: {error.strerror}; check the name and path of the command"
+                    f"cannot run {command[0]}: {error.strerror}; check its name and path"
                 ) from error
             for number in early:
                 program.send_signal(number)

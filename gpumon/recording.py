@@ -48,8 +48,8 @@ class Recording:
     values, each holding until the next sample, NaN where the series is not available; a gap
     (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were
     left out because they could not be read. step: seconds between two of the times. ranges: where
-    the values are means over the step, the minimum and maximum of each series. NumPy takes the arrays as
-    they are, but nothing here needs it.
+    the values are means over the step, the minimum and maximum of each series. NumPy takes the
+    arrays as they are, but nothing here needs it.
     """
 
     prefix: Path

@@ -258,3 +258,37 @@ def test_live_outside_a_notebook_says_how_to_follow(
     with gpumon.Monitor(tmp_path / "trace", live=True):
         pass
     assert f"gpumon watch {tmp_path / 'trace'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["record", "--gpus", "0", "--", "true"], "--gpus is now --gpu-ids"),
+        (["record", "--limit=5", "--", "true"], "--limit is now --max-trace-mb"),
+        (["summary", "t", "--provenance"], "--provenance is now --metadata"),
+        (["summary", "t", "--idle-below", "5"], "--idle-below is now --idle-threshold"),
+        (["export", "t", "-o", "t.json", "--with", "p"], "--with is now --profile"),
+        (["plot", "t", "--titel", "x"], "unknown option --titel: did you mean --title?"),
+        (["watch", "--gpus", "0"], "unknown option --gpus; run gpumon watch --help"),
+        (["serve", "a", "b"], "unexpected arguments: b; run gpumon serve --help"),
+        (["merge", "t"], "required: -o/--out; run gpumon merge --help"),
+        (["no-such"], "invalid choice: 'no-such'"),
+    ],
+)
+def test_an_unknown_option_suggests_the_present_one_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
+
+
+def test_every_option_has_a_help_text_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (
+        *("record", "watch", "summary", "plot", "compare", "merge", "export", "serve", "devices"),
+    ):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        text = " ".join(capsys.readouterr().out.split("options:")[1].split())
+        options = [word for word in text.split() if word.startswith("--") and word != "--help"]
+        assert text.count("(default") + text.count("(required)") >= len(set(options)), name
