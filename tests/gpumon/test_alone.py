@@ -225,8 +225,8 @@ def test_what_works_without_extras(trace: Path, arguments: str) -> None:
     write(trace.with_name("t2"), {"gpu0": [10, 90, None]}, **other)  # type: ignore[arg-type]
     done = without_extras(MAIN, *arguments.split(), cwd=trace.parent)
     assert done.returncode == 0 and done.stdout
-    # Nobody has measured how far the clocks of these two hosts are apart.
-    two = "gpumon: How far the clocks of other and node are apart is not known: " in done.stderr
+    # The clock offset of these two hosts was not measured.
+    two = "gpumon: The clock offset between other and node is not known: " in done.stderr
     assert two == ("t2" in arguments) and done.stderr.count("\n") == two
 
 
@@ -271,7 +271,7 @@ def test_what_changed_is_said_without_the_chart_that_cannot_be_drawn(trace: Path
 
 
 @pytest.mark.parametrize(
-    "call", ["frame()", "phases()", "summary()", "plot()", "html()", "export('t.parquet')"]
+    "call", ["to_pandas()", "phases()", "summary()", "plot()", "html()", "export('t.parquet')"]
 )
 def test_methods_that_need_an_extra_say_so(trace: Path, call: str) -> None:
     code = f"""

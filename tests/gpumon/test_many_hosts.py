@@ -319,7 +319,7 @@ def test_clocks_that_nobody_measured_are_said_to_be_unknown(tmp_path: Path, cloc
     trace = two_hosts(tmp_path, clock)
     assert list(trace.phases()["start (s)"]) == pytest.approx([2.0, 102.0])
     (told,) = trace.recording.header["clocks"]
-    assert told.startswith("How far the clocks of n2 and n1 are apart is not known")
+    assert told.startswith("The clock offset between n2 and n1 is not known")
 
 
 def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Path) -> None:
@@ -329,12 +329,12 @@ def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Pat
     told = gpumon.read(tmp_path / "t*").recording.header["clocks"]
     assert told == [
         f"Whether the traces {tmp_path / f't{number}'} and {tmp_path / 't0'}, both of node, "
-        "share a clock is not known: they are laid on each other by wall time."
+        "share a clock is not known: they are aligned by wall time."
         for number in (1, 2)
     ]
     write(tmp_path / "other", {"gpu0": [10.0] * 4}, boot=None, host="other")
     (told_of_two,) = gpumon.read([tmp_path / "t0", tmp_path / "other"]).recording.header["clocks"]
-    assert told_of_two.startswith("How far the clocks of other and node are apart is not known")
+    assert told_of_two.startswith("The clock offset between other and node is not known")
 
 
 def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
@@ -426,4 +426,4 @@ def test_what_was_said_of_clocks_is_said_of_a_merged_trace_merged_again(tmp_path
     ]
     merged = merge.save(gpumon.read(hosts[:2]).recording, tmp_path / "merged")
     (told,) = problems(gpumon.read([merged, hosts[2]]).recording)
-    assert "of b and a are apart is not known" in told
+    assert "between b and a is not known" in told

@@ -208,7 +208,15 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
 HOPPER = """utilisation 80\nmemory_utilisation 40\nmemory 900\npower 90000\nenergy 1 2 3\nthrottle 0
 ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
 """ + "\n".join(f"gpm{number} 20" for number, *_ in gpm.METRICS)
-MODULES = ("gpu", "host", "hardware", "sharing", "allowance", "utilisation", "process")
+MODULES = (
+    "gpu",
+    "host",
+    "gpu_errors",
+    "gpu_processes",
+    "resource_limits",
+    "utilisation",
+    "process",
+)
 
 
 def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
@@ -304,7 +312,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
         based = {chrome_trace.BASE: base} if base else {}
         profile.write_text(json.dumps({**based, "traceEvents": [event]}))
         arguments = ["export", str(tmp_path / "t"), "-o", str(tmp_path / "both.json")]
-        assert main([*arguments, "--with", str(profile)]) == 0
+        assert main([*arguments, "--profile", str(profile)]) == 0
         events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
         starts = {e["name"]: e["ts"] for e in events if e["ph"] == "X"}
         assert starts["train"] == pytest.approx(starts["aten::mm"], abs=1)
@@ -510,7 +518,7 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
         ("trace\\", "No escaped character"),
         ("a b c", "b is a second trace"),
         ("a --interval", "--interval needs seconds"),
-        ("--what", "--what is no option"),
+        ("--what", "--what is not an option"),
     ],
 )
 def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:

@@ -35,7 +35,7 @@ def test_indices_are_cudas_own(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("FAKE_CUDA_ORDER")
     trace = play(mixed, samples=1, visible="1")
     assert numbers(trace) == {"gpu1": 0}
-    assert "taken for the bus's: CUDA does not say" in trace.devices[0]["order"]
+    assert "treated as the order of the PCI bus: CUDA does not say" in trace.devices[0]["order"]
 
 
 def test_instances_share_a_lane_of_the_whole_gpu(play: Play) -> None:

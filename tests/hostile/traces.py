@@ -376,7 +376,7 @@ REQUESTS = [
          keeps=KEEPS),
     Case("gpumon: unknown picture", asked("plot", "{}/t", "-o", "{}/x.\x1b[2J"), "cannot draw to",
          keeps=KEEPS),
-    Case("gpumon: two of a name", asked("compare", "a={}/t", "a={}/t"), "two traces .*called a",
+    Case("gpumon: two of a name", asked("compare", "a={}/t", "a={}/t"), "two traces have the label a",
          keeps=KEEPS),
     Case("gpumon: GPU 99", asked("record", "--gpu-ids", "99", "--out", "{}/n", "--", "true"),
          "no GPU '?99'? on this machine", keeps=KEEPS),
@@ -386,7 +386,7 @@ REQUESTS = [
          "the trace cannot be written", keeps=("f",)),
     Case("gpumon: no such program", asked("record", "--out", "{}/n", "--", "no\x1b[2J"),
          "cannot run no", keeps=KEEPS),
-    Case("gpumon: nothing to run", asked("record", "--out", "{}/n"), "nothing to run", keeps=KEEPS),
+    Case("gpumon: nothing to run", asked("record", "--out", "{}/n"), "no command was", keeps=KEEPS),
 ]  # fmt: skip
 
 CASES = WRONG + SPOILT + LEFT_OUT + HARMLESS + REQUESTS
