@@ -218,7 +218,7 @@ def cadence(seconds: float) -> None:
             time.sleep(seconds)
         size = (Path(folder) / "t.jsonl").stat().st_size
         header = (Path(folder) / "t.jsonl").open().readline()
-        report = monitor.provenance()
+        report = monitor.metadata()
     reached, load = report["cadence"], os.getloadavg()[0]
     print(f"\n20 Hz while this program sleeps (load of the machine {load:.1f}): {reached}")
     share = reached["within 10 ms (%)"]
@@ -236,7 +236,7 @@ def missed(seconds: float) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with gpumon.Monitor(Path(folder) / "t", interval=0.1) as monitor:
                 time.sleep(seconds)
-            reached = monitor.provenance()["cadence"]
+            reached = monitor.metadata()["cadence"]
     finally:
         for process in busy:
             process.kill()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpumon.boot import boot
+from gpumon.boot_id import boot_id
 
 ROUNDS = 20
 
@@ -59,7 +59,7 @@ def meet(together: Callable[[], object], rounds: int = ROUNDS) -> Meetings:
         entered = time.monotonic()
         together()
         found.append(Round(entered, time.monotonic()))
-    return Meetings(boot(), found)
+    return Meetings(boot_id(), found)
 
 
 def ahead(other: Meetings, reference: Meetings) -> Bounds:

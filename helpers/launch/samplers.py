@@ -16,7 +16,7 @@ from typing import Any
 
 import gpumon
 from data_prep.files import write_atomic
-from gpumon.files import MARKS, SAMPLES, marks_file, samples_file
+from gpumon.trace_files import MARKS, SAMPLES, marks_file, samples_file
 from helpers.frameworks import place
 from helpers.launch.clocks import Bounds
 

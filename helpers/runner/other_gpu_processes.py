@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpumon import sharing
+from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers.launch import processes
 from helpers.runner import kernel_processes
@@ -83,7 +83,9 @@ class Watch:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
-            self._note(OtherProcess(gpu, process, sharing.name_of(process), memory, "before"))
+            self._note(
+                OtherProcess(gpu, process, gpu_processes.process_name(process), memory, "before")
+            )
 
     def _keep_looking(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
@@ -93,7 +95,9 @@ class Watch:
                     continue
                 if kernel_processes.mark(process) != str(self._batch):
                     self._note(
-                        OtherProcess(gpu, process, sharing.name_of(process), memory, "during")
+                        OtherProcess(
+                            gpu, process, gpu_processes.process_name(process), memory, "during"
+                        )
                     )
 
     def _note(self, other: OtherProcess) -> None:
@@ -102,7 +106,7 @@ class Watch:
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return sharing.computing(self._uuids)
+            return gpu_processes.compute_processes(self._uuids)
         except Unavailable as error:
             if self._reason is None:
                 self._reason = f"the driver does not say who uses the GPUs ({error})"

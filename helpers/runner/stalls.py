@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from data_prep.errors import printable
-from gpumon import files
+from gpumon import trace_files
 from helpers.training.heartbeat import FILE, MOVING
 
 MINUTES = 60.0
@@ -105,7 +105,9 @@ class Watch:
         found = set()
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                sampled = entry.name.startswith("trace") and not entry.name.endswith(files.MARKS)
+                sampled = entry.name.startswith("trace") and not entry.name.endswith(
+                    trace_files.MARKS
+                )
                 sampled = sampled or entry.name == MOVING  # written on a clock, too
                 with suppress(OSError):  # renamed meanwhile
                     if not sampled and entry.is_file(follow_symlinks=False):

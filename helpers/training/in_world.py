@@ -219,7 +219,7 @@ def train(
         left = steps - part.steps
         observer.begin(epoch, part.steps)
         with (
-            monitor.phase("train", epoch=epoch, images=left * batch),
+            monitor.phase("train", epoch=epoch, items=left * batch),
             work.watch(world) as training,
         ):
             train_loss, clock = take_steps(
@@ -246,7 +246,7 @@ def train(
         if part.steps < steps:
             break
         seen = own_images(world, work.images.valid)
-        with monitor.phase("validate", epoch=epoch, images=seen), work.watch(world) as validating:
+        with monitor.phase("validate", epoch=epoch, items=seen), work.watch(world) as validating:
             count, what = len(work.images.valid), f"validation, epoch {epoch}"
             scores, valid_loss = predict(lesson, replica, iter(batches), count, what)
             targets = work.images.targets(work.images.valid)
@@ -321,7 +321,7 @@ def test(world: World, work: Work, replica: Any) -> Tested:
     work.lesson.ready(replica, [])
     loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
-    with work.monitor.phase("test", images=images), work.watch(world) as watch:
+    with work.monitor.phase("test", items=images), work.watch(world) as watch:
         count, batches = len(work.images.test), Evaluated(iter(loader))
         scores, loss = predict(work.lesson, replica, iter(batches), count, "section 10")
     return Tested(scores, loss, watch.seconds, batches.images(world, work.images, "test"))

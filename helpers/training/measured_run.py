@@ -485,7 +485,7 @@ class Run(RunBase):
             raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
-        self.record.add("monitor", trace.provenance())
+        self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
         self.record.add("memory", record.memory(self._utilisation, self._resident))
         display(trace.plot())

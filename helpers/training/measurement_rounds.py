@@ -81,7 +81,7 @@ def take_turns(
         for kind in _ORDERS[number % 2]:
             turn = turns[kind]
             if turn is not None:
-                trained = {"images": (steps + 1) * images} if kind in _TRAINING else {}
+                trained = {"items": (steps + 1) * images} if kind in _TRAINING else {}
                 with phase(_PHASES[kind], **trained):
                     seconds[kind].append(turn(steps))
     return seconds

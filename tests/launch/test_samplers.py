@@ -73,7 +73,7 @@ def test_traces_of_wrong_clocks_are_laid_on_one_axis(tmp_path: Path) -> None:
     trace = samplers.read(tmp_path)
     starts = trace.phases()["start (s)"]
     assert list(starts) == pytest.approx([2.0, 2.0], abs=1e-6), "both began to train together"
-    stated = trace.provenance()["parts"][1]["clock"]
+    stated = trace.metadata()["parts"][1]["clock"]
     assert "wall clock was +100.000000 s ahead, within 0.002000 s" in stated
     shown = lanes.lanes_of(trace.recording, (0, 6))
     assert [lane.name for lane in shown] == ["n1:gpu0", "n1:host", "n2:gpu0", "n2:host"]

@@ -402,7 +402,7 @@ def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
     assert {name: choices for name, choices in sweeps.items() if choices} == {
         "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12], "cores_per_device": "shared"},
-        "resnet50-imagenet": {"nodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
+        "resnet50-imagenet": {"nnodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
     }
     found = []
     for recipe in ("resnet44-cifar10", str(files["resnet44-cifar10"].path)):

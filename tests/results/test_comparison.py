@@ -278,9 +278,9 @@ def test_every_table_and_chart_of_one_framework_and_of_several(
 ) -> None:
     one = records.save(tmp_path / "one", records.make())
     with gpumon.Monitor(one / "trace", interval=0.05) as monitor:
-        with monitor.phase("train", epoch=1, images=10):
+        with monitor.phase("train", epoch=1, items=10):
             sum(range(2_000_000))
-        with monitor.phase("validate", epoch=1, images=10):
+        with monitor.phase("validate", epoch=1, items=10):
             sum(range(1_000_000))
     alone = comparison.load(tmp_path / "one")
     for compared in (alone, several):

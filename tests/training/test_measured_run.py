@@ -94,7 +94,7 @@ CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"
 CELL |= {"resume": False}
 CELL |= {"cores_per_device": "auto", "loader_cores": "default"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
-CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
+CELL |= dict.fromkeys(("num_workers", "batch_size", "epochs"), "default")
 
 
 def of_kernel(kernel: str, name: str = "framework") -> ModuleType:

@@ -15,8 +15,8 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
     """Turns whose seconds are given; ``marks`` gets every phase and its images."""
 
     @contextmanager
-    def phase(name: str, *, images: int | None = None) -> Iterator[None]:
-        marks.append((name, images))
+    def phase(name: str, *, items: int | None = None) -> Iterator[None]:
+        marks.append((name, items))
         yield
 
     def turn(kind: str) -> measurement_rounds.Turn:

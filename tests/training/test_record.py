@@ -293,10 +293,10 @@ def test_records_of_older_versions_still_fit() -> None:
 
 
 def test_energy_is_never_a_made_up_zero() -> None:
-    row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "images": 100.0}
+    row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "items": 100.0}
     assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
     # The monitor has left out what it could not measure, of the joules and of the images.
-    partly = record.energy(pd.DataFrame([{**row, "images/J": 1.5}]))
+    partly = record.energy(pd.DataFrame([{**row, "items/J": 1.5}]))
     assert partly["joules"] == 50.0 and partly["images_per_joule"] == 1.5
     without = record.energy(pd.DataFrame([{**row, "device": "host"}]))
     assert without["joules"] is None and without["reason"]

@@ -17,7 +17,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from gpumon.drawing import interactive, sidebyside
+from gpumon.drawing import interactive, interactive_comparison
 from helpers.results import charts, learning_curves, published, three_answers
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
@@ -141,7 +141,7 @@ def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
 
 def _utilisation(compared: Comparison) -> dict[str, Any]:
     lanes, without = charts.traces(compared)
-    chart = Markup(sidebyside.fragment(lanes)) if lanes else Markup("")
+    chart = Markup(interactive_comparison.fragment(lanes)) if lanes else Markup("")
     return {"chart": chart, "without": without}
 
 
