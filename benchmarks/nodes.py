@@ -26,7 +26,7 @@ import notebook_loops
 from turns import take_turns
 
 from helpers import network, paths
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.results import intervals
 from helpers.runner import ranks
 
@@ -52,7 +52,7 @@ import pickle
 import nodes
 from helpers.frameworks import place
 found = nodes.turns_on_a_rank(*{words!r})
-if place.here().rank == 0:
+if rank_info.here().rank == 0:
     open({found!r}, "wb").write(pickle.dumps(found))
 """
 
@@ -90,7 +90,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
 def on_ranks(folder: Path, cell: str, nodes: int) -> None:
     """Run a cell on all nodes."""
     cells = [{"cell_type": "code", "metadata": {}, "source": cell}]
-    order = ranks.Order(engines.choose("mpiexec", nodes), 1, 1, "cpu", 0, "pytorch")
+    order = ranks.Order(launchers.choose("mpiexec", nodes), 1, 1, "cpu", 0, "pytorch")
     there = (paths.ROOT, paths.ROOT / "benchmarks")
     ranks.run(
         json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}),
@@ -104,7 +104,7 @@ def on_ranks(folder: Path, cell: str, nodes: int) -> None:
 
 def bare_launch(nodes: int) -> float:
     """Seconds until all processes of a bare script are in a process group."""
-    engine = engines.choose("mpiexec", nodes)
+    engine = launchers.choose("mpiexec", nodes)
     words = engine.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
     environment = os.environ | {"GLOO_SOCKET_IFNAME": network.loopback(network.addresses())[0]}
     began = time.perf_counter()
@@ -122,7 +122,7 @@ def turns_on_a_rank(
     from torch.nn.parallel import DistributedDataParallel
 
     from helpers.launch import exchange
-    from helpers.training import in_world
+    from helpers.training import train_loop
 
     with exchange.first_rank_first():  # it makes images
         names = notebook_loops.names_of(framework, Path(folder), batch)
@@ -133,7 +133,7 @@ def turns_on_a_rank(
     noise = run.lesson.make_fixed_loader(run.world, work.noise(run.world, batch))
     run.lesson.ready(replica, [noise])
     loads = {
-        "ours": lambda steps: in_world.take_steps(work, replica, noise, steps),
+        "ours": lambda steps: train_loop.take_steps(work, replica, noise, steps),
         # With the switches that the notebook has on.
         "bare": bare_loop.make(
             pixels, batch, fused=True, channels_last=True, wrap=DistributedDataParallel

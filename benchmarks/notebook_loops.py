@@ -109,14 +109,14 @@ def with_loops(
     are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
     parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
-    from helpers.training import in_world
+    from helpers.training import train_loop
 
     names = names_of(framework, folder, batch, **given)
     del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
-            return lambda steps: in_world.take_steps(work, replica, loader, steps)
+            return lambda steps: train_loop.take_steps(work, replica, loader, steps)
 
         noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
         files = work.lesson.make_train_loader(world, 0, work.workers)

@@ -12,12 +12,12 @@ from helpers.commands.parser import Commands, command, listed, number
 from helpers.errors import UserError
 from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
-from helpers.runner import kernel_processes, locks, plans, stopping
-from helpers.runner.probe import known, machine, outside
-from helpers.runner.probe.outside import Outcome, numbered
+from helpers.runner import kernel_processes, locks, plans, shutdown
+from helpers.runner.self_test import expected, machine, starting
+from helpers.runner.self_test.starting import Outcome, numbered
 from helpers.terminal import Line, say, table
 
-WHAT = ("start", *known.LAYERS, known.ALL_REDUCE)
+WHAT = ("start", *expected.LAYERS, expected.ALL_REDUCE)
 
 EPILOG = """\
 examples:
@@ -37,7 +37,7 @@ def run(given: argparse.Namespace) -> int:
     except devices.DriverError as error:
         say(machine.plain(_table([], str(error))))
         return 1
-    with locks.only_one(), stopping.in_order(), Line(sys.stderr) as line:
+    with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
         found = [_probe(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
     say(machine.plain(_table(found)))
     return 0 if all(outcome.reason is None for outcome in found) else 1
@@ -72,11 +72,11 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
     elif problem := installed.problem(name, gpus):
         return Outcome(name, on.names, 0.0, problem)
     else:
-        python, environment = outside.start_of(name)
+        python, environment = starting.start_of(name)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
     log = given.logs / f"{name}-{on.count}x.log"
-    found = outside.run(
+    found = starting.run(
         name,
         on.kind,
         on.names,
@@ -116,7 +116,7 @@ def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
         for number, name in enumerate(outcome.devices)
     ]
     failed = [
-        f"{outcome.kernel}, {outside.of(outcome.devices)}: {outcome.reason}"
+        f"{outcome.kernel}, {starting.of(outcome.devices)}: {outcome.reason}"
         for outcome in found
         if outcome.reason is not None
     ]
@@ -165,9 +165,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--limit",
         type=lambda text: number(text, "seconds", above=True),
-        default=outside.LIMIT_SECONDS,
+        default=starting.LIMIT_SECONDS,
         metavar="SECONDS",
-        help=f"end a check after SECONDS (default: {outside.LIMIT_SECONDS:g})",
+        help=f"end a check after SECONDS (default: {starting.LIMIT_SECONDS:g})",
     )
     parser.add_argument(
         "--logs",

@@ -7,7 +7,7 @@ from typing import Any
 from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
 from helpers.recipe import file_of
-from helpers.runner import batch_folder, plans, run_batch, stalls, sweep_file
+from helpers.runner import experiment, hangs, plans, run_batch, sweep_file
 from helpers.runner.slurm import submit
 
 CHOICES = (
@@ -229,7 +229,7 @@ def _add_experiment(parser: Parser) -> None:
     group.add_argument(
         "--resume",
         nargs="?",
-        const=batch_folder.LATEST,
+        const=experiment.LATEST,
         metavar="NAME",
         help="continue an experiment: keep finished runs, repeat the others (default: the last)",
     )
@@ -238,7 +238,7 @@ def _add_experiment(parser: Parser) -> None:
         type=lambda text: number(text, "minutes"),
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES "
-        f"(default: {stalls.MINUTES:g}; 0: never)",
+        f"(default: {hangs.MINUTES:g}; 0: never)",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="list the runs and estimate their time; start none"

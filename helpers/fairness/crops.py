@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from scipy import stats
 
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 
 TESTS = 22
 FALSE_ALARM = 1e-6 / TESTS

@@ -7,7 +7,7 @@ times are shown. What cannot be made equal is measured: the verdict is *expected
 cause predicts the found value to within the threshold, and only there.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
-are float32. ``helpers.fairness.rehearsal`` goes on with the training loop.
+are float32. ``helpers.fairness.training_loop`` goes on with the training loop.
 """
 
 import time
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.check_results import Certificate, Check
 from helpers.networks.weights import Weights
 from helpers.recipe import RECIPES, Recipe, ScaledRecipe
 

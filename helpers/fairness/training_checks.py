@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from helpers.fairness import crops
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.frameworks.inspection import Seen
 from helpers.frameworks.precisions import DTYPES
-from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
 START = "weights when training starts"

@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -406,7 +406,7 @@ def through_layer(
     """One layer, forward and backward, on one device; for the probe.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -642,7 +642,7 @@ def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
 
     Of somebody's own network Chainer's names, ``conv1/W``, and all that its links hold as arrays.
     """
-    if own.is_own(model):
+    if custom.is_own(model):
         for path, link in model.namedlinks():
             for name in sorted({*link._params, *link._persistent}):
                 value = getattr(link, name)
@@ -661,7 +661,7 @@ def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
 def _parameters(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
     """Canonical name and parameter of everything that is trained."""
     for path, parameter in model.namedparams():
-        if own.is_own(model):
+        if custom.is_own(model):
             yield path[1:], parameter
             continue
         link, _, name = path[1:].rpartition("/")

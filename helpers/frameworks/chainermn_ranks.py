@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 
 
 def check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:

@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import over_nodes, place
+from helpers.frameworks import collectives, rank_info
 
 AXIS = "replica"
 
@@ -31,7 +31,7 @@ def join() -> None:
     Raises:
         RuntimeError: not all nodes came.
     """
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
     address = f"{here.first_host}:{here.port}"
@@ -97,7 +97,7 @@ def own_part(array: jax.Array) -> np.ndarray:
     return np.concatenate([np.asarray(each.data) for each in array.addressable_shards])
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:
@@ -110,7 +110,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nod
     return all_reduce_of(sum(each.size for each in parameters), devices)
 
 
-def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector of that length on each device, over the mesh.
 
     Args:
@@ -119,7 +119,7 @@ def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> over_nodes.AllR
     """
     by = "nccl" if devices[0].platform == "gpu" else "gloo"
     mean = _mean_of_zeros(all_devices(devices), len(devices), length)
-    return over_nodes.AllReduce(mean, 4 * length, by)
+    return collectives.AllReduce(mean, 4 * length, by)
 
 
 def gradients(

@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import jax_ranks, over_nodes
+from helpers.frameworks import collectives, jax_ranks
 from helpers.frameworks.jax_ranks import all_devices, gradients, shard
 
 __all__ = [
@@ -55,7 +55,7 @@ def own_array(array: jax.Array, mesh: Mesh) -> jax.Array:
     return found
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:

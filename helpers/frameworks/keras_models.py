@@ -17,9 +17,9 @@ import numpy as np
 from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
-from helpers.frameworks import channels
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks import weight_layout
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
@@ -43,7 +43,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: an array is missing, or there is one that the model has not.
     """
-    channels.assign(variables(model), weights)
+    weight_layout.assign(variables(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -51,7 +51,9 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
     On TensorFlow BatchNorm's statistics are each replica's own; these are replica 0's.
     """
-    return {name: channels.first(variable.numpy()) for name, variable in variables(model).items()}
+    return {
+        name: weight_layout.first(variable.numpy()) for name, variable in variables(model).items()
+    }
 
 
 def load_optimizer(
@@ -72,7 +74,7 @@ def load_optimizer(
     factor = _in_velocity(optimizer)
     for moment, held in _moments(model, optimizer).items():
         found = under(f"{moment}/", state)
-        channels.assign(held, {name: factor * array for name, array in found.items()})
+        weight_layout.assign(held, {name: factor * array for name, array in found.items()})
     optimizer.iterations.assign(int(state["step"]))
     if "scale" in state:
         optimizer.dynamic_scale.assign(float(state["scale"]))
@@ -93,7 +95,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
     """
     factor = _in_velocity(optimizer)
     found = {
-        f"{moment}/{name}": channels.first(variable.numpy()) / factor
+        f"{moment}/{name}": weight_layout.first(variable.numpy()) / factor
         for moment, held in _moments(model, optimizer).items()
         for name, variable in held.items()
     }
@@ -271,7 +273,7 @@ def trained(model: Model) -> dict[str, keras.Variable]:
 
 def variables(model: Model) -> dict[str, keras.Variable]:
     """The model's variables by torchvision's names; of somebody's own network by Keras's."""
-    if own.is_own(model):
+    if custom.is_own(model):
         return _by_path(model)
     return {
         f"{_layer(layer.name)}.{PARTS[variable.name]}": variable
@@ -282,7 +284,7 @@ def variables(model: Model) -> dict[str, keras.Variable]:
 
 def _batch(model: Model, images: np.ndarray) -> Any:
     """(N, 3, H, W) as the channels-last tensor that the model is given."""
-    return keras.ops.convert_to_tensor(channels.pictures(images), model.compute_dtype)
+    return keras.ops.convert_to_tensor(weight_layout.pictures(images), model.compute_dtype)
 
 
 def _by_path(model: Model) -> dict[str, keras.Variable]:

@@ -22,8 +22,8 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
@@ -381,7 +381,7 @@ def through_layer(
     """One layer, forward and backward, on one device; for the probe.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -614,7 +614,7 @@ def _named(model: Model) -> dict[str, Any]:
 
     Those of somebody's own network as ``save_parameters`` names them: by the way to them.
     """
-    if own.is_own(model):
+    if custom.is_own(model):
         return dict(model._collect_params_with_prefix())
     parameters = list(model.collect_params().values())
     return dict(zip(names_by_count(len(parameters)), parameters, strict=True))

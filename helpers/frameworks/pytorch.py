@@ -22,7 +22,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import memory, precisions, replicas
-from helpers.frameworks.seen import Seen, Watch
+from helpers.frameworks.inspection import Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -364,7 +364,7 @@ def through_layer(
     """One layer, forward and backward, on one device; for the probe.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 
 
 def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:

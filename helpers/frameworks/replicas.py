@@ -31,7 +31,7 @@ import cloudpickle
 import psutil
 
 from helpers.errors import FOR_USERS, Plain
-from helpers.frameworks import temporary
+from helpers.frameworks import temporary_files
 
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
@@ -73,7 +73,7 @@ def run(
     context = get_context("forkserver")
     context.set_forkserver_preload(_imported())  # heeded when it starts
     _keep_sockets()
-    with temporary.own(PREFIX) as folder:
+    with temporary_files.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
         environment = {**os.environ, "TMPDIR": folder}
         processes, pipes = [], []
@@ -116,7 +116,7 @@ def _keep_sockets() -> None:
     started a server by a signal, and Python's own clean-up does not come.
     """
     kept = ExitStack()
-    folder = kept.enter_context(temporary.own(PREFIX))
+    folder = kept.enter_context(temporary_files.own(PREFIX))
     util.Finalize(None, kept.close, exitpriority=-200)  # after its own clean-up, at -100
     before, tempfile.tempdir = tempfile.tempdir, folder
     try:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from helpers.frameworks import over_nodes, place
-from helpers.frameworks.place import Place
+from helpers.frameworks import collectives, rank_info
+from helpers.frameworks.rank_info import Place
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -47,7 +47,7 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
     """
     import tensorflow as tf
 
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1:
         return None
     if _Joined.strategy is None:
@@ -71,7 +71,7 @@ def joined() -> tf.distribute.Strategy | None:
     return _Joined.strategy
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> collectives.AllReduce:
     """The all-reduce of one vector as long as all gradients, by the strategy.
 
     Args:
@@ -95,7 +95,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllR
 
     vector = strategy.run(lambda: tf.zeros([length]))
     on_each = strategy.experimental_local_results
-    return over_nodes.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
+    return collectives.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
 
 
 def gradients(
@@ -139,10 +139,10 @@ def gathered(own: np.ndarray) -> np.ndarray:
     """
     import tensorflow as tf
 
-    here, strategy = place.here(), _Joined.strategy
+    here, strategy = rank_info.here(), _Joined.strategy
     if here is None or strategy is None:
         return own[None]
-    rows = over_nodes.table(here, own)
+    rows = collectives.table(here, own)
     first = here.rank * strategy.num_replicas_in_sync // here.nodes
 
     def share(context: Any) -> tf.Tensor:

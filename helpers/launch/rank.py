@@ -2,7 +2,7 @@
 
     python -m helpers.launch.rank FOLDER
 
-A launcher starts it (``helpers.launch.engines``); FOLDER is that of the run's ranks. The process
+A launcher starts it (``helpers.launch.launchers``); FOLDER is that of the run's ranks. The process
 that the launcher knows forks the rank, and stands by: it says that its host is there, and how the
 rank ended that could not say so itself; it ends the rank and all that the rank has started when the
 runner says so, or when the runner is gone. It does so from outside, for a rank that hangs in native
@@ -26,9 +26,9 @@ from threading import Event, Thread
 from typing import Any
 
 from helpers.errors import FOR_USERS
-from helpers.frameworks import devices, place, replicas
-from helpers.frameworks.place import Place
-from helpers.launch import meeting, notebook_engine, run_files, steps
+from helpers.frameworks import devices, rank_info, replicas
+from helpers.frameworks.rank_info import Place
+from helpers.launch import notebook_engine, rendezvous, run_files, step_counter
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 
 LOOK_SECONDS = 0.1
@@ -39,7 +39,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(folder: Path) -> int:
     """Run the notebook as one of several ranks; the exit status."""
-    if os.environ.get(place.VARIABLE) != str(folder):
+    if os.environ.get(rank_info.VARIABLE) != str(folder):
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
     if not Path(own := os.environ.get("TMPDIR", "/")).is_dir():  # the runner's, on another host
@@ -47,7 +47,7 @@ def main(folder: Path) -> int:
     order = run_files.read(folder / "order")
     rank = int(os.environ[order["rank in"]])
     # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.
-    host = os.environ.get(place.SLURM_NODE) if order["rank in"] != "RANK" else None
+    host = os.environ.get(rank_info.SLURM_NODE) if order["rank in"] != "RANK" else None
     host = host or socket.gethostname()
     known, process = os.getpid(), os.fork()  # before anything starts a thread
     if process == 0:
@@ -104,9 +104,9 @@ def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
 
 def _rank(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> int:
     try:
-        here = meeting.join(folder, order, rank, host)
+        here = rendezvous.join(folder, order, rank, host)
         _take(here, order)
-        Thread(target=steps.say_where, args=(folder / f"state-{rank}",), daemon=True).start()
+        Thread(target=step_counter.say_where, args=(folder / f"state-{rank}",), daemon=True).start()
         own = folder.parent if rank == 0 else folder.parent / f"rank-{rank}"
         own.mkdir(exist_ok=True)
         notebook_engine.execute(
@@ -132,7 +132,7 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     def fail(said: str) -> None:
         _say_why(here.folder, here.rank, here.hosts[here.rank], RuntimeError(said), said)
 
-    place.take(here, fail)
+    rank_info.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
     # By this torchrun promises that it listens at MASTER_PORT: nobody would at ours, and all wait.

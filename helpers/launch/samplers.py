@@ -17,7 +17,7 @@ from typing import Any
 import gpumon
 from data_prep.files import write_atomic
 from gpumon.trace_files import MARKS, SAMPLES, marks_file, samples_file
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.launch.clocks import Bounds
 
 TRACE = "trace"
@@ -31,7 +31,7 @@ def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
         folder: of the run.
         live: whether a monitor draws what it samples.
     """
-    here = place.here()
+    here = rank_info.here()
     if here is None:
         return gpumon.Monitor(folder / TRACE, live=live)
     machines = [address.rpartition(":")[0] for address in here.addresses]

@@ -17,7 +17,7 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -51,7 +51,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    pixels = own.IMAGES, recipe.channels, recipe.crop, recipe.crop
+    pixels = custom.IMAGES, recipe.channels, recipe.crop, recipe.crop
     images = np.zeros(pixels, chainer.config.dtype)
 
     def shape(model: Model) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
             logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
         return logits
 
-    model: Model = own.make("chainer", recipe, outputs, chainer.Chain, shape)
+    model: Model = custom.make("chainer", recipe, outputs, chainer.Chain, shape)
     return model
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, head, outputs_of
 from helpers.recipe import Recipe
 
@@ -70,7 +70,7 @@ def undrawn() -> Any:
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = jnp.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = jnp.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
 
     def shape(model: Model) -> tuple[int, ...]:
         model.eval()
@@ -79,7 +79,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
 
     # Where the same seed draws the same.
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        model: Model = own.make("jax", recipe, outputs, nnx.Module, shape)
+        model: Model = custom.make("jax", recipe, outputs, nnx.Module, shape)
     return model
 
 

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -53,10 +53,10 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = keras.ops.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = keras.ops.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     _seed(recipe.seed)
     with keras.device(_cpu()):  # where the same seed draws the same
-        model: Model = own.make(
+        model: Model = custom.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
     if keras.backend.backend() == "torch":

@@ -16,7 +16,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo import vision
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -56,7 +56,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = mx.nd.zeros((own.IMAGES, recipe.channels, recipe.crop, recipe.crop))
+    images = mx.nd.zeros((custom.IMAGES, recipe.channels, recipe.crop, recipe.crop))
 
     def shape(model: Model) -> tuple[int, ...]:
         for parameter in model.collect_params().values():
@@ -66,7 +66,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         return logits
 
     mx.random.seed(recipe.seed)
-    model: Model = own.make("mxnet", recipe, outputs, gluon.Block, shape)
+    model: Model = custom.make("mxnet", recipe, outputs, gluon.Block, shape)
     return model
 
 

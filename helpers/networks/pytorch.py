@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchvision.models import densenet121, resnet50
 from torchvision.models.resnet import BasicBlock
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import RESNET44, outputs_of
 from helpers.recipe import Recipe
 
@@ -45,7 +45,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = torch.zeros(own.IMAGES, recipe.channels, recipe.crop, recipe.crop)
+    images = torch.zeros(custom.IMAGES, recipe.channels, recipe.crop, recipe.crop)
 
     def shape(model: Model) -> torch.Size:
         with torch.no_grad():  # which also makes what is lazy
@@ -54,7 +54,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        model: Model = own.make("pytorch", recipe, outputs, nn.Module, shape)
+        model: Model = custom.make("pytorch", recipe, outputs, nn.Module, shape)
     return model.train()
 
 

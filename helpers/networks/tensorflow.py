@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, RESNET44, RESNET50, RUNNING, head, outputs_of, shapes
 from helpers.recipe import Recipe
 
@@ -49,10 +49,10 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = tf.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = tf.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)
     with tf.device("CPU:0"):  # where the same seed draws the same
-        model: Model = own.make(
+        model: Model = custom.make(
             "tensorflow", recipe, outputs, tf.Module, lambda model: model(images, False).shape
         )
     return model

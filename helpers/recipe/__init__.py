@@ -5,7 +5,7 @@ TOML files (docs/recipes.md): those that ship are in ``recipes/``, anybody's own
 like, with their own code beside them.
 """
 
-from helpers.recipe.known import RECIPES, digest_now, file_of, full_name, lookup
+from helpers.recipe.catalog import RECIPES, digest_now, file_of, full_name, lookup
 from helpers.recipe.settings import (
     MULTICLASS,
     MULTILABEL,

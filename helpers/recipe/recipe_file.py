@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import own_code, renamed, toml_file
+from helpers.recipe import custom_code, renamed, toml_file
 from helpers.recipe.keys import (
     DATA,
     EXAMPLES,
@@ -203,7 +203,7 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         )
     reader = data.get("reader", "nih")
     if ":" in reader:
-        own[own_code.READER], reader = reader, "own"
+        own[custom_code.READER], reader = reader, "own"
     elif reader not in READERS:
         raise UserError(
             f"{file.where('data', 'reader')}: unknown reader '{reader}': the readers are "
@@ -211,12 +211,12 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         )
     code = {}
     for what, said in own.items():
-        where = ("data", "reader") if what == own_code.READER else ("model", what)
+        where = ("data", "reader") if what == custom_code.READER else ("model", what)
         try:
-            _, found = own_code.check(said, folder)
+            _, found = custom_code.check(said, folder)
         except UserError as error:
             raise UserError(f"{file.where(*where)}: {error}") from None
-        code[said.rpartition(":")[0]] = own_code.digest(found)
+        code[said.rpartition(":")[0]] = custom_code.digest(found)
     options = _options(file, reader, data, folder)
     schedule = train.pop("lr_schedule", None)
     train |= {key: float(train[key]) for key in _FLOATS if key in train}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers.recipe import RECIPES, digest_now, lookup
-from helpers.results import agreement, apart, machines
+from helpers.results import machines, run_labels, shared_settings
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison, Entry
@@ -152,8 +152,8 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "task": lambda c: c["recipe"]["task"],
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "reader": lambda c: c["recipe"].get("reader", "nih"),
-    "optimiser": lambda c: agreement.optimizer(c["recipe"]),
-    "own code": lambda c: apart.own_code(c["recipe"]) or "none",
+    "optimiser": lambda c: shared_settings.optimizer(c["recipe"]),
+    "own code": lambda c: run_labels.own_code(c["recipe"]) or "none",
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
 

@@ -16,7 +16,7 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
-from helpers.results import apart, comparability, rates
+from helpers.results import comparability, rates, run_labels
 from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
@@ -174,9 +174,11 @@ def load(
             except UserError as error:
                 unreadable.append(str(error))
     entries, others = _of_one_task(entries)
-    settings = apart.settings([entry.content for entry in entries])
+    settings = run_labels.settings([entry.content for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
-    programs = apart.programs([entry.series for entry in entries], [e.content for e in entries])
+    programs = run_labels.programs(
+        [entry.series for entry in entries], [e.content for e in entries]
+    )
     entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
     return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
-from helpers.fairness import certificate
+from helpers.fairness import check_results
 from helpers.results.comparability import marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
 from helpers.results.ranking import ordered
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
-from helpers.training import attribution, world_shown
+from helpers.training import attribution, rank_tables
 
 IN_MINUTES = 120.0
 """Seconds: a training that takes longer is told in minutes."""
@@ -209,9 +209,9 @@ def _marks(marks: pd.Series) -> list[str]:
 
 def _check_cell(check: dict[str, Any]) -> str:
     if check["difference"] is None:
-        return certificate.shown(check["verdict"])
+        return check_results.shown(check["verdict"])
     limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
-    return f"{certificate.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
+    return f"{check_results.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
 
 
 def _size(value: float, digits: int) -> str:
@@ -247,7 +247,7 @@ def _nodes_cell(content: dict[str, Any]) -> str:
     count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
     by = f"{cluster['launcher']} {cluster['launcher_version']}"
     nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
-    return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(cluster))])
+    return "; ".join([nodes, *(line.removesuffix(".") for line in rank_tables.lines(cluster))])
 
 
 def _self_test_cell(found: dict[str, Any] | None) -> str:

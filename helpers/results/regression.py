@@ -15,12 +15,12 @@ import pandas as pd
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.agreement import MUST_AGREE, loader_workers
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.shared_settings import MUST_AGREE, loader_workers
 from helpers.terminal import say
 from helpers.training.tasks import Metric
 

@@ -14,10 +14,10 @@ import psutil
 
 from data_prep.errors import printable
 from helpers.errors import naming
-from helpers.frameworks import temporary
+from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
-from helpers.runner import notebook_links, stalls, stopping
+from helpers.runner import hangs, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
 MARK = "COMPARE_BATCH"
@@ -56,7 +56,7 @@ def execute(
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
     Whatever happens, the kernel and every process it started are gone afterwards, with all that
-    they left in the temporary folder (``helpers.frameworks.temporary``); Ctrl-C reaches
+    they left in the temporary folder (``helpers.frameworks.temporary_files``); Ctrl-C reaches
     the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
     how long a cell may take, as long as the run comes forward.
 
@@ -66,14 +66,14 @@ def execute(
         heard: called, from any thread, with each line that the run says of itself, and whether it
             is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
-        stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
+        stall_minutes: without any progress after which it is ended (``helpers.runner.hangs``); 0:
         never. environment: what the kernel gets beside what reaches it of the runner's own
             (``helpers.training.environment_variables``): its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
         KernelError: the kernel could not be started.
-        stalls.Stalled: there was no progress for ``stall_minutes``.
+        hangs.Stalled: there was no progress for ``stall_minutes``.
         OSError: what the runner itself writes, ``target`` first of all, cannot be written.
         Exception: the kernel died.
     """
@@ -116,11 +116,11 @@ def execute(
         stop(_pid(manager))
 
     papermill_engines.register("watched", Watched)
-    watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
+    watch = hangs.Watch(target.parent, stall_minutes, give_up, heard)
     left = ExitStack()
     try:
-        with stopping.held():  # else a folder could be made that nobody knows of
-            own = left.enter_context(temporary.own("compare-"))
+        with shutdown.held():  # else a folder could be made that nobody knows of
+            own = left.enter_context(temporary_files.own("compare-"))
         manager.connection_file = f"{own}/connection.json"
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(
@@ -152,7 +152,7 @@ def execute(
         manager.shutdown_wait_time = LEAVING_SECONDS
     except (KeyboardInterrupt, Exception) as error:
         # papermill writes the notebook on its way out; an error there hides what it was stopped by.
-        asked = error if isinstance(error, KeyboardInterrupt) else stopping.raised()
+        asked = error if isinstance(error, KeyboardInterrupt) else shutdown.raised()
         if asked is None:
             raise watch.error or error from None
         # Of the tasks that were cut off in nbclient's loop, asyncio would print a traceback each.
@@ -160,7 +160,7 @@ def execute(
         give_up()
         raise asked from None
     finally:
-        with stopping.held():
+        with shutdown.held():
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
@@ -188,7 +188,7 @@ def reason_of(error: Exception) -> str:
         said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
     elif kind == "DeadKernelError":
         said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
-    elif isinstance(error, stalls.Stalled | KernelError):
+    elif isinstance(error, hangs.Stalled | KernelError):
         said = str(error)
     else:
         said = f"{kind}: {error}"

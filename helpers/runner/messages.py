@@ -4,9 +4,9 @@ from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed, why_not
 from helpers.results import comparability, rates
-from helpers.runner import batch_folder, estimate, locks, recipes
-from helpers.runner.batch_folder import Batch
+from helpers.runner import estimate, experiment, locks, recipes
 from helpers.runner.estimate import History
+from helpers.runner.experiment import Batch
 from helpers.runner.plans import RunState
 from helpers.terminal import say
 from helpers.training import record, tasks
@@ -47,7 +47,7 @@ def announce(batch: Batch, history: History) -> None:
             to_run.append(state)
             note = f"kernel {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
-                note += f"; again, earlier attempt: {batch_folder.how_it_ended(state)}"
+                note += f"; again, earlier attempt: {experiment.how_it_ended(state)}"
         say(f"  {state.title}, {note}")
     if to_run:
         say(_estimate(history, to_run))

@@ -13,10 +13,10 @@ from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.capabilities import sharing
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.recipe import PRECISIONS, full_name, lookup
-from helpers.runner import offers
-from helpers.runner.offers import Offer
+from helpers.runner import selection
+from helpers.runner.selection import Offer
 from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
@@ -222,7 +222,7 @@ def make_plan(
         warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
             recipe's.
         nnodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
-        launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
+        launcher: what starts the ranks of several nodes (``helpers.launch.launchers``).
         cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
             devices of these; ``shared``: the devices share all cores.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
@@ -251,7 +251,7 @@ def make_plan(
         with _choosing("data"):
             data = str(image_folders.prepare_data(chosen, data))
     with _choosing("frameworks" if frameworks else "notebooks"):
-        wanted = offers.chosen(framework_notebooks(), notebooks, frameworks)
+        wanted = selection.chosen(framework_notebooks(), notebooks, frameworks)
     with _choosing("gpus"):
         device_helpers.resolve("auto", gpus)
     with _choosing("devices"):
@@ -260,7 +260,7 @@ def make_plan(
     with _choosing("nnodes"):
         each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nnodes)
     with _choosing("launcher"):
-        engine = engines.choose(launcher, max(each_nodes))
+        engine = launchers.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
     cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
     with _choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):

@@ -15,8 +15,8 @@ from data_prep.errors import printable
 from helpers import terminal
 from helpers.errors import naming
 from helpers.runner import messages, recipes
-from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History, total
+from helpers.runner.experiment import Batch
 from helpers.runner.plans import RunState
 from helpers.terminal import say
 from helpers.training.tasks import capital

@@ -1,6 +1,6 @@
 """Runs a notebook in several processes at once, its ranks, on this machine or on many.
 
-A launcher that clusters have already starts them (``helpers.launch.engines``); each of them runs
+A launcher that clusters have already starts them (``helpers.launch.launchers``); each of them runs
 the whole notebook (``helpers.launch.rank``). Here is who waits for them: shows how far rank 0 is,
 and ends all once one has failed, hangs or is no longer heard of.
 """
@@ -22,13 +22,13 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import refusal
-from helpers.frameworks import Row, original, place, row_of, temporary
+from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import causes, engines, run_files
-from helpers.launch.causes import RankError
-from helpers.launch.engines import Engine
+from helpers.launch import failures, launchers, run_files
+from helpers.launch.failures import RankError
+from helpers.launch.launchers import Engine
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
-from helpers.runner import kernel_processes, notebook_links, stalls, stopping
+from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
 LOG = "ranks.log"
@@ -89,7 +89,7 @@ def order(
     Args:
         notebook: its name.
         kernel: its kernel's.
-        launcher: what starts them (``engines.choose``).
+        launcher: what starts them (``launchers.choose``).
         nodes: how many machines.
         devices: of each.
         kind: of the devices, ``gpu`` or ``cpu``.
@@ -99,7 +99,7 @@ def order(
         UserError: the launcher cannot start them.
     """
     row = _row_of(notebook, kernel)
-    engine = engines.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
+    engine = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
     each = devices if row and row.rank_a_device else 1
     return Order(engine, each, devices, kind, gpus, row.module if row else "")
 
@@ -216,10 +216,10 @@ def run(
     try:
         (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
         _say_what(folder, order, python)
-        with temporary.own("compare-") as own, (target.parent / LOG).open("ab") as log:
+        with temporary_files.own("compare-") as own, (target.parent / LOG).open("ab") as log:
             variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
-            variables |= {"TMPDIR": own, place.VARIABLE: str(folder)}
-            with stopping.held():
+            variables |= {"TMPDIR": own, rank_info.VARIABLE: str(folder)}
+            with shutdown.held():
                 process = subprocess.Popen(
                     [*command, "-m", "helpers.launch.rank", str(folder)],
                     cwd=cwd,
@@ -230,7 +230,7 @@ def run(
                     start_new_session=True,  # Ctrl-C is the runner's alone
                 )
             watch = _Watch(folder, order, process, stall_minutes, join_seconds)
-            hearing = stalls.Watch(target.parent, 0, lambda: None, heard)
+            hearing = hangs.Watch(target.parent, 0, lambda: None, heard)
             try:
                 with _alive(folder, watch.trouble), hearing:
                     last = None
@@ -241,7 +241,7 @@ def run(
                             reached(cell)
                         time.sleep(LOOK_SECONDS)
             finally:
-                with stopping.held():
+                with shutdown.held():
                     _end(folder, process)
     finally:
         run_files.remove(folder)
@@ -250,7 +250,7 @@ def run(
 def _say_what(folder: Path, order: Order, python: Path) -> None:
     engine = order.engine
     launcher = {"launcher": engine.name, "launcher_version": engine.version(python)}
-    about: dict[str, Any] = {"rank in": engines.RANK_IN[engine.name], "launcher": launcher}
+    about: dict[str, Any] = {"rank in": launchers.RANK_IN[engine.name], "launcher": launcher}
     about |= {"ranks": order.ranks, "nodes": engine.nodes, "virtual": engine.virtual}
     about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
     about |= {"framework": order.framework, "interface": engine.interface}
@@ -267,7 +267,7 @@ def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
         del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
     if engine.name == "mpiexec":  # hands this node's name on to ranks on others
-        found.pop(place.SLURM_NODE, None)
+        found.pop(rank_info.SLURM_NODE, None)
     return found
 
 
@@ -321,10 +321,10 @@ class _Watch:
 
     def _check_causes(self, ended: bool) -> None:
         """Raise what ended a rank, or the launcher."""
-        if causes.earliest(self._folder) is None and not ended and not self.trouble:
+        if failures.earliest(self._folder) is None and not ended and not self.trouble:
             return
         time.sleep(SETTLE_SECONDS)
-        if (cause := causes.earliest(self._folder)) is not None:
+        if (cause := failures.earliest(self._folder)) is not None:
             raise cause
         if self.trouble:
             raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
@@ -336,7 +336,7 @@ class _Watch:
         how, log = self._process.returncode, self._folder.parent / LOG
         raise RankError(
             f"{self._order.engine.name} ended with exit code {how}: see {log}",
-            causes.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
+            failures.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
         )
 
     def _check_joined(self, now: float) -> None:
@@ -369,7 +369,7 @@ class _Watch:
         if states != self._states:
             self._states, self._quiet = states, now
         if self._hang and now - self._quiet > self._hang:
-            where = causes.where(states, self._hosts, self._done)
+            where = failures.where(states, self._hosts, self._done)
             long = f"{self._hang / 60:.0f} min" if self._hang >= 120 else f"{self._hang:.0f} s"
             raise RankError(f"no step for {long}: {where}")
 

@@ -4,7 +4,7 @@ A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-
 ``experiment.json`` that says at every moment which run is in which state, and at the end
 ``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
 whether a run is finished is its own record, not the journal. On GPUs each kernel is probed before
-the first run (``helpers.runner.probe``); the runs of one that fails are skipped with the reason.
+the first run (``helpers.runner.self_test``); the runs of one that fails are skipped with the reason.
 
 Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
 cut short goes on from its last checkpoint. The last
@@ -26,28 +26,28 @@ from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.frameworks import cpu_cores, installed, parameters_of, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.runner import (
-    batch_folder,
+    experiment,
+    hangs,
     kernel_processes,
     locks,
     messages,
-    offers,
     other_gpu_processes,
     progress_board,
     ranks,
     recipes,
-    stalls,
-    stopping,
+    selection,
+    shutdown,
 )
-from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History
+from helpers.runner.experiment import Batch
 from helpers.runner.plans import Plan, RunState
-from helpers.runner.probe import batch as probes
 from helpers.runner.progress_board import Lines
+from helpers.runner.self_test import before_runs as probes
 from helpers.runner.slurm import limit, nodes
 from helpers.terminal import say
-from helpers.training import agreed_stop, checkpoint, heartbeat, image_data, parameters, record
+from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters, record
 
 COMPARE = "Compare"
 
@@ -58,7 +58,7 @@ def run(
     name: str | None = None,
     resume: str | None = None,
     dry_run: bool = False,
-    stall_minutes: float = stalls.MINUTES,
+    stall_minutes: float = hangs.MINUTES,
 ) -> int:
     """Carry out ``plan``, or go on with the batch ``resume``, and return the exit code.
 
@@ -78,16 +78,16 @@ def run(
         UserError: the batch's folder, or the terminal, cannot be written any more.
     """
     if dry_run:
-        batch = batch_folder.choose(plan, name=name, resume=resume)
+        batch = experiment.choose(plan, name=name, resume=resume)
         messages.announce(batch, History(batch.plan))
         say("Nothing was started (--dry-run).")
         return 0
     if name is not None:
-        batch_folder.check_name(name)
+        experiment.check_name(name)
     with (
         locks.only_one(),
-        stopping.in_order(),
-        batch_folder.held(plan, name=name, resume=resume) as batch,
+        shutdown.in_order(),
+        experiment.held(plan, name=name, resume=resume) as batch,
     ):
         _check(batch)
         history = History(batch.plan)
@@ -102,9 +102,9 @@ def run(
             ) from error
         except KeyboardInterrupt as asked:
             more = f"{asked}; {batch.folder} is kept, and the same command continues it"
-            raise stopping.again(asked, more) from None
+            raise shutdown.again(asked, more) from None
         finally:
-            with stopping.held():
+            with shutdown.held():
                 kernel_processes.stop_marked(batch.folder)  # what a signal at the wrong moment left
                 batch.free_reserve()
 
@@ -118,14 +118,14 @@ def _work(batch: Batch, history: History, stall_minutes: float) -> int:
             if batch.is_finished(state):
                 shown.keep(state)
                 continue
-            if stopping.wished():
+            if shutdown.wished():
                 raise _in_order(batch, "stopped as asked between two runs", before)
             had = checkpoint.position(batch.folder / state.folder)
             try:
                 _turn(batch, state, shown, stall_minutes)
-            except stopping.InOrder as asked:
+            except shutdown.InOrder as asked:
                 gained = checkpoint.position(batch.folder / state.folder) > had
-                gained = gained or isinstance(asked, stopping.NodeGone)
+                gained = gained or isinstance(asked, shutdown.NodeGone)
                 raise _in_order(batch, str(asked), before, gained=gained) from None
     problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
     batch.close()
@@ -133,7 +133,7 @@ def _work(batch: Batch, history: History, stall_minutes: float) -> int:
     return messages.where_to_look(batch, problems)
 
 
-def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> stopping.InOrder:
+def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> shutdown.InOrder:
     """A batch that was stopped in order: how far it is, and whether to go on with it makes sense.
 
     Args:
@@ -145,7 +145,7 @@ def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> 
     done, runs = sum(map(batch.is_finished, batch.runs)), len(batch.runs)
     said = f"{said}; {done} of {runs} runs are finished"
     if gained or done > before:
-        return stopping.InOrder(said)
+        return shutdown.InOrder(said)
     return limit.without_gain(said)
 
 
@@ -155,7 +155,7 @@ def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> 
     try:
         _one(batch, state, shown, stall_minutes)
     except (KeyboardInterrupt, OSError, MemoryError) as error:
-        with stopping.held():
+        with shutdown.held():
             said = refusal(error) if isinstance(error, OSError) else str(error)
             _break_off(batch, state, said or "the runner was out of memory")
         with suppress(OSError):
@@ -172,7 +172,7 @@ def _break_off(batch: Batch, state: RunState, reason: str) -> None:
         batch.note(state, state.state, state.reason)
     elif batch.is_whole(state):
         folder = batch.folder / state.folder
-        batch_folder.complete(folder, run=state.about(), **probes.as_record(batch, state))
+        experiment.complete(folder, run=state.about(), **probes.as_record(batch, state))
         batch.note(state, "finished")
     else:
         _settle(batch, state, "interrupted", reason)
@@ -212,10 +212,10 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     )
     uuids = [gpu.uuid for gpu in gpus]
     failure: Exception | None = None
-    asked = partial(agreed_stop.wish, folder)
+    asked = partial(graceful_stop.wish, folder)
     with (
         other_gpu_processes.Watch(uuids, batch.folder, shown.warn) as watch,
-        stopping.passing_on(asked),
+        shutdown.passing_on(asked),
     ):
         shown.show(f"starting kernel {state.kernel}")
         try:
@@ -241,14 +241,14 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the runner's own trouble, of which the run is innocent
-            if getattr(error, "ename", "") == agreed_stop.Stopped.__name__:
-                raise stopping.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
+            if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
+                raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
             if state.nodes > 1 and (why := nodes.gone(error)):
-                raise stopping.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
+                raise shutdown.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
             failure = error
         finally:
             state.seconds = time.monotonic() - started
-    with stopping.held():  # else a signal could come between the record and the journal
+    with shutdown.held():  # else a signal could come between the record and the journal
         said = {"run": state.about(), **watch.as_record(), **probed}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
@@ -258,7 +258,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
             reason = "the notebook ended without finishing its record"
             _settle(batch, state, "failed", reason, said)
         else:
-            batch_folder.complete(folder, **said)
+            experiment.complete(folder, **said)
             batch.note(state, "finished")
 
 
@@ -290,7 +290,7 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
 
 def _here(batch: Batch, state: RunState) -> tuple[int, int | None]:
     """How many devices of a run are this machine's, and on how many GPUs: of all virtual nodes."""
-    virtual = state.nodes > 1 and engines.choose(batch.plan.launcher, state.nodes).virtual
+    virtual = state.nodes > 1 and launchers.choose(batch.plan.launcher, state.nodes).virtual
     here = state.nodes if virtual else 1
     return here * state.devices, None if state.gpus is None else here * state.gpus
 
@@ -328,12 +328,12 @@ def _settle(
         content = batch.short_record(state)
     if outcome == "interrupted":
         if "devices" in content:
-            batch_folder.write_record(folder, content | {"state": outcome, "reason": reason})
+            experiment.write_record(folder, content | {"state": outcome, "reason": reason})
     elif content["state"] not in ("failed", "skipped"):
-        batch_folder.write_record(folder, content | {"state": outcome, "reason": reason})
+        experiment.write_record(folder, content | {"state": outcome, "reason": reason})
     else:
         reason = content["reason"]
-    batch_folder.complete(folder, **said)
+    experiment.complete(folder, **said)
     batch.note(state, outcome, reason)
 
 
@@ -353,11 +353,11 @@ def _check(batch: Batch) -> None:
     recipes.check(batch.plan)
     for state in batch.runs:
         if not batch.is_finished(state):
-            offers.check_parameters_cell(state.notebook)
+            selection.check_parameters_cell(state.notebook)
             _check_launcher(batch, state)
     # The largest global batch to fill.
     most = max(batch.runs, key=lambda state: state.nodes * state.devices)
-    virtual = most.nodes > 1 and engines.choose(batch.plan.launcher, most.nodes).virtual
+    virtual = most.nodes > 1 and launchers.choose(batch.plan.launcher, most.nodes).virtual
     for seed in dict.fromkeys(state.seed for state in batch.runs):
         setup = parameters.resolve(
             "check",

@@ -15,7 +15,7 @@ from statistics import fmean, median
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
 

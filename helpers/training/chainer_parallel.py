@@ -23,8 +23,8 @@ import numpy as np
 from chainer import training
 
 from helpers.recipe import Rule
-from helpers.training.agreed_stop import Permit
 from helpers.training.chainer_batches import SharedIterator as SharedIterator
+from helpers.training.graceful_stop import Permit
 from helpers.training.step_clock import StepClock
 from helpers.training.step_parts import Wait, Waited
 

@@ -32,8 +32,8 @@ from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
 from helpers.recipe.settings import rule_name
-from helpers.training import earlier_schemas, part_of_epoch, record, run_identity
-from helpers.training.part_of_epoch import NONE, Part
+from helpers.training import earlier_schemas, partial_epoch, record, run_identity
+from helpers.training.partial_epoch import NONE, Part
 from helpers.training.record import Run
 
 FILE = "checkpoint.safetensors"
@@ -291,7 +291,7 @@ def _part(said: Mapping[str, Any], run: Run) -> Part:
     """Raises _Damaged unless the part of an epoch is one, or none."""
     steps = run.content["data"]["steps_per_epoch"]
     try:
-        part = part_of_epoch.of_said(said.get("part"), steps)
+        part = partial_epoch.of_said(said.get("part"), steps)
     except ValueError as error:
         raise _Damaged(str(error)) from None
     if part.steps and len(said["history"]) >= run.content["recipe"]["epochs"]:

@@ -10,7 +10,7 @@ measured, so it stands in the record.
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import ROWS, idle_threads, temporary
+from helpers.frameworks import ROWS, idle_threads, temporary_files
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
@@ -32,7 +32,7 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     another checkout (a git worktree).
     """
     kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
-    if not temporary.takes_sockets(kept.get("TMPDIR", "")):
+    if not temporary_files.takes_sockets(kept.get("TMPDIR", "")):
         del kept["TMPDIR"]  # /tmp will do
     return kept
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from helpers.launch import steps
+from helpers.launch import step_counter
 
 VARIABLE = "COMPARE_STEPS"
 """Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
@@ -23,7 +23,7 @@ class _Last:
 
 def beat() -> None:
     """A step was taken."""
-    steps.step()
+    step_counter.step()
     file = os.environ.get(VARIABLE)
     now = time.monotonic()
     if file is None or now - _Last.beat < 1:

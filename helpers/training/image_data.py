@@ -17,7 +17,7 @@ from data_prep.horizontal_flip import copy_flipped
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
-from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.training import image_readers, run_identity, tasks
 
 if TYPE_CHECKING:  # it reads what is said here
@@ -268,9 +268,9 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
             for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
                 _check_image(image, recipe, reader.catalog.path(i))
         return
-    where = recipe.own[own_code.READER]
+    where = recipe.own[custom_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        with own_code.told(recipe, own_code.READER, f"read({i})"):
+        with custom_code.told(recipe, custom_code.READER, f"read({i})"):
             image = reader.read(i)
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):

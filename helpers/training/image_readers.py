@@ -16,7 +16,7 @@ from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
-from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, custom_code
 
 OWN = "own"
 OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
@@ -35,12 +35,12 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
         DataError, UserError: in one line, what is wrong with the folder or with the own code.
     """
     if recipe.reader == OWN:
-        where = recipe.own[own_code.READER]
+        where = recipe.own[custom_code.READER]
         name = where.rpartition(":")[2]
-        with own_code.told(recipe, own_code.READER, name):
-            maker = own_code.load(recipe, own_code.READER)
-        with own_code.told(
-            recipe, own_code.READER, f"{name}({'' if folder is None else 'folder'})"
+        with custom_code.told(recipe, custom_code.READER, name):
+            maker = custom_code.load(recipe, custom_code.READER)
+        with custom_code.told(
+            recipe, custom_code.READER, f"{name}({'' if folder is None else 'folder'})"
         ):
             return _own(maker, where, folder, _changed(folder))
     assert folder is not None
@@ -65,7 +65,7 @@ def digest(reader: Reader) -> str:
 
 def called(recipe: Recipe, folder: Path | None) -> str:
     """Where the images come from: the folder, or ``mine.py:Reader``."""
-    return recipe.own[own_code.READER] if folder is None else str(folder)
+    return recipe.own[custom_code.READER] if folder is None else str(folder)
 
 
 def task_of(reader: Reader) -> str:
@@ -120,7 +120,7 @@ def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
     names = [f"{i:08d}" for i in range(len(targets))]
     columns = {
         "image": pd.Series(names, dtype=object),
-        "path": recipe.own[own_code.READER],
+        "path": recipe.own[custom_code.READER],
         "row": np.arange(len(targets)),
         "group": pd.Series(names, dtype=object),
     }

@@ -30,19 +30,19 @@ from helpers import terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
-    certificate,
-    own_network,
+    check_results,
+    custom_network,
+    process_checks,
     reference_checks,
-    rehearsal,
     training_checks,
-    world_checks,
+    training_loop,
 )
-from helpers.fairness.certificate import DIFFERENT, Certificate
+from helpers.fairness.check_results import DIFFERENT, Certificate
 from helpers.frameworks import (
     cpu_cores,
     networks_of,
     original,
-    place,
+    rank_info,
     replicas,
     rows_of,
     run_label,
@@ -50,36 +50,36 @@ from helpers.frameworks import (
 )
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import clocks, exchange, samplers
-from helpers.networks import own, weights
+from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
-    agreed_stop,
     arithmetic,
     attribution,
     batch_size,
     bus_bandwidth,
     checkpoint,
+    data_coverage,
+    graceful_stop,
     heartbeat,
-    in_world,
     loader_workers,
     measurement_rounds,
     metrics,
     parameters,
+    rank_tables,
     ranks_gradients,
     record,
-    roll_call,
     run_identity,
-    run_pictures,
+    run_plots,
     run_tables,
     tasks,
     this_notebook,
-    world_shown,
+    train_loop,
 )
-from helpers.training.agreed_stop import Stopped
-from helpers.training.in_world import WEIGHTS, Apart, Trained, Within
+from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
+from helpers.training.train_loop import WEIGHTS, Apart, Trained, Within
 from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
@@ -109,7 +109,7 @@ def begin(*given: Any) -> Any:
     framework: ModuleType
     names: Mapping[str, Any]
     *said, framework, names = given
-    here = place.here()
+    here = rank_info.here()
     if isinstance(before := names.get("this_run"), Run):
         before.end()  # also where this one cannot begin: what follows would be of old parameters
     file = this_notebook.find(names)
@@ -195,7 +195,7 @@ class Run(RunBase):
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
-        here = place.here()
+        here = rank_info.here()
         self.rank = 0 if here is None else here.rank
         self._cluster: dict[str, Any] = dict(here.about) if here is not None else {}
         self.record = record.start(
@@ -229,7 +229,7 @@ class Run(RunBase):
         """The weights that every framework starts from; of one's own network this one's own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
-            found = exchange.of_first(own.initial(self.framework, recipe, outputs))
+            found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
         else:
             with exchange.first_rank_first():  # it may download them
                 found = weights.canonical(
@@ -250,7 +250,7 @@ class Run(RunBase):
 
     def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Eight training images as ``evaluate_pixels`` shows them to the network."""
-        return run_pictures.images(self.images, evaluate_pixels)
+        return run_plots.images(self.images, evaluate_pixels)
 
     @section(7, "the fairness check", records=("fairness",))
     def certify(
@@ -271,9 +271,9 @@ class Run(RunBase):
                 it when it ends.
         """
         samplers.stop(self.monitor)  # of a training before this
-        on_ranks = place.here() is not None
+        on_ranks = rank_info.here() is not None
         certify = (
-            own_network.certify
+            custom_network.certify
             if self.network == "own"
             else partial(reference_checks.certify, architecture=self.network)
         )
@@ -299,15 +299,15 @@ class Run(RunBase):
     @section(9, "the training-loop check", needs=("certify",), records=("fairness",))
     def rehearse(self, lesson: Lesson) -> pd.DataFrame:
         """Take the lesson's functions, and add to the check what its training loop does."""
-        agreed_stop.check(self.folder, "before its training")
+        graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
         self.take(lesson)
 
-        def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
-            found: tuple[float, Arrays, np.ndarray] = self.everywhere(in_world.rehearse, trial)[0]
+        def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
+            found: tuple[float, Arrays, np.ndarray] = self.everywhere(train_loop.rehearse, trial)[0]
             return found
 
-        self.certificate = rehearsal.certify(
+        self.certificate = training_loop.certify(
             self._of_network,
             trial,
             devices=self.setup.replicas,
@@ -315,7 +315,7 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
-        self.certificate = roll_call.certify(
+        self.certificate = data_coverage.certify(
             self.certificate,
             self.everywhere,
             self.images,
@@ -323,7 +323,7 @@ class Run(RunBase):
             processes=self.processes,
             hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
         )
-        if place.here() is not None and self.setup.replicas > 1:
+        if rank_info.here() is not None and self.setup.replicas > 1:
             self.certificate = ranks_gradients.certify(
                 self.certificate,
                 self.everywhere,
@@ -365,7 +365,7 @@ class Run(RunBase):
             return self._train()
 
     def _train(self) -> pd.DataFrame:
-        agreed_stop.check(self.folder, "before its training")
+        graceful_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
             images = self.recipe.recipe.batch_size * len(world.devices)
@@ -391,12 +391,12 @@ class Run(RunBase):
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
         first_step = self._begin.epoch * steps + self._begin.part.steps
-        agreement = agreed_stop.Agreement(self.folder)
+        agreement = graceful_stop.Agreement(self.folder)
         report = self._heard if self._in_process else replicas.tell
         given = (self._begin, agreement, report)
         with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
-                in_world.train, self._begin.weights, first_step, *given
+                train_loop.train, self._begin.weights, first_step, *given
             )
         trained = each[0]
         if trained.stopped is not None:
@@ -411,7 +411,7 @@ class Run(RunBase):
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
-        display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
+        display(run_plots.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     @section(10, "test", needs=("train",), records=("test",))
@@ -420,9 +420,9 @@ class Run(RunBase):
 
         With intervals, as a chart and a table.
         """
-        agreed_stop.check(self.folder, "after its training")
+        graceful_stop.check(self.folder, "after its training")
         weights_of_this_run = self._trained_weights()
-        each: list[in_world.Tested] = self.with_replica(in_world.test, weights_of_this_run, 0)
+        each: list[train_loop.Tested] = self.with_replica(train_loop.test, weights_of_this_run, 0)
         scores, loss, seconds, _ = each[0]
         self._certify_test(each)
         images, part = self.images, self.images.test
@@ -437,7 +437,7 @@ class Run(RunBase):
         )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
-        display(run_pictures.TEST[images.task](targets, scores, result))
+        display(run_plots.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     @section(
@@ -445,9 +445,9 @@ class Run(RunBase):
     )
     def take_apart(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
-        agreed_stop.check(self.folder, "after its training")
+        graceful_stop.check(self.folder, "after its training")
         steps = measurement_rounds.steps_of_a_turn(self.history)
-        found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        found: list[Apart] = self.with_replica(train_loop.measure, self.initial.arrays, 0, steps)
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
@@ -528,11 +528,11 @@ class Run(RunBase):
 
     def _certify_training(self, each: list[Trained]) -> None:
         """Whether it trained as the recipe says, and all replicas came to the same weights."""
-        checks = world_checks.after_training(
+        checks = process_checks.after_training(
             [trained.digest for trained in each],
             [trained.logits for trained in each],
             self.setup.replicas,
-            rehearsal.LIMITS[self.recipe.recipe.precision].values,
+            training_loop.LIMITS[self.recipe.recipe.precision].values,
         )
         self._observed = [trained.observed for trained in each if trained.observed is not None]
         checks += training_checks.certify(
@@ -547,10 +547,10 @@ class Run(RunBase):
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        told = certificate.counted(check.verdict for check in checks)
+        told = check_results.counted(check.verdict for check in checks)
         print(f"Checks of this training: {told}")
 
-    def _certify_test(self, each: list[in_world.Tested]) -> None:
+    def _certify_test(self, each: list[train_loop.Tested]) -> None:
         """Whether the test read its images, goes into the certificate with the validations."""
         observed = [
             replace(one, evaluations=[*one.evaluations, tested.evaluation])
@@ -574,7 +574,7 @@ class Run(RunBase):
     @property
     def _in_process(self) -> bool:
         """Whether this process has a replica of its own, and no other that it would start."""
-        return place.here() is not None or self.lesson.processes == IN_KERNEL
+        return rank_info.here() is not None or self.lesson.processes == IN_KERNEL
 
     def _out_of_memory(self, error: BaseException) -> bool:
         """Whether the framework says so, of this process or of another rank."""
@@ -587,7 +587,7 @@ class Run(RunBase):
 
     def worlds(self) -> list[World]:
         """The run's world as each of the processes sees it that this one has, or is."""
-        if place.here() is not None or self.lesson.processes != PER_DEVICE:
+        if rank_info.here() is not None or self.lesson.processes != PER_DEVICE:
             return [self.world]
         each = enumerate(self.devices)
         return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
@@ -617,7 +617,7 @@ class Run(RunBase):
         starts make one each time, and end with it.
         """
         if not self._in_process:
-            return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
+            return self.everywhere(train_loop.with_replica, function, arrays, first_step, *args)
         (world,), work = self.worlds(), self.work()
         if self._replica is None:
             exchange.renew_port()
@@ -634,13 +634,13 @@ class Run(RunBase):
             MemoryError: a rank does.
             Exception: the framework's own error, where this is the only process.
         """
-        if place.here() is None:
-            self.everywhere(in_world.attempt, arrays, size)
+        if rank_info.here() is None:
+            self.everywhere(train_loop.attempt, arrays, size)
             return
         lacking = ""
         exchange.renew_port()
         try:
-            in_world.attempt(self.world, self.work(), arrays, size)
+            train_loop.attempt(self.world, self.work(), arrays, size)
         except Exception as error:
             if not self._out_of_memory(error):
                 raise
@@ -652,7 +652,7 @@ class Run(RunBase):
         """Those that this run's training has left."""
         path = self.folder / WEIGHTS
         with suppress(OSError, SafetensorError):
-            if weights.metadata(path).get(in_world.RUN) == self._begin.run:
+            if weights.metadata(path).get(train_loop.RUN) == self._begin.run:
                 return weights.load(path)
         raise UserError(f"{path}: another run has replaced this run's weights; {AGAIN}")
 
@@ -687,7 +687,7 @@ class Run(RunBase):
 
     def _tell_parts(self, trained: Sequence[Trained]) -> None:
         """What a step of each rank was made of goes into the record."""
-        if (here := place.here()) is None:
+        if (here := rank_info.here()) is None:
             return
         parts = [
             {"rank": rank, "host": here.hosts[rank], **each.parts}
@@ -701,7 +701,7 @@ class Run(RunBase):
 
     def _tell_network(self, found: Sequence[Apart]) -> None:
         """What the ranks have measured of their network; their traces are aligned."""
-        if (here := place.here()) is None:
+        if (here := rank_info.here()) is None:
             return
         if (all_reduce := found[0].all_reduce) is not None:
             devices, interface = self.setup.replicas, here.about["interface"]
@@ -714,9 +714,9 @@ class Run(RunBase):
             ahead = {rank: clocks.ahead(own, meetings[0]) for rank, own in enumerate(meetings)}
             self._cluster["clocks"] = samplers.align(self.folder, ahead, here.hosts)
         self.record.add("cluster", self._cluster)
-        for line in world_shown.lines(self._cluster):
+        for line in rank_tables.lines(self._cluster):
             print(line)
-        if (parts := world_shown.parts(self._cluster)) is not None:
+        if (parts := rank_tables.parts(self._cluster)) is not None:
             display(parts)
 
     def _end_replica(self) -> None:

@@ -18,7 +18,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
 
-from helpers.training.shared_places import LENT, Places
+from helpers.training.buffer_pool import LENT, Places
 
 AHEAD = 2
 """Batches for each worker that are ready or in work: DataLoader's default."""

@@ -10,7 +10,7 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.recipe import ScaledRecipe, lookup
 from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
@@ -258,7 +258,7 @@ def check_nodes(value: int | str) -> int:
     Raises:
         UserError: it is no number of nodes.
     """
-    return int(_number_or_word("nodes", value, (), least=1, most=engines.MOST_NODES))
+    return int(_number_or_word("nodes", value, (), least=1, most=launchers.MOST_NODES))
 
 
 def _number_or_word(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
 
-from helpers.training.shared_places import LENT, Places
+from helpers.training.buffer_pool import LENT, Places
 
 AHEAD = 2
 """Batches that a worker has ready or in work: DataLoader's default."""

@@ -18,10 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from helpers.fairness import own_network, reference, reference_checks, rehearsal, world_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import (
+    custom_network,
+    process_checks,
+    reference,
+    reference_checks,
+    training_loop,
+)
+from helpers.fairness.check_results import Certificate, Check
 from helpers.networks.weights import Weights
-from helpers.training.in_world import Work
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 LATER = "the ranks compare them, in section 9"
@@ -45,7 +51,7 @@ def certify(
         devices: of all ranks.
     """
     began = time.perf_counter()
-    rows = world_checks.of_ranks(everywhere(answer, network, weights), devices)
+    rows = process_checks.of_ranks(everywhere(answer, network, weights), devices)
     seconds = certificate.seconds + time.perf_counter() - began
     return replace(certificate.updated(rows), seconds=seconds)
 
@@ -56,7 +62,7 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     with lesson.scope():
         shallow = framework.shallow(reference.shallow_arrays(), world.devices)
     # No step is taken: with a replica the lesson joins the ranks to a world.
-    replica = lesson.start(world, shallow, rule=rehearsal.SGD, rates=repeat(0.1))
+    replica = lesson.start(world, shallow, rule=training_loop.SGD, rates=repeat(0.1))
     lesson.ready(replica, [])
     over_ranks, devices = over_all_ranks(world, work), world.devices * world.processes
     if network == "own":
@@ -64,7 +70,7 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
         recipe, outputs = work.recipe.recipe, len(work.images.classes)
         given = (lesson.build_model, weights, devices, recipe, outputs)
         checks = [
-            own_network.same_on_all_devices(over_ranks, *given),
+            custom_network.same_on_all_devices(over_ranks, *given),
             reference_checks.uneven_on_all_devices(over_ranks, devices),
         ]
     else:

@@ -26,12 +26,12 @@ import pandas as pd
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
 from helpers.launch import processes
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
-    contradictions,
+    consistency,
     earlier_schemas,
     environment_variables,
     run_identity,
@@ -39,7 +39,7 @@ from helpers.training import (
     strict_json,
     this_notebook,
 )
-from helpers.training.agreed_stop import Stopped
+from helpers.training.graceful_stop import Stopped
 
 if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.training.metrics import Evaluation
@@ -59,7 +59,7 @@ class Run:
         self, folder: Path, content: dict[str, Any], code: Callable[[], str] | None = None
     ) -> None:
         self.folder = folder
-        here = place.here()
+        here = rank_info.here()
         self._kept = here is None or here.rank == 0
         self.content = content | {"run": {"id": secrets.token_hex(8), **content["run"]}}
         self._code = code
@@ -253,7 +253,7 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
         UserError: naming the first field that does not fit, or a newer version of the schema.
     """
     schemas.check(SCHEMA_FILE, content, where)
-    if (found := contradictions.first(content)) is not None:
+    if (found := consistency.first(content)) is not None:
         raise UserError(f"{where}: field {found[0]} contradicts others: {found[1][:200]}")
 
 
@@ -369,7 +369,7 @@ def _watch_notebook_cells(run: Run) -> Callable[[], None]:
     except ImportError:
         return _nothing
     shell = get_ipython()
-    if shell is None or place.here() is not None:
+    if shell is None or rank_info.here() is not None:
         return _nothing
 
     def after_cell(result: Any) -> None:

@@ -6,12 +6,12 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.launch import exchange
 from helpers.networks.weights import Weights
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
-from helpers.training.in_world import Work
+from helpers.training.train_loop import Work
 from helpers.training.world import Lesson, World
 
 
@@ -37,7 +37,7 @@ class RunBase:
     @property
     def world(self) -> World:
         """The world that this process's own cells compute in: on a rank all replicas of all."""
-        devices, here = self.setup.devices, place.here()
+        devices, here = self.setup.devices, rank_info.here()
         if here is None:
             return World(0, devices.count, self.devices, devices.kind, devices.gpus)
         everywhere = self.setup.of_all_nodes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data_prep import FINDINGS
-from helpers.fairness import certificate, reference, reference_checks
+from helpers.fairness import check_results, reference, reference_checks
 from helpers.networks import weights
 from helpers.networks.shapes import RUNNING
 from helpers.recipe import lookup
@@ -19,7 +19,7 @@ INITIAL = weights.canonical("random").arrays
 NORMS = reference.KEPT["densenet121"].norms
 
 
-def checks(**changes: Any) -> list[certificate.Check]:
+def checks(**changes: Any) -> list[check_results.Check]:
     given: dict[str, Any] = {
         "evaluate_pixels": lambda grey: reference_checks.expected_pixels(grey, SCALED.recipe),
         "labels": FINDINGS,
@@ -33,7 +33,7 @@ def failed(**changes: Any) -> list[str]:
     return [check.check for check in checks(**changes) if check.verdict != "pass"]
 
 
-def with_changed(name: str, change: Any) -> certificate.Check:
+def with_changed(name: str, change: Any) -> check_results.Check:
     held = {key: array.copy() for key, array in INITIAL.items()}
     change(held[name])
     return reference_checks.same_weights(held, INITIAL)
@@ -200,7 +200,7 @@ def test_the_crop_is_the_centre_by_torchvisions_rule(
 
 def statistics(
     found: Mapping[str, np.ndarray], steps: int = 1, limit: float = 1e-6
-) -> list[certificate.Check]:
+) -> list[check_results.Check]:
     known, before = reference.load(), reference.arrays()
     return reference_checks.running_statistics(
         found, known, before, steps, limit, "after a step", NORMS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from helpers.fairness import training_checks
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.inspection import Seen
 from helpers.recipe import Recipe
 
 RECIPE = Recipe(

@@ -13,8 +13,8 @@ from helpers import frameworks, paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, Row, installed, name_of, rows_of, run_label, why_not
 from helpers.results.comparison import Entry
-from helpers.runner import offers, plans
-from helpers.runner.offers import Offer
+from helpers.runner import plans, selection
+from helpers.runner.selection import Offer
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -136,7 +136,7 @@ def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
 
 
 def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[Offer]:
-    return offers.chosen(plans.framework_notebooks(), notebooks, frameworks)
+    return selection.chosen(plans.framework_notebooks(), notebooks, frameworks)
 
 
 def notebooks_of(chosen: list[Offer]) -> list[str]:

@@ -20,8 +20,8 @@ from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
-from helpers.training import agreed_stop, checkpoint, image_data
-from helpers.training.in_world import WEIGHTS
+from helpers.training import checkpoint, graceful_stop, image_data
+from helpers.training.train_loop import WEIGHTS
 
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
@@ -241,11 +241,11 @@ def assert_takes_the_steps_of_a_whole_run(
     assert steps_of(names) >= 4
     stops = False
 
-    class Planned(agreed_stop.Agreement):
+    class Planned(graceful_stop.Agreement):
         """Wished for after the first step; a local class, so that processes are sent its code."""
 
-        def of(self, rank: int, processes: int, first: int) -> agreed_stop.Permit:
-            agreed_stop.AHEAD_SECONDS = 0.0
+        def of(self, rank: int, processes: int, first: int) -> graceful_stop.Permit:
+            graceful_stop.AHEAD_SECONDS = 0.0
             permit = super().of(rank, processes, first)
             decide = permit._decide
 
@@ -256,8 +256,8 @@ def assert_takes_the_steps_of_a_whole_run(
             permit._decide = decide_as_planned  # type: ignore[method-assign]
             return permit
 
-    monkeypatch.setattr(agreed_stop, "AHEAD_SECONDS", agreed_stop.AHEAD_SECONDS)
-    monkeypatch.setattr(agreed_stop, "Agreement", Planned)
+    monkeypatch.setattr(graceful_stop, "AHEAD_SECONDS", graceful_stop.AHEAD_SECONDS)
+    monkeypatch.setattr(graceful_stop, "Agreement", Planned)
 
     def train(*, resume: bool, stop: bool) -> tuple[int, int]:
         """How far the checkpoint is."""
@@ -265,7 +265,7 @@ def assert_takes_the_steps_of_a_whole_run(
         stops = stop
         monkeypatch.setattr(run, "_resume", resume)
         if stop:
-            with pytest.raises(agreed_stop.Stopped, match="stopped as asked after epoch"):
+            with pytest.raises(graceful_stop.Stopped, match="stopped as asked after epoch"):
                 run.train()
         else:
             run.train()

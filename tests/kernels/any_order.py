@@ -21,10 +21,10 @@ from own_networks import recipe_of_classes
 
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
-from helpers.fairness import own_network, rehearsal
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import custom_network, training_loop
+from helpers.fairness.check_results import Certificate, Check
 from helpers.networks import weights
-from helpers.training import measured_run, measurement_rounds, roll_call
+from helpers.training import data_coverage, measured_run, measurement_rounds
 from helpers.training.sections import SECTIONS
 
 NEEDS = {
@@ -169,9 +169,9 @@ TESTED: dict[str, str] = {}
 
 def small() -> None:
     """Replace what takes long and has tests of its own; note what is trained and tested."""
-    own_network.certify = lambda *given, **named: Certificate((Check("planted", 0.0, 1.0),))
-    rehearsal.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
-    roll_call.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
+    custom_network.certify = lambda *given, **named: Certificate((Check("planted", 0.0, 1.0),))
+    training_loop.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
+    data_coverage.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
     turns: Any = measurement_rounds.take_turns
     turns.__kwdefaults__["rounds"] = 2
     measurement_rounds.LOADER_SECONDS = 0.01

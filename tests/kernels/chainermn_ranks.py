@@ -12,8 +12,8 @@ from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import chainermn_ranks as chainermn_hooks
 from helpers.training import chainer_parallel as parallel
-from helpers.training import image_data, in_world
-from helpers.training.in_world import Work
+from helpers.training import image_data, train_loop
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 Arrays = dict[str, np.ndarray]
@@ -37,17 +37,17 @@ def state_of(work: Work, replica: Any) -> tuple[Arrays, Arrays]:
 def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, np.ndarray]:
     """Weights and optimiser's state after so many steps, their mean loss, validation's logits."""
     replica, loader = shallow(world, work)
-    loss, _ = in_world.take_steps(work, replica, loader, steps)
+    loss, _ = train_loop.take_steps(work, replica, loader, steps)
     part = work.images.valid
     batches = iter(work.lesson.make_evaluation_loader(world, part, 0))
-    scores, _ = in_world.predict(work.lesson, replica, batches, len(part))
+    scores, _ = train_loop.predict(work.lesson, replica, batches, len(part))
     return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
 
 
 def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | None]:
     """The weights after so many steps without all-reduce, and how long gradients took."""
     replica, loader = shallow(world, work)
-    with in_world.StepClock(work.framework.completion) as clock:
+    with train_loop.StepClock(work.framework.completion) as clock:
         assert work.lesson.without_all_reduce is not None
         work.lesson.without_all_reduce(replica, loader, steps, clock)
     return state_of(work, replica)[0], work.lesson.sync_seconds(replica)
@@ -64,7 +64,7 @@ def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) ->
     replica, _ = shallow(world, work, state)
     loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
     work.lesson.ready(replica, [loader])
-    in_world.take_steps(work, replica, loader, steps)
+    train_loop.take_steps(work, replica, loader, steps)
     return state_of(work, replica)
 
 
@@ -103,12 +103,12 @@ def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]],
 def fail_in_a_step(world: World, work: Work, how: str) -> None:
     """Rank 1 raises, or is killed, before its second step, in which the others wait for it."""
     replica, loader = shallow(world, work)
-    in_world.take_steps(work, replica, loader, 1)
+    train_loop.take_steps(work, replica, loader, 1)
     if world.rank == 1:
         if how == "raises":
             raise ValueError("no such image")
         os.kill(os.getpid(), signal.SIGKILL)
-    in_world.take_steps(work, replica, loader, 1)
+    train_loop.take_steps(work, replica, loader, 1)
 
 
 def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.ndarray:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import two_nodes
 
-from helpers.fairness.certificate import Certificate
+from helpers.fairness.check_results import Certificate
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.training import ranks_gradients
-from helpers.training.in_world import Work
 from helpers.training.measured_run import Run
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 SUM, ALONE, WEIGHT = "a sum", "a rank without all-reduce", "another weight on a rank"

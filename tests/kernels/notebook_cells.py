@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from helpers import paths
-from helpers.fairness import certificate
+from helpers.fairness import check_results
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
-from helpers.training import in_world, measured_run
+from helpers.training import measured_run, train_loop
 from helpers.training.world import Lesson, World, lesson_of
 
 COLUMNS = (
@@ -114,7 +114,7 @@ def other_norms(names: dict[str, Any], **changes: float) -> Iterator[None]:
         names["scaled"] = scaled
 
 
-def failed(checks: Iterable[certificate.Check]) -> set[str]:
+def failed(checks: Iterable[check_results.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}
 
@@ -149,15 +149,15 @@ def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken
 def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
     """A loader that leaves images out ends an evaluation; none is scored that nobody has seen."""
 
-    def evaluate(world: World, work: in_world.Work, replica: Any) -> None:
+    def evaluate(world: World, work: train_loop.Work, replica: Any) -> None:
         lesson, part = work.lesson, work.images.train
         lesson.ready(replica, [])
         # So few that frameworks which fill up the last batch notice it too.
         loader = lesson.make_evaluation_loader(world, part[:20], 0)
-        in_world.predict(lesson, replica, iter(loader), len(part))
+        train_loop.predict(lesson, replica, iter(loader), len(part))
 
     with pytest.raises(Exception, match=r"gave (\d+|logits of \d+) of .*\b(140|70)\b.* images"):
-        run.everywhere(in_world.with_replica, evaluate, run.initial.arrays, 0)
+        run.everywhere(train_loop.with_replica, evaluate, run.initial.arrays, 0)
 
 
 EPSILON_FIRST = "weight change after 5 Adam steps"

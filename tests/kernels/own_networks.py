@@ -11,11 +11,11 @@ from notebook_cells import CERTIFIED, failed, namespace_of
 from resuming import write_small_images
 
 from helpers.errors import UserError
-from helpers.fairness import own_network
-from helpers.networks import own, weights
+from helpers.fairness import custom_network
+from helpers.networks import custom, weights
 from helpers.recipe import Recipe, lookup
 from helpers.training import checkpoint
-from helpers.training.in_world import take_steps
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NETS = {
@@ -251,7 +251,7 @@ def assert_it_is_trained(
     verdicts = {check.check: check for check in run.certificate.checks}
     assert failed(run.certificate.checks) == set()
     unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
-    assert unknown == set(own_network.UNKNOWN)
+    assert unknown == set(custom_network.UNKNOWN)
     assert {verdicts[name].reason for name in unknown} == {"own network"}
     assert {name for name, check in verdicts.items() if check.verdict == "expected"} == known
     assert verdicts["which replica's running statistics are kept"].reason == survivors
@@ -323,14 +323,14 @@ def without_dropout(network: Any) -> None:
 def assert_same_seed_same_bytes(framework: Any, module: str, folder: Path) -> None:
     """Twice, whatever was drawn in between; another seed draws others."""
     recipe = read(recipe_of(folder, module))
-    first = own.initial(framework, recipe, 5)
-    own.initial(framework, read(recipe_of(folder / "other", module)), 3)
+    first = custom.initial(framework, recipe, 5)
+    custom.initial(framework, read(recipe_of(folder / "other", module)), 3)
     np.random.random(7)  # noqa: NPY002
-    again = own.initial(framework, recipe, 5)
+    again = custom.initial(framework, recipe, 5)
     assert again.sha256 == first.sha256
     for name, array in first.arrays.items():
         assert np.array_equal(again.arrays[name], array), name
-    assert own.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
+    assert custom.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
 
 
 WRONG = {

@@ -13,8 +13,8 @@ from typing import Any
 import own_networks
 import pytest
 
-from helpers.fairness import crops, training_checks, world_checks
-from helpers.fairness.certificate import Certificate
+from helpers.fairness import crops, process_checks, training_checks
+from helpers.fairness.check_results import Certificate
 from helpers.runner.notebook_code import run_cells
 
 RATES = "rates or (scaled.learning_rate_at(step, steps) for step in count(first_step))"
@@ -180,7 +180,7 @@ PLANTS = {
                 "ReadBatch(images.train[1:], train_transform)"
             ),
         },
-        world_checks.ONCE,
+        process_checks.ONCE,
         checked=True,
     ),
     "evaluated from then on": Plant(

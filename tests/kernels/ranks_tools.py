@@ -16,9 +16,9 @@ import psutil
 
 from gpumon import resource_limits
 from helpers import paths
-from helpers.frameworks import devices, place
-from helpers.launch import engines
-from helpers.launch.causes import RankError
+from helpers.frameworks import devices, rank_info
+from helpers.launch import launchers
+from helpers.launch.failures import RankError
 from helpers.runner import ranks
 from helpers.training import heartbeat, loader_workers
 
@@ -32,7 +32,7 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     """Run cells in all ranks; what each of them has kept (:func:`keep`)."""
     source = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
     nodes, each = how.pop("nodes", 2), how.pop("each", 1)
-    engine = how.pop("engine", None) or engines.choose(how.pop("launcher", "mpiexec"), nodes)
+    engine = how.pop("engine", None) or launchers.choose(how.pop("launcher", "mpiexec"), nodes)
     about = (how.pop("kind", "cpu"), how.pop("gpus", 0), how.pop("framework", ""))
     order = ranks.Order(engine, each, how.pop("devices", each), *about)
     variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
@@ -76,8 +76,8 @@ assert pytest.main(words) == 0, "a test failed: see ranks.log"
         raise
 
 
-def here() -> place.Place:
-    found = place.here()
+def here() -> rank_info.Place:
+    found = rank_info.here()
     assert found is not None
     return found
 
@@ -92,7 +92,7 @@ def left(folder: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            marked = process.environ().get(place.VARIABLE, "").startswith(str(folder))
+            marked = process.environ().get(rank_info.VARIABLE, "").startswith(str(folder))
             if marked and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except (psutil.Error, OSError):  # it ends meanwhile

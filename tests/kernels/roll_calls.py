@@ -7,8 +7,8 @@ import numpy as np
 from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of, planted, write_noise_images
 from PIL import Image
 
-from helpers.fairness.certificate import Certificate
-from helpers.training import roll_call
+from helpers.fairness.check_results import Certificate
+from helpers.training import data_coverage
 
 
 def different(folder: Path) -> Path:
@@ -44,7 +44,7 @@ def called(names: dict[str, Any]) -> Certificate:
     """What the roll call of the run's lesson finds."""
     run = names["this_run"]
     world = run.worlds()[0]
-    return roll_call.certify(
+    return data_coverage.certify(
         Certificate(()),
         run.everywhere,
         run.images,

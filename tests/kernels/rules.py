@@ -10,11 +10,11 @@ import pytest
 from notebook_cells import failed, lesson_with, with_loss_of
 from resuming import before_training
 
-from helpers.fairness import reference, rehearsal
-from helpers.fairness.rehearsal import RULES
+from helpers.fairness import reference, training_loop
+from helpers.fairness.training_loop import RULES
 from helpers.recipe import Rule
-from helpers.training import roll_call
-from helpers.training.in_world import take_steps
+from helpers.training import data_coverage
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 TASKS = ("multilabel", "multiclass")
@@ -29,7 +29,7 @@ OPTIMIZERS = (
 def rehearse(run: Any, names: dict[str, Any]) -> None:
     """The loop's steps alone: who is there and what is read are the same for every rule."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roll_call, "certify", lambda certificate, *given, **named: certificate)
+        patch.setattr(data_coverage, "certify", lambda certificate, *given, **named: certificate)
         run.rehearse(lesson_with(names))
 
 
@@ -49,7 +49,7 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
         checks = run.certificate.checks
         assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
         (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
-        assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
+        assert (row.verdict, row.reason) == ("pass", next(iter(training_loop.DECAYS)))
     assert_state_is_kept(run, RULES[optimizer])
 
 

@@ -13,7 +13,7 @@ import pytest
 from notebook_cells import CERTIFIED, assert_passed, failed, namespace_of
 
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.networks.shapes import shapes
 from helpers.recipe import RECIPES
 from helpers.training import measured_run

@@ -31,7 +31,7 @@ from helpers.frameworks import chainermn as framework
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.replicas import ReplicaError
 from helpers.launch import exchange
-from helpers.launch.causes import RankError
+from helpers.launch.failures import RankError
 from helpers.training.measured_run import Run
 from helpers.training.world import World
 

@@ -41,7 +41,7 @@ from resuming import assert_resumes
 from roll_calls import failed_in_roll_call
 
 from helpers.errors import UserError
-from helpers.fairness import reference, rehearsal, world_checks
+from helpers.fairness import process_checks, reference, training_loop
 from helpers.frameworks import jax as framework
 from helpers.networks import jax as networks
 from helpers.networks import weights
@@ -96,10 +96,10 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "own.repeat()", "own.repeat(reseed_each_epoch=False)"
-    assert failed_in_roll_call(notebook, NOTEBOOK, *fixed) == {world_checks.ORDER}
+    assert failed_in_roll_call(notebook, NOTEBOOK, *fixed) == {process_checks.ORDER}
     cut = "(exchange.in_order(part, total) for part in own)\n    return output,"
     padded = "own\n    return output[:total],"
-    assert failed_in_roll_call(notebook, NOTEBOOK, cut, padded) == {world_checks.LOSS}
+    assert failed_in_roll_call(notebook, NOTEBOOK, cut, padded) == {process_checks.LOSS}
 
 
 def test_resnet50_is_the_references() -> None:
@@ -140,7 +140,7 @@ def test_statistics_of_the_global_batch_are_seen(notebook: dict[str, Any]) -> No
     run.rehearse(run.lesson)
     reasons = {check.check: check.reason for check in run.certificate.checks}
     notebook["norm_over"], run.certificate = None, before
-    assert reasons["which replica's running statistics are kept"] == rehearsal.GLOBAL
+    assert reasons["which replica's running statistics are kept"] == training_loop.GLOBAL
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:

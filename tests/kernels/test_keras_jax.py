@@ -31,7 +31,7 @@ from notebook_cells import (
 from resuming import assert_resumes
 
 from helpers.errors import UserError
-from helpers.fairness import reference, reference_checks, rehearsal
+from helpers.fairness import reference, reference_checks, training_loop
 from helpers.frameworks import keras_backends
 from helpers.networks import keras as networks
 from helpers.training.step_clock import StepClock
@@ -54,7 +54,7 @@ def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
 def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
     """BatchNorm's statistics are the global batch's: a known difference, predicted."""
     known = {*alike.KNOWN, EPSILON_FIRST, SURVIVE}
-    assert_passed(notebook["this_run"], known=known, survivors=rehearsal.GLOBAL)
+    assert_passed(notebook["this_run"], known=known, survivors=training_loop.GLOBAL)
 
 
 def test_its_weights_are_on_both_devices_and_its_batches_are_cut(notebook: dict[str, Any]) -> None:

@@ -49,14 +49,14 @@ from resuming import assert_resumes
 from roll_calls import failed_after_training, failed_in_roll_call, world_of
 
 from helpers import paths
-from helpers.fairness import reference, world_checks
+from helpers.fairness import process_checks, reference
 from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import mxnet_batches
-from helpers.training.in_world import take_steps
 from helpers.training.step_clock import StepClock
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -132,9 +132,9 @@ def test_faults_in_the_world_are_caught(tmp_path: Path) -> None:
     names = world_of(NOTEBOOK, tmp_path)
     order = "random.permutation(len(images.train))"
     found = failed_in_roll_call(names, NOTEBOOK, order, "np.arange(len(images.train))")
-    assert found == {world_checks.ORDER}
+    assert found == {process_checks.ORDER}
     found = failed_after_training(names, NOTEBOOK, "if replica.communicate:", "if False:")
-    assert found == {world_checks.REPLICAS}
+    assert found == {process_checks.REPLICAS}
 
 
 def test_resnet50_is_the_references() -> None:

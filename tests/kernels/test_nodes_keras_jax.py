@@ -16,7 +16,7 @@ from faulty_gradients import ALONE, SUM, WEIGHT
 from notebook_cells import EPSILON_FIRST, failed
 from resuming import write_small_images
 
-from helpers.fairness import rehearsal
+from helpers.fairness import training_loop
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 
 SURVIVE = "which replica's running statistics are kept"
@@ -57,7 +57,7 @@ def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
     assert failed(checks.values()) == set()
     known = {name for name, check in checks.items() if check.verdict == "expected"}
     assert known == {"running variance after 5 SGD steps", EPSILON_FIRST, SURVIVE}
-    assert checks[SURVIVE].reason == rehearsal.GLOBAL
+    assert checks[SURVIVE].reason == training_loop.GLOBAL
     assert {checks[name].verdict for name in N_AGAINST_ONE} == {"pass"}
 
 

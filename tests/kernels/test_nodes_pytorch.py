@@ -11,10 +11,10 @@ import two_nodes
 from notebook_cells import write_noise_images
 
 from helpers.fairness import reference
-from helpers.fairness.rehearsal import RULES, Trial
+from helpers.fairness.training_loop import RULES, Trial
 from helpers.runner.notebook_code import run_cells
-from helpers.training import in_world
-from helpers.training.in_world import Work
+from helpers.training import train_loop
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 NOTEBOOK = "PyTorch_MultiGPU"
@@ -34,7 +34,7 @@ def rehearsed(names: two_nodes.Names) -> list[Any]:
     """On a rank: what a trial gives, twice, since a second group meets as the first did."""
     run = names["this_run"]
     assert run.setup.of_all_nodes.count == 2 and run.record.content["devices"]["count"] == 2
-    found = [run.everywhere(in_world.rehearse, trial())[1] for _ in range(2)]
+    found = [run.everywhere(train_loop.rehearse, trial())[1] for _ in range(2)]
     two_nodes.assert_gradients_are_reduced(run)
     faulty_gradients.assert_compared(run, uneven="expected")
     assert run.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
@@ -43,7 +43,7 @@ def rehearsed(names: two_nodes.Names) -> list[Any]:
 
 def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
     one = two_nodes.names_of(NOTEBOOK, tmp_path / "one", 2)["this_run"]
-    loss, weights, logits = one.everywhere(in_world.rehearse, trial())[0]
+    loss, weights, logits = one.everywhere(train_loop.rehearse, trial())[0]
     for *found, recipe in two_nodes.on_ranks(NOTEBOOK, tmp_path / "two", rehearsed):
         assert recipe == one.recipe
         for again, same, others in found:
@@ -73,7 +73,7 @@ def test_a_process_group_meets_under_each_launcher(
 
 def largest(names: two_nodes.Names) -> int:
     """On a rank: the batch that fits, where rank 1 has memory for four images."""
-    run, attempt = names["this_run"], in_world.attempt
+    run, attempt = names["this_run"], train_loop.attempt
 
     def short(world: World, work: Work, arrays: Any, size: int) -> None:
         if world.rank == 1 and size > 4:
@@ -82,7 +82,7 @@ def largest(names: two_nodes.Names) -> int:
             attempt(world, work, arrays, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_world, "attempt", short)
+        patch.setattr(train_loop, "attempt", short)
         found: int = run.largest_batch().recipe.batch_size
     return found
 

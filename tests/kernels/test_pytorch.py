@@ -47,15 +47,15 @@ from torchvision.transforms.v2 import functional as transforms
 import data_prep
 from data_prep import FINDINGS
 from helpers.errors import UserError
-from helpers.fairness import own_network, reference, reference_checks, world_checks
+from helpers.fairness import custom_network, process_checks, reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
-from helpers.networks import own, weights
+from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.training import pytorch_batches
 from helpers.training.all_reduce import AllReduceClock
-from helpers.training.in_world import take_steps
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
@@ -80,7 +80,7 @@ OWN_STATISTICS = {
 """What a notebook says and what a wrong one would, whose replicas validate with their own."""
 ALSO_WRONG = {
     "PyTorch_MultiGPU": [],
-    "PyTorch_MultiGPU_Exp_Loss": [world_checks.EVALUATED],  # without a step before it, too
+    "PyTorch_MultiGPU_Exp_Loss": [process_checks.EVALUATED],  # without a step before it, too
 }
 
 
@@ -577,7 +577,7 @@ def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
     """The certificate's row of n devices against one, of somebody's own network."""
     recipe = own_networks.read(own_networks.recipe_of(folder, "pytorch", code))
-    initial = own.initial(framework, recipe, 5)
+    initial = custom.initial(framework, recipe, 5)
 
     def build_model(arrays: Any) -> Any:
         model = networks.build("own", arrays, recipe, 5)
@@ -585,7 +585,7 @@ def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
         return model
 
     module = SimpleNamespace(exact=framework.exact, gradients=gradients)
-    return own_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
+    return custom_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
 
 
 def test_an_own_networks_gradients_that_are_summed_are_caught(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ import slurm_cluster
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.launch import engines, run_files, values
-from helpers.launch.causes import RankError
+from helpers.launch import json_values, launchers, run_files
+from helpers.launch.failures import RankError
 from helpers.runner import ranks
 
 sys.path.append(str(paths.ROOT / "benchmarks"))
@@ -95,7 +95,7 @@ def test_ranks_tell_each_other(tmp_path: Path) -> None:
 import time
 import numpy as np
 import ranks_tools as tools
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.launch import exchange
 rank = tools.here().rank
 value = {1: np.arange(3, dtype=np.float16) * rank, "row": (Check("a", float("nan"), None), [rank])}
@@ -119,9 +119,9 @@ def test_a_kind_that_ranks_do_not_tell_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RankError, match="TypeError: ranks do not tell each other a object"):
         tools.run(tmp_path, cell)
     with pytest.raises(ValueError, match="no rank of ours tells a 'os:system'"):
-        values.decode({"kind": "os:system", "fields": {"command": "true"}})
+        json_values.decode({"kind": "os:system", "fields": {"command": "true"}})
     with pytest.raises(ValueError, match="no rank of ours tells"):
-        values.decode({"kind": "helpers.paths:Path", "fields": {}})
+        json_values.decode({"kind": "helpers.paths:Path", "fields": {}})
 
 
 def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> None:
@@ -181,14 +181,14 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone rank never begins."""
-    monkeypatch.setattr(engines.Engine, "command", _one_fewer(engines.Engine.command))
+    monkeypatch.setattr(launchers.Engine, "command", _one_fewer(launchers.Engine.command))
     with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
         tools.run(tmp_path, "1", join_seconds=5)
     assert tools.nobody_is_left(tmp_path, SOON)
 
 
 def _one_fewer(command):  # type: ignore[no-untyped-def]
-    def fewer(engine: engines.Engine, program: list[str], ranks: int) -> list[str]:
+    def fewer(engine: launchers.Engine, program: list[str], ranks: int) -> list[str]:
         words = command(engine, program, ranks)
         words[words.index("-n") + 1] = "1"
         return words
@@ -199,10 +199,10 @@ def _one_fewer(command):  # type: ignore[no-untyped-def]
 def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     """Two real nodes, and the engine starts both ranks on this machine."""
     host = os.uname().nodename
-    real = engines.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
+    real = launchers.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
     words = real.command([sys.executable], 1)
     assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
-    virtual = engines.Engine("torchrun", 2, False)
+    virtual = launchers.Engine("torchrun", 2, False)
     with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
         tools.run(tmp_path, "1", engine=virtual)
     assert tools.nobody_is_left(tmp_path, SOON)

@@ -19,13 +19,13 @@ from resuming import write_small_images
 
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.check_results import Certificate, Check
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
-from helpers.runner.probe import known
-from helpers.training import in_world, measurement_rounds
+from helpers.runner.self_test import expected
+from helpers.training import measurement_rounds, train_loop
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -95,7 +95,7 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     exec(cell_with(NOTEBOOK, "this_run.certify("), names)
     assert [check.check for check in run.certificate.checks] == ["used"]
     run.progress.skip("rehearse")
-    run.everywhere(in_world.attempt, start, BATCH)
+    run.everywhere(train_loop.attempt, start, BATCH)
     for text in (CERTIFIED, "this_run.test()", "this_run.take_apart()"):
         exec(cell_with(NOTEBOOK, text), names)
     assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"
@@ -175,8 +175,8 @@ def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expe
 def test_the_probes_all_reduce_forks_and_takes_nccl_stand_in(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, known.SHARE))
-    shares = known.shares(count)
+    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, expected.SHARE))
+    shares = expected.shares(count)
     found = framework.all_reduced(shares, [stand_in_nccl.Gpu(place) for place in range(count)])
-    assert known.wrong_sum(found, shares) is None
+    assert expected.wrong_sum(found, shares) is None
     assert not stand_in_nccl.started, "CUDA starts in the process that forks, after it has forked"

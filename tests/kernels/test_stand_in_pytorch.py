@@ -18,8 +18,8 @@ from helpers.fairness import reference
 from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
-from helpers.runner.probe import known
-from helpers.training import roll_call
+from helpers.runner.self_test import expected
+from helpers.training import data_coverage
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.world import World
 
@@ -29,7 +29,7 @@ ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 @pytest.fixture(autouse=True)
 def _nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The roll call reads through DataLoader, which pins memory by the driver, itself in C++."""
-    monkeypatch.setattr(roll_call, "certify", lambda certificate, *given, **named: certificate)
+    monkeypatch.setattr(data_coverage, "certify", lambda certificate, *given, **named: certificate)
 
 
 @pytest.fixture
@@ -236,6 +236,6 @@ def test_the_probes_all_reduce_goes_the_notebooks_way_stand_in(
 ) -> None:
     """NCCL and a process for each GPU; Gloo where they share one."""
     monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus is not None))
-    shares = known.shares(count)
+    shares = expected.shares(count)
     found = framework.all_reduced(shares, framework.list_devices("gpu", count, gpus))
-    assert known.wrong_sum(found, shares) is None
+    assert expected.wrong_sum(found, shares) is None

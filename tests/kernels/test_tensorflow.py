@@ -44,7 +44,7 @@ from resuming import assert_resumes
 from roll_calls import failed_in_roll_call
 
 from helpers.errors import UserError
-from helpers.fairness import reference, world_checks
+from helpers.fairness import process_checks, reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import tensorflow as networks
 from helpers.networks import weights
@@ -92,11 +92,11 @@ def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
 def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
-    assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {world_checks.ORDER}
+    assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {process_checks.ORDER}
     cut = "(exchange.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
     padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
     found = failed_in_roll_call(notebook, "TensorFlow_MultiGPU", cut, padded)
-    assert found == {world_checks.LOSS}
+    assert found == {process_checks.LOSS}
 
 
 def test_resnet50_is_the_references() -> None:

@@ -19,11 +19,11 @@ from notebook_cells import CERTIFIED, SIDE, namespace_of, write_noise_images
 
 from helpers import paths
 from helpers.fairness import reference
-from helpers.frameworks import place, row_of
-from helpers.launch.causes import RankError
-from helpers.training import bus_bandwidth, in_world
-from helpers.training.in_world import Work
+from helpers.frameworks import rank_info, row_of
+from helpers.launch.failures import RankError
+from helpers.training import bus_bandwidth, train_loop
 from helpers.training.measured_run import Run
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 Found = Mapping[str, Any]
@@ -117,9 +117,9 @@ def trained(world: World, work: Work) -> Found:
     loader = lesson.make_train_loader(world, 0, work.workers)
     steps, part = work.recipe.steps(len(work.images.train)), work.images.valid
     part = part[: len(part) - 1 + len(part) % 2]
-    losses = [in_world.take_steps(work, replica, loader, steps)[0] for _ in range(EPOCHS)]
+    losses = [train_loop.take_steps(work, replica, loader, steps)[0] for _ in range(EPOCHS)]
     batches = iter(lesson.make_evaluation_loader(world, part, work.workers))
-    logits, loss = in_world.predict(lesson, replica, batches, len(part))
+    logits, loss = train_loop.predict(lesson, replica, batches, len(part))
     state = framework.dump_optimizer(replica.network, replica.optimizer)
     found = {"losses": losses, "valid loss": loss, "logits": logits}
     found |= {f"weight {n}": w for n, w in framework.dump_weights(replica.network).items()}
@@ -284,6 +284,6 @@ def started_for(folder: Path) -> list[str]:
     found = []
     for process in psutil.process_iter(["environ", "cmdline"]):
         environ = process.info["environ"] or {}
-        if environ.get(place.VARIABLE) == str(folder):
+        if environ.get(rank_info.VARIABLE) == str(folder):
             found.append(" ".join(process.info["cmdline"] or []))
     return found

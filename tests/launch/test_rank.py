@@ -14,7 +14,7 @@ from helpers import paths
 SEES = """
 import os, sys
 from pathlib import Path
-from helpers.frameworks.place import Place
+from helpers.frameworks.rank_info import Place
 from helpers.launch import rank
 number, devices, virtual = map(int, sys.argv[1:])
 hosts = ("a", "b")

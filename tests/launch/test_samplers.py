@@ -8,8 +8,8 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import lanes
-from helpers.frameworks import place
-from helpers.frameworks.place import Place
+from helpers.frameworks import rank_info
+from helpers.frameworks.rank_info import Place
 from helpers.launch import samplers
 from helpers.launch.clocks import Bounds
 
@@ -25,7 +25,7 @@ def place_of(rank: int) -> Place:
 
 
 def of_rank(folder: Path, rank: int, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(place, "here", lambda: place_of(rank))
+    patch.setattr(rank_info, "here", lambda: place_of(rank))
     return samplers.of_process(folder, live=False)
 
 

@@ -22,7 +22,7 @@ import pytest
 from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.training import record
 
 NOTEBOOK = "PyTorch_MultiGPU"
@@ -107,7 +107,7 @@ def started_for(name: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            mark = process.environ().get(place.VARIABLE, "")
+            mark = process.environ().get(rank_info.VARIABLE, "")
         except (psutil.Error, OSError):
             continue
         if f"/{name}/" in mark and process.status() != psutil.STATUS_ZOMBIE:

@@ -17,11 +17,11 @@ from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import (
     RECIPES,
     Recipe,
+    custom_code,
     file_of,
     full_name,
     keys,
     lookup,
-    own_code,
     recipe_file,
     toml_file,
 )
@@ -458,13 +458,13 @@ def test_own_code_is_named_before_it_runs_once_and_only_as_it_was(
     code.write_text("print('now it runs')\n\n\ndef net(outputs):\n    return outputs\n")
     recipe = lookup(str(write(folder, '[model]\npytorch = "quiet.py:net"\n')))
     assert capfd.readouterr().out == ""
-    assert own_code.load(recipe, "pytorch")(5) == 5
-    assert own_code.load(recipe, "pytorch")(6) == 6
+    assert custom_code.load(recipe, "pytorch")(5) == 5
+    assert custom_code.load(recipe, "pytorch")(6) == 6
     said = capfd.readouterr().out.splitlines()
     assert said == [f"Own code: {code}, SHA-256 {recipe.code['quiet.py'][:12]}", "now it runs"]
     code.write_text("print('another')\n\n\ndef net(outputs): ...\n")
     with pytest.raises(UserError, match="has changed since the recipe mine was read"):
-        own_code.load(recipe, "pytorch")
+        custom_code.load(recipe, "pytorch")
     assert capfd.readouterr().out == ""
 
 

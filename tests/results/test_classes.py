@@ -17,21 +17,21 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.results import (
     by_class,
+    caveats,
     charts,
     comparison,
     comparison_tables,
+    conclusions,
     learning_curves,
-    limits,
-    paired,
+    paired_test,
     published,
     regression,
     repeated_runs,
     report,
-    three_answers,
 )
 from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
-from helpers.runner import batch_folder, messages, plans, progress_board
+from helpers.runner import experiment, messages, plans, progress_board
 from helpers.runner.estimate import History
 from helpers.training import tasks
 
@@ -118,13 +118,13 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
 
 def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
     tests = {entry.label: entry.content["test"] for entry in compared.entries}
-    found = paired.differences(compared).loc["MXNet Gluon, 2 devices"]
+    found = paired_test.differences(compared).loc["MXNet Gluon, 2 devices"]
     assert found["reference"] == "Keras, 2 devices"
     one, other = tests["MXNet Gluon"], tests["Keras"]
     assert found["difference"] == pytest.approx(one["top1"] - other["top1"])
     each = np.subtract(one["resamples"], other["resamples"])
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(each, [0.0125, 0.9875]))
-    text = paired.table(compared)
+    text = paired_test.table(compared)
     assert text.columns.tolist() == ["test top-1", "difference", "verdict"]
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
@@ -242,7 +242,7 @@ def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path
     table = by_class.table(compared)
     assert list(table.index) == ["a", "b", "c", "d", "All images"]
     assert table.loc["d", "PyTorch, 2 devices"] == "n/a"
-    assert "d: no test image" in limits.remarks(compared)["remark"].to_list()
+    assert "d: no test image" in caveats.remarks(compared)["remark"].to_list()
     assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
 
 
@@ -329,10 +329,10 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
     records.save(tmp_path, class_records.make(top1=0.7))
     records.save(tmp_path, class_records.make("Keras", top1=0.5))
     compared = comparison.load(tmp_path)
-    text = three_answers.fastest(compared).text
+    text = conclusions.fastest(compared).text
     assert "to a test top-1 and passed" in text and "; compared with the top-1 of Keras" in text
     assert "that of PyTorch, 2 devices is higher" in text
-    assert "AUC" not in " ".join(limits.remarks(compared)["remark"])
+    assert "AUC" not in " ".join(caveats.remarks(compared)["remark"])
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
@@ -349,11 +349,11 @@ def test_of_own_networks_nobody_claims_that_they_are_the_same(tmp_path: Path) ->
                 content["recipe"]["network"] = "own"
             records.save(folder, content)
         compared = comparison.load(folder)
-        said = " ".join(answer.text for answer in three_answers.answers(compared))
+        said = " ".join(answer.text for answer in conclusions.answers(compared))
         said += "".join(section.lead for section in contents.sections(compared))
         assert [claim in said for claim in claims] == [not own, not own]
         assert ("no check can tell" in said) == own
-        assert three_answers.fairness(compared).verdict == ("only in part" if own else "yes")
+        assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
 
 
 def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
     assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
-    assert limits.remarks(compared).loc["a record", "remark"] == said
+    assert caveats.remarks(compared).loc["a record", "remark"] == said
     assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
     with pytest.raises(UserError, match="of the task multilabel"):
@@ -450,7 +450,7 @@ def test_runs_of_different_recipes_are_not_ranked(
     compared = comparison.load(tmp_path)
     sentence = unequal(compared)
     assert sentence is not None and said in sentence
-    assert three_answers.fastest(compared).verdict == "nobody"
+    assert conclusions.fastest(compared).verdict == "nobody"
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
     (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
@@ -462,7 +462,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     folder = records.save(tmp_path, content)
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
     assert folder.name == state.folder
-    batch = batch_folder.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
+    batch = experiment.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
     head, row, note = messages.final_table(batch).splitlines()
     half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
     assert re.search(r"Test top-1 +Images/s$", head)
@@ -470,7 +470,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     assert note.startswith("Test top-1: ± half its 95 % interval over the test part")
     console_of = pytest.importorskip("rich.console").Console
     for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
-        batch = batch_folder.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
+        batch = experiment.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
         text = io.StringIO()
         console = console_of(file=text, force_terminal=True, width=120, height=20)
         board = progress_board.Table(batch, History(batch.plan), console)

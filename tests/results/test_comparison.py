@@ -9,7 +9,7 @@ import records
 import gpumon
 from helpers import paths
 from helpers.frameworks import ROWS
-from helpers.results import by_class, charts, comparison, comparison_tables, device_waits, limits
+from helpers.results import by_class, caveats, charts, comparison, comparison_tables, wait_causes
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 
@@ -19,7 +19,7 @@ TABLES = (
     by_class.table,
     comparison_tables.state,
     comparison_tables.fairness,
-    device_waits.table,
+    wait_causes.table,
     comparison_tables.versions,
     comparison_tables.hardware,
 )
@@ -128,7 +128,7 @@ def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) ->
     assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
     assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
-    said = limits.remarks(several)["remark"]
+    said = caveats.remarks(several)["remark"]
     assert "no positive image" in said["Keras, 1 device"]
 
 
@@ -139,7 +139,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert f"Hernia: {reason}" in limits.remarks(compared)["remark"].to_list()
+    assert f"Hernia: {reason}" in caveats.remarks(compared)["remark"].to_list()
     assert by_class.table(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
     assert chart_descriptions.left_out(compared).endswith("negative test images: Hernia. ")
 
@@ -152,7 +152,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     compared = comparison.load(tmp_path)
     assert by_class.table(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "old record:" in " ".join(limits.remarks(compared)["remark"])
+    assert "old record:" in " ".join(caveats.remarks(compared)["remark"])
     assert chart_descriptions.left_out(compared) == ""
     assert charts.by_class(compared) is not None
 
@@ -226,7 +226,7 @@ def test_runs_that_did_not_finish_keep_their_reason(
     records.save(tmp_path, records.make("PyTorch"))
     compared = comparison.load(tmp_path)
     assert comparison_tables.state(compared).loc["Keras", "reason"] == reason
-    assert limits.remarks(compared).loc["Keras, 2 devices", "remark"] == said
+    assert caveats.remarks(compared).loc["Keras, 2 devices", "remark"] == said
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
     for chart in CHARTS:
         chart(compared)
@@ -240,7 +240,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["fairness"]["checks"][0]["verdict"] = "fail"
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
     records.save(tmp_path, other)
-    said = limits.remarks(comparison.load(tmp_path))["remark"]
+    said = caveats.remarks(comparison.load(tmp_path))["remark"]
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
@@ -256,7 +256,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
-    assert "not JSON that is written here" in limits.remarks(compared).loc["a record", "remark"]
+    assert "not JSON that is written here" in caveats.remarks(compared).loc["a record", "remark"]
     assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
 
 
@@ -268,7 +268,7 @@ def test_without_records_one_sentence_says_how_to_make_one(
     said = comparison.how_to_begin(compared)
     assert said is not None and "make compare" in said
     assert all(table(compared).empty for table in TABLES)
-    assert limits.remarks(compared).empty and comparison.results(compared).empty
+    assert caveats.remarks(compared).empty and comparison.results(compared).empty
     assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
     assert comparison_tables.sentences(compared) == []
 

@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, three_answers
+from helpers.results import comparison, conclusions
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
@@ -114,7 +114,7 @@ def test_own_code_that_changed_under_the_same_recipe_ranks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [{"recipe": {"code": {"mine.py": digit * 64}}} for digit in "0f"]
-    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, *given))
+    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, *given))
     assert found.verdict == "nobody"
     assert "they differ in own code (mine.py 000000, mine.py ffffff)" in found.text
 
@@ -131,7 +131,7 @@ def test_times_on_other_numbers_of_images_rank_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {"data": {"images": {"train": 112, "valid": 16, "test": 32}}}
-    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, few, {}))
+    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, few, {}))
     assert found.verdict == "nobody"
     assert "they differ in number of images (160, 1600)" in found.text
 

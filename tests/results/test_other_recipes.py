@@ -8,7 +8,7 @@ import records
 
 from helpers.__main__ import main
 from helpers.recipe import lookup
-from helpers.results import comparison, limits, repeated_runs, three_answers
+from helpers.results import caveats, comparison, conclusions, repeated_runs
 from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
 from helpers.results.report import contents
@@ -52,16 +52,16 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
     sentence = None if said is None else f"Not the recipe's own training: {said}."
     assert off_the_recipe(runs) == sentence and unequal(runs) is None
     leads = {section.name: section.lead for section in contents.sections(runs)}
-    remarks = list(limits.remarks(runs)["remark"].items())
+    remarks = list(caveats.remarks(runs)["remark"].items())
     told = "the recipe's own training"
     if sentence is None:
-        assert told not in f"{leads} {remarks} {three_answers.headline(runs)}"
+        assert told not in f"{leads} {remarks} {conclusions.headline(runs)}"
     else:
-        assert three_answers.headline(runs).endswith(f". {sentence}")
+        assert conclusions.headline(runs).endswith(f". {sentence}")
         assert sentence in leads["learning"]
         assert ("every finished run", f"not {told}: {said}") in remarks
     # All of them did the same, so they are ranked as ever.
-    assert three_answers.fastest(runs).verdict != "nobody"
+    assert conclusions.fastest(runs).verdict != "nobody"
 
 
 def test_only_some_runs_changed_it(tmp_path: Path) -> None:
@@ -96,25 +96,25 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     runs = compared(tmp_path, made(), made(**changed))
     summary = repeated_runs.summarise(runs)
     assert set(summary["label"]) == labels and list(summary["runs"]) == [1, 1]
-    assert three_answers.fairness(runs).verdict == "only in part"
-    fastest = three_answers.fastest(runs)
+    assert conclusions.fairness(runs).verdict == "only in part"
+    fastest = conclusions.fastest(runs)
     if differ is None:  # the same work, in another order of learning rates
         assert fastest.verdict != "nobody"
         return
     sentence = f"These runs did not train the same: they differ in {differ}."
     assert fastest.verdict == "nobody" and fastest.text.startswith(sentence)
-    assert "no framework can be called fastest" in three_answers.headline(runs)
+    assert "no framework can be called fastest" in conclusions.headline(runs)
     (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
     assert sentence in speed.lead
 
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
     runs = compared(tmp_path, made(workers=2), made("Keras", workers=8))
-    remarks = limits.remarks(runs)["remark"].to_dict()
+    remarks = caveats.remarks(runs)["remark"].to_dict()
     assert remarks["loader workers differ"] == "2 (PyTorch, 2 devices); 8 (Keras, 2 devices)"
-    assert three_answers.fairness(runs).verdict == "yes"
+    assert conclusions.fairness(runs).verdict == "yes"
     same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
-    assert "loader workers differ" not in limits.remarks(same).index
+    assert "loader workers differ" not in caveats.remarks(same).index
 
 
 def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(

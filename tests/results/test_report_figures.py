@@ -35,7 +35,6 @@ from helpers.results import (
     charts,
     comparison,
     comparison_tables,
-    device_waits,
     learning_curves,
     report,
 )

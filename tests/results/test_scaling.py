@@ -19,15 +19,15 @@ from helpers.errors import UserError
 from helpers.results import (
     charts,
     comparison,
+    conclusions,
     learning_curves,
     machine_cards,
     prices,
+    published_scaling,
     report,
-    scaled_out,
-    three_answers,
 )
-from helpers.results.report import tidy
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.report import long_table
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def compared(batch: Path) -> comparison.Comparison:
 
 def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
     found = speed.numbers(compared).set_index("devices")
-    factors = split.numbers(compared, law.TARGET).set_index("devices")
+    factors = speedup_factors.numbers(compared, law.TARGET).set_index("devices")
     for count in law.EPOCHS:
         ideal = law.speed_up(count)
         assert found.loc[count, "efficiency"] == pytest.approx(ideal / count, rel=0.01)
@@ -71,7 +71,7 @@ def test_the_split_is_what_the_raw_records_say(
             if epoch["valid_top1"] >= 0.6:
                 break
         way[content["devices"]["count"]] = (seconds, images)
-    found = split.numbers(compared, 0.6).set_index("devices")
+    found = speedup_factors.numbers(compared, 0.6).set_index("devices")
     for count, (seconds, images) in way.items():
         assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
         assert found.loc[count, "statistical_efficiency"] == pytest.approx(images / way[1][1])
@@ -80,8 +80,8 @@ def test_the_split_is_what_the_raw_records_say(
 
 
 def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
-    assert split.target(compared) == law.TARGET  # 80 % was not reached on 128
-    said = split.sentences(compared)
+    assert speedup_factors.target(compared) == law.TARGET  # 80 % was not reached on 128
+    said = speedup_factors.sentences(compared)
     assert said[2] == (
         "PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.02 times the "
         "images a second of 1 and needed "
@@ -93,13 +93,13 @@ def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None
     )
     assert said[-1].startswith(failed)
     assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
-    answer = three_answers.answers(compared)[-1]
+    answer = conclusions.answers(compared)[-1]
     assert answer.question == "More devices" and answer.verdict == "6.03 times as soon"
 
 
 def test_of_frameworks_alike_the_answer_names_one(tmp_path: Path) -> None:
     runs = [law.make(label, devices=n) for label in ("PyTorch", "Keras", "Chainer") for n in (1, 8)]
-    answer = three_answers.answers(comparison.load(law.save(tmp_path / "b", runs)))[-1]
+    answer = conclusions.answers(comparison.load(law.save(tmp_path / "b", runs)))[-1]
     assert answer.text.count("until top-1") == 1
 
 
@@ -107,11 +107,15 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     runs = [law.make(devices=1, seed=seed) for seed in (0, 1)]
     runs += [law.make(devices=8, seed=0), law.make(devices=8, seed=1, needed=90)]  # ends at 52 %
     one = comparison.load(law.save(tmp_path / "b", runs))
-    row = split.numbers(one, 0.75).set_index("devices").loc[8]
+    row = speedup_factors.numbers(one, 0.75).set_index("devices").loc[8]
     assert math.isnan(row["speed_up"]) and (row["reached"], row["runs"]) == (1, 2)
-    assert split.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
-    assert "not reached by 1 of 2 runs" in split.table(one).to_string()
-    assert any("in 1 of 2 runs, top-1 60 % was not reached" in s for s in split.sentences(one))
+    assert (
+        speedup_factors.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
+    )
+    assert "not reached by 1 of 2 runs" in speedup_factors.table(one).to_string()
+    assert any(
+        "in 1 of 2 runs, top-1 60 % was not reached" in s for s in speedup_factors.sentences(one)
+    )
     times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
     assert times["top-1 75 %", "time"].endswith(", 1 of 2 runs")
 
@@ -125,7 +129,7 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     low, high = 0.9, 1.1  # the medians of the runs
     assert row["speed_up_low"] == pytest.approx(ideal * low / high)
     assert row["efficiency_high"] == pytest.approx(ideal * high / low / 4)
-    way = split.numbers(one).set_index("devices").loc[4]
+    way = speedup_factors.numbers(one).set_index("devices").loc[4]
     assert way["hardware_efficiency_low"] == pytest.approx(ideal * 0.9 / 1.1)
     assert way["hardware_efficiency"] / way["statistical_efficiency"] == pytest.approx(
         way["speed_up"]
@@ -148,7 +152,10 @@ def test_a_sentence_gives_the_range_in_its_own_unit(
     runs = [law.make(devices=1, faster=rate) for rate in rates]
     runs += [law.make(devices=4, faster=rate, needed=needed) for rate in rates]
     one = comparison.load(law.save(tmp_path / "b", runs))
-    said, way = split.sentences(one)[0], split.numbers(one).set_index("devices").loc[4]
+    said, way = (
+        speedup_factors.sentences(one)[0],
+        speedup_factors.numbers(one).set_index("devices").loc[4],
+    )
     low, high = sorted(way[f"speed_up_{end}"] ** came for end in ("low", "high"))
     ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the pairs of runs"
     times = f"{way['speed_up'] ** came:.2f} times {unit}"
@@ -161,16 +168,16 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     runs = [law.make(devices=1, seed=seed, needed=epochs) for seed, epochs in needed.items()]
     runs += [law.make(devices=4, seed=seed, needed=epochs + 1) for seed, epochs in needed.items()]
     one = comparison.load(law.save(tmp_path / "b", runs[::-1]))
-    way = split.numbers(one, law.TARGET).set_index("devices").loc[4]
+    way = speedup_factors.numbers(one, law.TARGET).set_index("devices").loc[4]
     assert way["by_seed"]
     assert way["statistical_efficiency_low"] == pytest.approx(31 / 30)
     assert way["statistical_efficiency_high"] == pytest.approx(11 / 10)
     assert way["statistical_efficiency"] == pytest.approx(
         (11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3)
     )
-    assert split.sentences(one)[0].endswith("over the seeds).")
+    assert speedup_factors.sentences(one)[0].endswith("over the seeds).")
     other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
-    apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]
+    apart = speedup_factors.numbers(other, law.TARGET).set_index("devices").loc[4]
     assert not apart["by_seed"] and apart["statistical_efficiency_low"] == pytest.approx(11 / 30)
 
 
@@ -184,7 +191,10 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_pa
     assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
     assert found.loc["PyTorch 2 x 4", "base"] == 1
     assert list(speed.sharing(one).index) == ["Keras sharing 1 GPU"] * 2
-    assert set(split.numbers(one)["kind"]) == {"gpu", "shared"}  # images needed are told of both
+    assert set(speedup_factors.numbers(one)["kind"]) == {
+        "gpu",
+        "shared",
+    }  # images needed are told of both
     points = cost.pareto(one)
     assert not points[points["label"].str.startswith("Keras")]["front"].any()
 
@@ -312,13 +322,13 @@ def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Pat
         np.asarray(line.get_xydata()).tolist() for line in right.lines if line.get_marker() == "x"
     ]
     assert crosses == [[[4.0, 88.0]], [[128.0, 79.16]]]
-    assert scaled_out.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
-    about = scaled_out.notes(one)
+    assert published_scaling.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
+    about = published_scaling.notes(one)
     assert "88 % on 4 GPUs and 79 % on 128 GPUs" in about[0]
     report.write([tmp_path / "b"])
     assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
-    assert scaled_out.notes(comparison.load(law.save(tmp_path / "c", other))) == []
+    assert published_scaling.notes(comparison.load(law.save(tmp_path / "c", other))) == []
 
 
 def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
@@ -405,7 +415,7 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
 def test_the_tidy_table_and_json_hold_every_number(
     batch: Path, compared: comparison.Comparison, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = pd.read_parquet(io.BytesIO(tidy.parquet(compared)))
+    table = pd.read_parquet(io.BytesIO(long_table.parquet(compared)))
     losses = table[(table["measure"] == "valid_loss") & (table["devices"] == 8)]
     assert list(losses["epoch"]) == list(range(1, law.LAST + 1)) and losses["value"].notna().all()
     reached = table[(table["measure"] == "images_to_target") & (table["devices"] == 8)]

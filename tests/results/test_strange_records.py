@@ -13,7 +13,7 @@ from hostile.records import STRANGE
 
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, comparison_tables, paired, report
+from helpers.results import comparison, comparison_tables, paired_test, report
 from helpers.training import record
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -140,7 +140,7 @@ def test_runs_with_other_numbers_of_resamples_are_not_paired(tmp_path: Path) -> 
     content["test"]["resamples"] = content["test"]["resamples"][:7]
     for one in (records.make("PyTorch"), records.make("Chainer"), content):
         records.save(tmp_path, one)
-    verdicts = paired.table(comparison.load(tmp_path))["verdict"]
+    verdicts = paired_test.table(comparison.load(tmp_path))["verdict"]
     assert verdicts["Keras, 2 devices"] == "cannot be paired: other test images"
 
 

@@ -13,8 +13,8 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
-from helpers.runner import batch_folder, journal, messages, plans, ranks
+from helpers.results import caveats, comparability, comparison, comparison_tables, conclusions
+from helpers.runner import experiment, journal, messages, plans, ranks
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -67,7 +67,7 @@ def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
     assert state.folder == "PyTorch_MultiGPU-3n-2x"
     assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
-    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiment.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
     state.gpus = 1
     assert state.title == "PyTorch_MultiGPU on 3 nodes, 2 replicas on 1 GPU each"
@@ -196,9 +196,9 @@ def test_virtual_nodes_rank_nobody(virtual: bool, tmp_path: Path) -> None:
         f"PyTorch {nodes}": not virtual,
         f"TensorFlow {nodes}": not virtual,
     }
-    verdict = three_answers.fastest(compared).verdict
-    assert (verdict == three_answers.UNRANKED) == virtual
-    said = limits.remarks(compared)["remark"]
+    verdict = conclusions.fastest(compared).verdict
+    assert (verdict == conclusions.UNRANKED) == virtual
+    said = caveats.remarks(compared)["remark"]
     network = "its 2 nodes were processes of one machine: no network was measured"
     assert (network in set(said)) == virtual
     cell = comparison_tables.hardware(compared).to_string()
@@ -214,7 +214,7 @@ def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
         "PyTorch 2 x 1 simulated, 2 devices",
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
-    assert "2 CPU devices of 1 and 2 simulated nodes" in three_answers.headline(compared)
+    assert "2 CPU devices of 1 and 2 simulated nodes" in conclusions.headline(compared)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from helpers import __main__ as command
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import renamed
-from helpers.runner import batch_folder, journal, plans, recipes, run_batch
+from helpers.runner import experiment, journal, plans, recipes, run_batch
 from helpers.runner.plans import Plan
 
 TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
@@ -160,4 +160,4 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
 def test_a_batch_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
     plan = replace(plans.make_plan(devices=[1], recipe="demo"), recipe_digests={})
     assert recipes.changed(plan) is None
-    assert batch_folder.Batch(tmp_path, plan, "now").plan.recipe_digests == {}
+    assert experiment.Batch(tmp_path, plan, "now").plan.recipe_digests == {}

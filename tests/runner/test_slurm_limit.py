@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import GO_ON
-from helpers.runner import stopping
+from helpers.runner import shutdown
 from helpers.runner.slurm import limit, script
 
 FOR_EVER = ", so that to go on would take for ever: ask for "
@@ -35,7 +35,7 @@ def test_what_a_job_that_gained_nothing_says(
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.delenv(stopping.PATIENCE_VARIABLE, raising=False)
+    monkeypatch.delenv(shutdown.PATIENCE_VARIABLE, raising=False)
     ended = limit.without_gain("stopped as asked before its training; 0 of 1 runs are finished")
     assert ended.code == code and end in str(ended), str(ended)
     assert str(ended).startswith("stopped as asked before its training; 0 of 1 runs are finished, ")
@@ -51,6 +51,6 @@ def test_slurms_own_notice_is_never_taken_for_somebody_elses_wish(
     notice: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where it comes a minute early; else such a job would be queued again for ever."""
-    monkeypatch.setenv(stopping.PATIENCE_VARIABLE, str(script.patience(notice)))
+    monkeypatch.setenv(shutdown.PATIENCE_VARIABLE, str(script.patience(notice)))
     assert limit.Limit(3600, notice + 60).near
     assert not limit.Limit(3600, 3 * notice + 61).near

@@ -19,7 +19,7 @@ from runner_tools import wait_for
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import installed
-from helpers.launch.causes import TERMINATED, RankError
+from helpers.launch.failures import TERMINATED, RankError
 from helpers.recipe import lookup
 from helpers.runner import journal, plans
 from helpers.runner.slurm import nodes, programs, submit

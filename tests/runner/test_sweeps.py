@@ -33,9 +33,9 @@ from helpers.commands.run import CHOICES
 from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.recipe import lookup
-from helpers.results import agreement, comparison, limits, three_answers
+from helpers.results import caveats, comparison, conclusions, shared_settings
 from helpers.runner import (
-    batch_folder,
+    experiment,
     kernel_processes,
     other_gpu_processes,
     plans,
@@ -135,8 +135,8 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     assert all(f"earlier attempt: {came}" in shown for came in cut_short)
     assert not [p.pid for p in psutil.process_iter() if kernel_processes.mark(p.pid) == str(batch)]
     compared = comparison.load(batch)
-    assert agreement.differences(compared.finished) == []
-    assert three_answers.fairness(compared).verdict == "yes"
+    assert shared_settings.differences(compared.finished) == []
+    assert conclusions.fairness(compared).verdict == "yes"
 
 
 def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
@@ -473,12 +473,12 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
 
-def batch_of(folder: Path, count: int) -> batch_folder.Batch:
+def batch_of(folder: Path, count: int) -> experiment.Batch:
     runs = [
         plans.RunState(f"N{i:02}_MultiGPU", "PyTorch", "tiny", 1, "", variant="seed1")
         for i in range(count)
     ]
-    return batch_folder.Batch(folder, plans.Plan("demo", str(folder), runs), "now")
+    return experiment.Batch(folder, plans.Plan("demo", str(folder), runs), "now")
 
 
 def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
@@ -565,7 +565,7 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     only = {"gpu": uuid, "process": me, "name": name, "memory_mib": 101.0, "seen": "before"}
     assert content["other_processes"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
-    remarks = limits.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
+    remarks = caveats.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
     assert any("shared its GPU with" in remark for remark in remarks)
 
 
@@ -633,18 +633,18 @@ def test_the_same_seeds_everywhere_are_fair(tmp_path: Path) -> None:
         swept(tmp_path, framework, (0, 1, 2))
     compared = loaded(tmp_path)
     assert len(compared.finished) == 6
-    assert agreement.differences(compared.finished) == []
-    assert three_answers.fairness(compared).verdict == "yes"
+    assert shared_settings.differences(compared.finished) == []
+    assert conclusions.fairness(compared).verdict == "yes"
 
 
 def test_a_seed_that_one_framework_lacks_is_told(tmp_path: Path) -> None:
     swept(tmp_path, "PyTorch", (0, 1))
     swept(tmp_path, "Keras", (0,))
-    said = dict(agreement.differences(loaded(tmp_path).finished))
+    said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices, Keras, 2 devices); 1 (PyTorch, 2 devices)"
     )
-    assert three_answers.fairness(loaded(tmp_path)).verdict == "only in part"
+    assert conclusions.fairness(loaded(tmp_path)).verdict == "only in part"
 
 
 def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
@@ -654,7 +654,7 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
     content = json.loads(path.read_text("utf-8"))
     content["weights"]["sha256"] = "f" * 64
     path.write_text(json.dumps(content), encoding="utf-8")
-    said = dict(agreement.differences(loaded(tmp_path).finished))
+    said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert list(said) == ["initial weights differs"]
     assert "ffffffffffff (Keras, 2 devices)" in said["initial weights differs"]
 
@@ -672,7 +672,7 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     path.unlink()
     former = path.with_name("batch.json")
     former.write_text(json.dumps(content | {"batch": "old"}), encoding="utf-8")
-    batch = batch_folder.load("old")
+    batch = experiment.load("old")
     assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
     assert suite.compare("--resume", "old") == 0
@@ -680,4 +680,4 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     former.write_text(json.dumps(content | {"batch": "old", "workers": 8}), encoding="utf-8")
     path.unlink()
     with pytest.raises(UserError, match="8 loader workers for all devices"):
-        batch_folder.load("old")
+        experiment.load("old")

@@ -8,7 +8,7 @@ import pytest
 import records
 
 from helpers.errors import UserError
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 from helpers.training import bus_bandwidth, record, step_clock
 from helpers.training.bus_bandwidth import Measured
 from helpers.training.world import World

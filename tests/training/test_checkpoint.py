@@ -19,10 +19,10 @@ from safetensors.numpy import save_file
 from helpers.errors import UserError
 from helpers.networks import weights
 from helpers.recipe import lookup, renamed
-from helpers.results import comparison, limits
+from helpers.results import caveats, comparison
 from helpers.training import checkpoint, record
 from helpers.training.checkpoint import Checkpoint
-from helpers.training.part_of_epoch import Part
+from helpers.training.partial_epoch import Part
 
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 EPOCHS = lookup("demo").epochs
@@ -401,7 +401,7 @@ def test_a_damaged_one_is_set_aside_and_training_begins_anew(
 def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
     said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
     records.save(tmp_path, records.make(checkpoint=said))
-    remarks = " ".join(limits.remarks(comparison.load(tmp_path))["remark"])
+    remarks = " ".join(caveats.remarks(comparison.load(tmp_path))["remark"])
     assert "started again, because its earlier checkpoint was damaged: header too small" in remarks
 
 

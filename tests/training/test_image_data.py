@@ -24,7 +24,7 @@ from helpers.training import (
     image_readers,
     numbered_images,
     parameters,
-    run_pictures,
+    run_plots,
 )
 from helpers.training.image_data import Data
 
@@ -310,9 +310,9 @@ def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets
     def seen(pixels: np.ndarray) -> np.ndarray:
         return np.asarray((pixels[:56, :56].transpose(2, 0, 1) / 255 - mean) / std)
 
-    figure = run_pictures.images(images, seen)
+    figure = run_plots.images(images, seen)
     assert [axes.get_title() for axes in figure.axes] == [
-        images.classes[number] for number in images.train["class"][: run_pictures.IMAGES]
+        images.classes[number] for number in images.train["class"][: run_plots.IMAGES]
     ]
     shown = np.asarray(figure.axes[2].images[0].get_array())
     first = images.read(images.train["row"].iloc[2])[:56, :56] / 255

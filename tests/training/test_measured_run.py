@@ -16,21 +16,21 @@ from runner_tools import images_fixture
 
 from helpers import paths
 from helpers.errors import LoaderError, UnsupportedError, UserError
-from helpers.fairness import reference, rehearsal
-from helpers.frameworks import ROWS, place
-from helpers.frameworks.place import Place
+from helpers.fairness import reference, training_loop
+from helpers.frameworks import ROWS, rank_info
+from helpers.frameworks.rank_info import Place
 from helpers.launch import exchange
 from helpers.networks import weights
 from helpers.results.comparison import Entry
 from helpers.training import (
-    agreed_stop,
     checkpoint,
+    graceful_stop,
     heartbeat,
-    in_world,
     parameters,
     record,
     run_identity,
     this_notebook,
+    train_loop,
 )
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import Lesson, World, lesson_of
@@ -173,8 +173,8 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
     images = SimpleNamespace(planes=planes)
     work: Any = SimpleNamespace(lesson=lesson, framework=framework, images=images)
     pixels, targets = reference.batch_of("multilabel")
-    trial = rehearsal.Trial({}, ((pixels, targets),), rehearsal.SGD, (0.1,))
-    in_world.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
+    trial = training_loop.Trial({}, ((pixels, targets),), training_loop.SGD, (0.1,))
+    train_loop.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
     assert given[0][0].shape == (*pixels.shape[:3], planes)
     assert all(np.array_equal(given[0][0][..., [n]], pixels) for n in range(planes))
 
@@ -194,9 +194,9 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
     framework = SimpleNamespace(completion=lambda result: None)
     work: Any = SimpleNamespace(lesson=lesson, framework=framework)
     with pytest.raises(LoaderError, match=f"^epoch 3: train_epoch took {taken} of 4 steps; let it"):
-        in_world.take_steps(work, None, None, 4, what="epoch 3")
+        train_loop.take_steps(work, None, None, 4, what="epoch 3")
     taken = 4
-    assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+    assert train_loop.take_steps(work, None, None, 4)[0] == 0.5
 
 
 def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: Path) -> None:
@@ -209,12 +209,12 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
 
     lesson = SimpleNamespace(train_epoch=train_epoch)
     work: Any = SimpleNamespace(lesson=lesson, framework=SimpleNamespace(completion=lambda _: None))
-    permit = agreed_stop.Agreement(tmp_path).of(0, 1, 8)
+    permit = graceful_stop.Agreement(tmp_path).of(0, 1, 8)
     said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
     with pytest.raises(LoaderError, match=said):
-        in_world.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
+        train_loop.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
     with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
-        in_world.skip(iter("ab"), 3)
+        train_loop.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
@@ -223,8 +223,8 @@ def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
     said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
     with pytest.raises(LoaderError, match=said):
-        in_world.predict(lesson, None, None, 10, "test")
-    assert in_world.predict(lesson, None, None, given)[1] == 0.5
+        train_loop.predict(lesson, None, None, 10, "test")
+    assert train_loop.predict(lesson, None, None, given)[1] == 0.5
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -242,8 +242,8 @@ def test_within_an_epoch_one_line_is_replaced(
     run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
-    run._heard(in_world.Within(20, 12.3))
-    run._heard(in_world.Within(25, 30.0))
+    run._heard(train_loop.Within(20, 12.3))
+    run._heard(train_loop.Within(25, 30.0))
     if watched:
         assert capsys.readouterr().out == ""
         assert (tmp_path / heartbeat.MOVING).read_text() == then
@@ -264,10 +264,10 @@ def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_
     run = Run.__new__(Run)
     run.folder, run._begin = tmp_path, SimpleNamespace(run="mine")  # type: ignore[assignment]
     if told is not None:
-        weights.save(tmp_path / in_world.WEIGHTS, arrays, told)
+        weights.save(tmp_path / train_loop.WEIGHTS, arrays, told)
     with pytest.raises(UserError, match=r"another run has replaced this run's weights; run the ce"):
         run._trained_weights()
-    weights.save(tmp_path / in_world.WEIGHTS, arrays, {in_world.RUN: "mine"})
+    weights.save(tmp_path / train_loop.WEIGHTS, arrays, {train_loop.RUN: "mine"})
     assert np.array_equal(run._trained_weights()["w"], arrays["w"])
 
 
@@ -280,7 +280,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
-        with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
+        with_replica=lambda *given: [train_loop.Apart({kind: [0.5] * 6 for kind in kinds})],
         _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch_size=64),
@@ -398,7 +398,7 @@ def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
     where = Place(
         rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, folder=folder, **given
     )
-    patch.setattr(place, "here", lambda: where)
+    patch.setattr(rank_info, "here", lambda: where)
     patch.setattr(exchange, "exchange", lambda value: [value])
 
 

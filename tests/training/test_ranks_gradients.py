@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.fairness import own_network, reference_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import custom_network, reference_checks
+from helpers.fairness.check_results import Certificate, Check
 from helpers.fairness.reference_checks import N_AGAINST_ONE
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.training import measured_run, ranks_gradients
 from helpers.training.world import IN_KERNEL, World
 
@@ -110,7 +110,7 @@ def test_of_an_own_network_it_compares_that(rank: Rank, monkeypatch: pytest.Monk
         return Check(name, 0.0, 1.0)
 
     even, uneven = N_AGAINST_ONE
-    monkeypatch.setattr(own_network, "same_on_all_devices", partial(row, even))
+    monkeypatch.setattr(custom_network, "same_on_all_devices", partial(row, even))
     monkeypatch.setattr(reference_checks, "uneven_on_all_devices", partial(row, uneven))
     weights: Any = "the initial ones"
     found = ranks_gradients.answer(RANK, rank.work, "own", weights)
@@ -150,7 +150,7 @@ def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
     vars(run).update(framework=None, initial=None, recipe=None)
     vars(run).update(check_parameters=lambda: None, _certified=lambda: None)
     run.monitor = None
-    monkeypatch.setattr(place, "here", lambda: None if nodes == 1 else "a rank")
+    monkeypatch.setattr(rank_info, "here", lambda: None if nodes == 1 else "a rank")
     build: Any = None
     certified: Any = measured_run.Run.certify
     certified.__wrapped__(run, None, build, build, IN_KERNEL)

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from helpers.results import published, scaled_out
+from helpers.results import published, published_scaling
 from helpers.results.charts.style import colour_of, faded, line_of, name_rows
 from helpers.results.comparison import Comparison
 from helpers.results.comparison_tables import short_number, time_text
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 from helpers.training.figure_style import (
     FAINT,
     NARROW,
@@ -53,7 +53,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
     beside = published.belong(compared)
-    far = scaled_out.beside(compared)
+    far = published_scaling.beside(compared)
     if beside:
         _published_efficiency(right)
     for point in far:
@@ -65,7 +65,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if beside:
         left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
     if far:
-        left.plot([], [], "x", color=FAINT, ms=6, label=scaled_out.NAME)
+        left.plot([], [], "x", color=FAINT, ms=6, label=published_scaling.NAME)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
     theirs = (1, 4) if beside else [point.devices for point in far]
@@ -136,8 +136,8 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     statistical one, and what is left is how many times as soon the target came. None where no
     series went there on several numbers of devices.
     """
-    found = split.numbers(compared)
-    if found.empty or not split.several(compared):
+    found = speedup_factors.numbers(compared)
+    if found.empty or not speedup_factors.several(compared):
         return None
     own = [(key, rows) for key, rows in found.groupby(["series", "kind"], sort=False)]
     own = [(key, rows) for key, rows in own if (rows["devices"] > rows["base"]).any()]
@@ -298,7 +298,7 @@ def pareto(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text(value)))
         axis.set_minor_formatter(NullFormatter())
-    metric, wanted = compared.metric, split.target(compared) or 0.0
+    metric, wanted = compared.metric, speedup_factors.target(compared) or 0.0
     what = "energy, Wh" if points["what"].iloc[0] == "energy" else f"cost{cost.currency(compared)}"
     axes.set_xlabel(f"time to {metric.short} {metric.target(wanted)}; numbers: devices")
     axes.set_ylabel(what)

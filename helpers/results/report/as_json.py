@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from helpers.results import three_answers
+from helpers.results import conclusions
 from helpers.results.comparison import Comparison
 from helpers.results.report import csv_files
 from helpers.results.report.contents import title
@@ -26,10 +26,10 @@ def as_json(compared: Comparison) -> str:
     found: dict[str, Any] = {
         "report": VERSION,
         "title": title(compared),
-        "headline": three_answers.headline(compared),
+        "headline": conclusions.headline(compared),
         "answers": [
             {"question": answer.question, "verdict": answer.verdict, "text": answer.text}
-            for answer in three_answers.answers(compared)
+            for answer in conclusions.answers(compared)
         ],
         "batches": [folder.resolve().name for folder in compared.folders],
         "unreadable": [*compared.unreadable, *compared.set_aside],

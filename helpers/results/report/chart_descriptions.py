@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import pandas as pd
 
 from helpers.results import by_class as by_class_numbers
-from helpers.results import device_waits, learning_curves, paired
+from helpers.results import learning_curves, paired_test, wait_causes
 from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.ranking import RATE, field, ordered
 from helpers.results.repeated_runs import summarise, with_interval
-from helpers.results.scaling import cost, over_nodes, speed, split, step_parts
+from helpers.results.scaling import cost, over_nodes, speed, speedup_factors, step_parts
 from helpers.training.tasks import capital
 
 
@@ -83,13 +83,13 @@ def scaling(compared: Comparison) -> str:
 def factors(compared: Comparison) -> str:
     return _told(
         "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
-        (said.rstrip(".") for said in split.sentences(compared)),
+        (said.rstrip(".") for said in speedup_factors.sentences(compared)),
     )
 
 
 def shared_hardware(compared: Comparison) -> str:
     """What devices that share something do not show; empty where all have their own."""
-    found = split.numbers(compared)
+    found = speedup_factors.numbers(compared)
     if found.empty or found["kind"].isin(RANKED).all():
         return ""
     return (
@@ -220,10 +220,10 @@ def uncertainty(compared: Comparison) -> str:
 
 def differences(compared: Comparison) -> str:
     """How the table of paired differences is made, and how to read it."""
-    base, metric = paired.reference(compared), compared.task.metric
+    base, metric = paired_test.reference(compared), compared.task.metric
     if base is None:
         return ""
-    found = paired.differences(compared)
+    found = paired_test.differences(compared)
     place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
         f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
@@ -244,7 +244,7 @@ def differences(compared: Comparison) -> str:
 
 
 def shares(compared: Comparison) -> str:
-    found = device_waits.table(compared)
+    found = wait_causes.table(compared)
     return _told(
         "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
         (

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.fairness import certificate
+from helpers.fairness import check_results
 from helpers.results import (
+    caveats,
     charts,
     comparison_tables,
-    device_waits,
-    limits,
     machine_cards,
     published,
-    scaled_out,
+    published_scaling,
+    wait_causes,
 )
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.report import chart_descriptions
@@ -78,7 +78,7 @@ def _machine(compared: Comparison) -> Section:
         Table(
             "attribution",
             "Shares of an epoch",
-            device_waits.table(compared),
+            wait_causes.table(compared),
             "Measured by leaving out loading and then the all-reduce, in alternating rounds; "
             "brackets hold the minimum and maximum. A share below zero means no measurable wait. "
             "Invalid means that no share can be computed; the sentences below say why.",
@@ -167,7 +167,7 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     rows = [
         {
             "check": check,
-            "verdict": certificate.shown(verdict),
+            "verdict": check_results.shown(verdict),
             "reason": reason,
             "runs": "every run" if 1 < len(runs) == len(checked) else "; ".join(runs),
         }
@@ -179,7 +179,7 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
 def _limits(compared: Comparison) -> Section:
     lead = "What is missing or cannot be compared, and why."
     blocks: list[Block] = [
-        Table("remarks", "Not comparable, or missing", limits.remarks(compared)),
+        Table("remarks", "Not comparable, or missing", caveats.remarks(compared)),
         Table(
             "state",
             "How every run ended",
@@ -190,7 +190,7 @@ def _limits(compared: Comparison) -> Section:
         ),
         Texts(
             "About the published figures",
-            published.notes() if published.belong(compared) else scaled_out.notes(compared),
+            published.notes() if published.belong(compared) else published_scaling.notes(compared),
         ),
     ]
     return Section("limits", "What this does not show", lead, blocks)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from helpers.results import by_class, charts, learning_curves, paired, published
+from helpers.results import by_class, charts, learning_curves, paired_test, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import of_own_networks, off_the_recipe, ranked
 from helpers.results.comparison import Comparison, latest_of_each
@@ -86,7 +86,7 @@ def how_well(compared: Comparison) -> Section:
         Table(
             "paired",
             f"{capital(metric.whole)}, on the same test images",
-            paired.table(compared),
+            paired_test.table(compared),
             chart_descriptions.differences(compared),
         ),
     ]

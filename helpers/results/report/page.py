@@ -18,7 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from gpumon.drawing import interactive, interactive_comparison
-from helpers.results import charts, learning_curves, published, three_answers
+from helpers.results import charts, conclusions, learning_curves, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison, repeats
@@ -87,10 +87,10 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         charts_style=Markup(interactive.STYLE),
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
-        headline=three_answers.headline(compared),
+        headline=conclusions.headline(compared),
         picture=_drawn(compared, FIRST),
         picture_alt=chart_descriptions.first(compared),
-        answers=[(a, _css_of(a)) for a in three_answers.answers(compared)],
+        answers=[(a, _css_of(a)) for a in conclusions.answers(compared)],
         batches=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
@@ -247,7 +247,7 @@ def _verdict(text: str) -> Cell:
     return Cell(found, css, small=limit.rstrip(")") if bracket else "")
 
 
-def _css_of(answer: three_answers.Answer) -> str:
+def _css_of(answer: conclusions.Answer) -> str:
     return {"yes": "good", "no": "bad", "only in part": "other"}.get(answer.verdict, "")
 
 

@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from helpers.results import charts, comparison_tables, from_the_machine, published
+from helpers.results import charts, comparison_tables, machine_peak, published
 from helpers.results.comparability import unequal, unranked
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Section, Table, Texts, joined
-from helpers.results.scaling import over_nodes, speed, split, step_parts
+from helpers.results.scaling import over_nodes, speed, speedup_factors, step_parts
 
 FILES = ("runs", "repeats", "published")
 """CSV files that hold the figures of "How fast"."""
@@ -39,7 +39,7 @@ def how_fast(compared: Comparison) -> Section:
         Table(
             "machine",
             "How far from the machine",
-            from_the_machine.table(compared),
+            machine_peak.table(compared),
             "Training on synthetic data, compared with a matrix product that each framework "
             "measured on the same devices, in the same rounds. Brackets after a share hold the "
             "minimum and maximum of the rounds. The product is a measured reference, not the "
@@ -73,7 +73,7 @@ def how_fast(compared: Comparison) -> Section:
 
 
 def more_devices(compared: Comparison) -> Section:
-    several, tried = speed.several(compared), split.several(compared)
+    several, tried = speed.several(compared), speedup_factors.several(compared)
     sharing = speed.sharing(compared)
     lead = (
         "Time to a target = images needed / images per second. So what more devices win is their "
@@ -85,7 +85,7 @@ def more_devices(compared: Comparison) -> Section:
     blocks: list[Block] = []
     if compared.finished:
         blocks = [
-            Texts("In words", split.sentences(compared)),
+            Texts("In words", speedup_factors.sentences(compared)),
             Chart(
                 "factors",
                 "The speed-up to the target, split",
@@ -99,7 +99,7 @@ def more_devices(compared: Comparison) -> Section:
             Table(
                 "split",
                 "Hardware and statistical efficiency, for each target",
-                split.table(compared),
+                speedup_factors.table(compared),
                 "Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
                 "that reached the target. Of repeats and seeds the geometric mean, so that the "
                 "factors multiply, with the minimum and maximum, seed by seed where both have one "

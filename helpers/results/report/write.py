@@ -7,7 +7,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.results import comparison
 from helpers.results.prices import Prices
-from helpers.results.report import csv_files, markdown, page, tidy
+from helpers.results.report import csv_files, long_table, markdown, page
 from helpers.results.report.contents import sections
 
 HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parquet"
@@ -39,7 +39,7 @@ def write(
             paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
         else:  # of an older report
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
-    paths.write_atomically(folder / PARQUET, tidy.parquet(compared))
+    paths.write_atomically(folder / PARQUET, long_table.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     paths.write_atomically(folder / HTML, page.render(compared, found, files))
     return folder / HTML

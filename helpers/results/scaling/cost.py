@@ -15,7 +15,7 @@ from helpers.results.comparability import marked, ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, devices
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import with_range
-from helpers.results.scaling import split
+from helpers.results.scaling import speedup_factors
 
 FIGURES = (
     "seconds_to_target",
@@ -34,12 +34,12 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """What each run cost; a row a label and number of devices, medians and extremes of repeats.
 
     Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
-    ``split.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low`` and
+    ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low`` and
     ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
     the images. Money is for the time of training and validation, on all machines of the run. What
     is to the target is missing where some run did not reach it.
     """
-    wanted = split.target(compared)
+    wanted = speedup_factors.target(compared)
     rows = [_costs(compared, entry, wanted) for entry in compared.finished]
     if not rows:
         return pd.DataFrame()
@@ -112,7 +112,7 @@ def table(compared: Comparison) -> pd.DataFrame:
     found = numbers(compared)
     if found.empty:
         return pd.DataFrame()
-    wanted, metric = split.target(compared), compared.metric
+    wanted, metric = speedup_factors.target(compared), compared.metric
     to = "" if wanted is None else f" to {metric.short} {metric.target(wanted)}"
     texts: dict[str, tuple[str, Callable[[float], str], float]] = {
         f"time{to}": ("seconds_to_target", time_text, 1.0),

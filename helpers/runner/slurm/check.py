@@ -24,7 +24,7 @@ from typing import Any
 from helpers import network, paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, devices, installed
-from helpers.runner.probe import outside
+from helpers.runner.self_test import starting
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
@@ -220,7 +220,7 @@ def _problem(kernel: str) -> str:
     module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
     if said := installed.problem(kernel, devices.visible() if module else ()):
         return said
-    python, environment = outside.start_of(kernel)
+    python, environment = starting.start_of(kernel)
     imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
     done = subprocess.run(
         [python, "-c", imports], env=environment, capture_output=True, text=True, check=False

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from helpers.errors import UserError
-from helpers.runner import stopping
+from helpers.runner import shutdown
 from helpers.runner.slurm import programs, script
 from helpers.terminal import clock
 
@@ -22,7 +22,7 @@ class Limit:
 
         The notice is at most twice the patience (``script.patience``).
         """
-        return self.left <= 2 * stopping.patience() + script.EARLY
+        return self.left <= 2 * shutdown.patience() + script.EARLY
 
 
 def of_this_job() -> Limit | None:
@@ -37,7 +37,7 @@ def of_this_job() -> Limit | None:
         return None
 
 
-def without_gain(said: str) -> stopping.InOrder:
+def without_gain(said: str) -> shutdown.InOrder:
     """How a batch ends that was stopped before it had gained anything, and what to ask for.
 
     It is gone on with where somebody wanted the nodes. Where its own time was over, the next job
@@ -46,16 +46,16 @@ def without_gain(said: str) -> stopping.InOrder:
     said = f"{said}, none of them now, and no training step was gained"
     limit = of_this_job()
     if limit is None:
-        return stopping.InOrder(
+        return shutdown.InOrder(
             f"{said}, so that to go on would take for ever: ask for a longer time limit", code=1
         )
     had, whole = clock(limit.seconds - limit.left), clock(limit.seconds)
     said = f"{said} in {had} of the {whole} that this job may take"
     if not limit.near:
-        return stopping.InOrder(said)
+        return shutdown.InOrder(said)
     minutes, seconds = divmod(2 * limit.seconds, 60)
     more = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
-    return stopping.InOrder(
+    return shutdown.InOrder(
         f"{said}, so that to go on would take for ever: ask for more, to begin with for twice as "
         f'much (time = "{more}")',
         code=1,

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from helpers.launch.causes import TERMINATED
+from helpers.launch.failures import TERMINATED
 
 SECONDS = 60.0
 """In which a node answers; a daemon that is gone refuses at once, a node without power never."""

@@ -17,7 +17,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import GO_ON, UserError
 from helpers.recipe import file_of
-from helpers.runner import batch_folder, plans, stopping, sweep_file
+from helpers.runner import experiment, plans, shutdown, sweep_file
 from helpers.runner.plans import Plan
 from helpers.training import parameters
 
@@ -95,7 +95,7 @@ def job_of(path: str, name: str | None = None) -> Job:
     sweep = sweep_file.of_recipe(found.file)
     if name is None:
         name = sweep.choices.get("name", found.file.path.stem)
-    batch_folder.check_name(str(name))
+    experiment.check_name(str(name))
     try:
         nodes = tuple(
             dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
@@ -150,8 +150,8 @@ def text(job: Job) -> str:
         "",
         *BEGIN.format(notice=notice, requeue=requeue).splitlines(),
     ]
-    if (seconds := patience(notice)) != stopping.PATIENCE_SECONDS:
-        lines.append(f"export {stopping.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
+    if (seconds := patience(notice)) != shutdown.PATIENCE_SECONDS:
+        lines.append(f"export {shutdown.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
     lines += ["", *setting_up(slurm)]
     return "\n".join(lines) + "\n" + END.format(command=command)
 

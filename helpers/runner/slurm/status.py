@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from helpers import paths, terminal
 from helpers.errors import UserError
-from helpers.runner import batch_folder, journal
-from helpers.runner.batch_folder import Batch
+from helpers.runner import experiment, journal
+from helpers.runner.experiment import Batch
 from helpers.runner.plans import RunState
 from helpers.runner.slurm import programs
 from helpers.terminal import say
@@ -39,9 +39,9 @@ def show(names: Sequence[str]) -> None:
     """
     jobs = queued()
     waiting = [
-        name for name in names if name in jobs and not batch_folder.is_taken(paths.RUNS / name)
+        name for name in names if name in jobs and not experiment.is_taken(paths.RUNS / name)
     ]
-    begun = [batch_folder.load(name) for name in names if name not in waiting]
+    begun = [experiment.load(name) for name in names if name not in waiting]
     batches = begun if names else unfinished()
     if not batches and not waiting:
         each = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
@@ -66,7 +66,7 @@ def unfinished() -> list[Batch]:
     found = []
     for folder in journal.folders():
         try:
-            batch = batch_folder.load(folder.name)
+            batch = experiment.load(folder.name)
         except UserError:
             continue  # a folder that somebody has put there; a batch by its name says why
         if batch.finished is None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.frameworks import installed
-from helpers.runner import batch_folder, journal, locks
-from helpers.runner.batch_folder import Batch
+from helpers.runner import experiment, journal, locks
+from helpers.runner.experiment import Batch
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
@@ -111,11 +111,11 @@ def _begun(job: Job, nodes: int) -> Batch | None:
     """
     name = job.batch(nodes)
     folder = paths.RUNS / name
-    if not batch_folder.is_taken(folder):
+    if not experiment.is_taken(folder):
         return None
     if folder not in journal.folders():
         raise UserError(f"{folder}: is no batch: give another --name, or take it away")
-    batch = batch_folder.load(name)
+    batch = experiment.load(name)
     if differing := _differing(batch, job, nodes):
         raise UserError(
             f"{folder}: was begun with other runs, as {differing} since: put that back, or give "
