@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from data_prep.__main__ import Version
 from helpers.commands import doctor, jobs, listing, reports, run
 from helpers.commands.parser import Commands, Parser, check_command
-from helpers.errors import exits_cleanly
+from helpers.errors import UserError, exits_cleanly
 from helpers.terminal import say
 
 DESCRIPTION = """\
@@ -36,8 +36,11 @@ def _main(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help()
         return 2
-    if not arguments[0].startswith("-"):
-        check_command(arguments[0], commands.choices)
+    first = arguments[0]
+    if not first.startswith("-"):
+        check_command(first, commands.choices)
+    elif first.partition("=")[0] not in parser._option_string_actions:
+        raise UserError(f"{first} is an option of a command: did you mean 'rosetta run {first}'?")
     given = parser.parse_args(arguments)
     code: int = given.run(given)
     return code

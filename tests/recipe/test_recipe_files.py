@@ -427,7 +427,7 @@ def test_a_bad_recipe_is_one_line_and_nothing_of_it_is_run(what: str, tmp_path: 
 def test_the_command_ends_with_one_line_and_2(tmp_path: Path) -> None:
     lay_traps(tmp_path)
     path = write(tmp_path / "inner", '[model]\npytorch = "linked.py:net"\n')
-    given = [sys.executable, "-m", "helpers", "--recipe", str(path), "--dry-run"]
+    given = [sys.executable, "-m", "helpers", "run", "--recipe", str(path), "--dry-run"]
     done = subprocess.run(given, capture_output=True, text=True, check=False, cwd=paths.ROOT)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"error: {path}, line 2: 'linked.py' leads out of the recipe's")

@@ -277,7 +277,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         lambda f: f.map(lambda cell: re.sub(r"(\.\d\d)\d", r"\1", cell)),
     ),
     "two columns of the certificate": (comparison_tables, "fairness", lambda f: _swapped(f, 0, 3)),
-    "two shares": (device_waits, "table", lambda f: _swapped(f, 0, 1)),
+    "two shares": (wait_causes, "table", lambda f: _swapped(f, 0, 1)),
     "another run's sentence": (
         comparison_tables,
         "sentences",

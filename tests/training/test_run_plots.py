@@ -59,7 +59,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     (axes,) = run_plots.roc(labels, scores, result).axes
     best = next(line for line in axes.lines if str(line.get_label()).endswith("1.00"))
     assert str(best.get_label()).startswith(data_prep.FINDINGS[0].replace("_", " "))
-    assert matplotlib.colors.to_hex(best.get_color()) == run_pictures.VALIDATION.lower()
+    assert matplotlib.colors.to_hex(best.get_color()) == run_plots.VALIDATION.lower()
     assert len(axes.lines) == 3  # two findings with enough images, and chance
 
 

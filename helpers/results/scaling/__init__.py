@@ -2,4 +2,4 @@
 
 from helpers.results.scaling import cost, over_nodes, speed, speedup_factors, step_parts
 
-__all__ = ["cost", "over_nodes", "speed", "split", "step_parts"]
+__all__ = ["cost", "over_nodes", "speed", "speedup_factors", "step_parts"]
