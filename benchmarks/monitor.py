@@ -12,7 +12,7 @@ the ends of their 95 % interval (of fewer than nine rounds the least and the mos
 ``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
 values in no time: what is measured is then the monitors' own cost, not the driver's.
 
-Two costs are told apart: the processor time that the monitor itself used (exact, from the
+Two costs are distinguished: the processor time that the monitor itself used (exact, from the
 kernel's accounting of its thread or process), and how much longer the steps took (what a user
 feels). The second is noisy, so for ours it is measured once more, with the sampler stopped and
 continued in turns many times.

@@ -1,4 +1,4 @@
-"""What virtual nodes cost beside a bare script under the same launcher: PyTorch.
+"""What simulated nodes cost beside a bare script under the same launcher: PyTorch.
 
     .venvs/lab/bin/python benchmarks/nodes.py [--nodes 2] [--batch-size 16] [--steps 24]
 
@@ -83,7 +83,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     words = (framework, str(folder), given.pixels, given.batch_size, given.rounds, given.steps)
     on_ranks(folder / "steps", STEPS.format(words=words, found=str(found)), given.nodes)
     turns = pickle.loads(found.read_bytes())
-    what = f"step on {given.nodes} virtual nodes"
+    what = f"step on {given.nodes} simulated nodes"
     inside.report_turns(what, framework, turns, "ours", "bare", "DDP alone")
 
 
@@ -128,10 +128,10 @@ def turns_on_a_rank(
         names = notebook_loops.names_of(framework, Path(folder), batch)
     run = names["this_run"]
     exchange.renew_port()
-    work, network = run.work(), run.lesson.build_model(run.initial.arrays)
-    replica = run.lesson.start(run.world, network)
-    noise = run.lesson.make_fixed_loader(run.world, work.noise(run.world, batch))
-    run.lesson.ready(replica, [noise])
+    work, network = run.work(), run.functions.build_model(run.initial.arrays)
+    replica = run.functions.start(run.world, network)
+    noise = run.functions.make_fixed_loader(run.world, work.noise(run.world, batch))
+    run.functions.ready(replica, [noise])
     loads = {
         "ours": lambda steps: train_loop.take_steps(work, replica, noise, steps),
         # With the switches that the notebook has on.
@@ -140,7 +140,7 @@ def turns_on_a_rank(
         ),
     }
     found = take_turns(loads, batch, rounds, steps)
-    run.lesson.stop(replica)
+    run.functions.stop(replica)
     return found
 
 

@@ -1,6 +1,6 @@
 """Each notebook's own training loop, made ready to take steps on noise or on files.
 
-Section by section as the notebook has it, on one device, without its certificate: so that a
+Section by section as the notebook has it, on one device, without its fairness check: so that a
 benchmark measures what people run, with all that is in it.
 """
 
@@ -118,9 +118,9 @@ def with_loops(
         def take(loader: Any) -> Take:
             return lambda steps: train_loop.take_steps(work, replica, loader, steps)
 
-        noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
-        files = work.lesson.make_train_loader(world, 0, work.workers)
-        work.lesson.ready(replica, [noise, files])
+        noise = work.functions.make_fixed_loader(world, work.noise(world, batch))
+        files = work.functions.make_train_loader(world, 0, work.workers)
+        work.functions.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
     names["this_run"].with_replica(loops, names["initial"].arrays)

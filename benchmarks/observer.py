@@ -53,8 +53,8 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
             spent.append(time.perf_counter() - began)
 
     def loops(world: Any, work: Any, replica: Any) -> None:
-        loader = work.lesson.make_train_loader(world, 0, work.workers)
-        work.lesson.ready(replica, [loader])
+        loader = work.functions.make_train_loader(world, 0, work.workers)
+        work.functions.ready(replica, [loader])
         last: list[Observer] = []
         taken: list[float] = []
 

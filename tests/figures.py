@@ -231,7 +231,7 @@ def expected(made: list[Record]) -> Cells:
         check = content["fairness"]["checks"][0]
         limit = f"limit {size(check['threshold'], 0)}"
         told = f"pass: {size(check['difference'], 1)} ({limit})"
-        cells["Certificate", check["check"], run(content)] = told
+        cells["FairnessCheck", check["check"], run(content)] = told
         for package, version in content["framework"]["versions"].items():
             cells["Versions", package, label(content)] = version
     return cells
@@ -385,7 +385,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"({short(low)} to {short(high)}) on 2 devices, {over_text('.2f', over(first, second))} "
         f"times as many as {label(second)}. In images/s the second device adds "
         f"{percents(added)} to {label(first)}.",
-        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their certificate. "
+        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their fairness check. "
         f"Checks: {checks} pass.",
         f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",

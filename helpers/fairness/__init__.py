@@ -1,1 +1,1 @@
-"""Whether all frameworks train the same thing: the certificate and its reference."""
+"""Whether all frameworks train the same thing: the fairness check and its reference."""

@@ -1,4 +1,4 @@
-"""What a check found, and all of a run's checks together: the certificate in its record."""
+"""What a check found, and all of a run's checks together: the fairness check in its record."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ EXPECTED = "expected"
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the certificate. ``difference``, ``threshold`` and ``rest`` share a unit.
+    """One line of the fairness check. ``difference``, ``threshold`` and ``rest`` share a unit.
 
     ``rest`` is what is left of the difference once ``reason`` is taken account of; None where
     there is no known reason. ``variant`` says in a few words what a notebook trains differently if
@@ -53,7 +53,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class FairnessCheck:
     """All checks of one run, and how long they took."""
 
     checks: tuple[Check, ...]
@@ -64,7 +64,7 @@ class Certificate:
         """False when any check failed, or found another training than the recipe's."""
         return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
-    def updated(self, checks: Iterable[Check]) -> "Certificate":
+    def updated(self, checks: Iterable[Check]) -> "FairnessCheck":
         """With these in the places of those of their names; new ones come last."""
         rows = {check.check: check for check in (*self.checks, *checks)}
         return replace(self, checks=tuple(rows.values()))

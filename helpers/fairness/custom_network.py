@@ -1,7 +1,7 @@
-"""The certificate of somebody's own network, of which there is no reference.
+"""The fairness check of somebody's own network, of which there is no reference.
 
-What needs one is not checked, and says so. All else is checked as of every network: the weights it
-starts from, its inputs, the gradients of n devices, and afterwards the rehearsal of the loop.
+What needs one is not checked, and says so. All else is checked as for every network: the weights it
+starts from, its inputs, the gradients of n devices, and afterwards the training loop.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.check_results import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks.weights import Weights
 from helpers.recipe import Recipe, ScaledRecipe, custom_code
 
@@ -32,7 +32,7 @@ UNKNOWN = (
 """What only a reference could tell."""
 
 
-def certify(
+def check_fairness(
     framework: Any,
     model: Any,
     weights: Weights,
@@ -43,8 +43,8 @@ def certify(
     evaluate_pixels: Callable[[np.ndarray], np.ndarray],
     labels: Sequence[str],
     classes: Sequence[str],
-) -> Certificate:
-    """As :func:`reference_checks.certify`, of a network that no reference knows.
+) -> FairnessCheck:
+    """As :func:`reference_checks.check_fairness`, of a network that no reference knows.
 
     Args:
         framework: its module of ``helpers.frameworks``.
@@ -71,7 +71,7 @@ def certify(
             same_on_all_devices(framework, build_model, weights, devices, recipe.recipe, count),
             reference_checks.uneven_on_all_devices(framework, devices),
         ]
-    return Certificate(tuple(checks), time.perf_counter() - began)
+    return FairnessCheck(tuple(checks), time.perf_counter() - began)
 
 
 def same_on_all_devices(

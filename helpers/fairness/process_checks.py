@@ -1,10 +1,10 @@
-"""The certificate's rows of the world: who computes together, what they read, how they end.
+"""The fairness check's rows of the world: who computes together, what they read, how they end.
 
 None of them needs a reference, so they hold for anybody's own network too. A process answers with
 what its own loaders and its own loop gave (``helpers.training.data_coverage`` asks it); here the
 answers of all processes are put together. How the gradients of n devices compare with those of
-one, and the steps of the loop, is in ``reference_checks`` and ``rehearsal``; where the devices are
-on ranks, each of these compares, and here is whose row stands for all.
+one, and the steps of the loop, is in ``reference_checks`` and ``training_loop``; where the devices
+are on ranks, each of these compares, and here is whose row stands for all.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""The certificate: is this framework training the same thing as the others?
+"""The fairness check: is this framework training the same thing as the others?
 
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
 the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
-and a verdict. A run whose certificate has a failed check is marked as not comparable wherever its
-times are shown. What cannot be made equal is measured: the verdict is *expected* where a stated
+and a verdict. A run with a failed check is marked as not comparable wherever its times are shown.
+What cannot be made equal is measured: the verdict is *expected* where a stated
 cause predicts the found value to within the threshold, and only there.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.check_results import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks.weights import Weights
 from helpers.recipe import RECIPES, Recipe, ScaledRecipe
 
@@ -31,7 +31,7 @@ AVERAGE_OF_AVERAGES = (
 )
 
 
-def certify(
+def check_fairness(
     framework: Any,
     model: Any,
     weights: Weights,
@@ -43,7 +43,7 @@ def certify(
     labels: Sequence[str],
     classes: Sequence[str],
     architecture: str = "densenet121",
-) -> Certificate:
+) -> FairnessCheck:
     """Hold a notebook's inputs and network against the shared definitions and the reference.
 
     Args:
@@ -66,7 +66,7 @@ def certify(
         *same_in_training(framework, build_model, network, architecture),
         *same_on_all_devices(framework, network, devices, architecture),
     )
-    return Certificate(checks, time.perf_counter() - began)
+    return FairnessCheck(checks, time.perf_counter() - began)
 
 
 def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]) -> Check:

@@ -1,7 +1,6 @@
 """The fairness check's rows of the training that ran: its rates, its steps, its images.
 
-The rehearsal looks at a notebook's loop with rates and batches of its own. These rows look at the
-training itself: what its processes noted while it ran (``helpers.training.observer``) is compared
+The training-loop check gives a notebook's loop rates and batches. These rows look at the training: what its processes noted while it ran (``helpers.training.observer``) is compared
 with the recipe. A notebook that trains something else on purpose is no bug: most rows then give
 the verdict *different*, and say what differs.
 """
@@ -87,7 +86,7 @@ class Observed:
     """What it had switched on to be fast."""
 
 
-def certify(
+def check_fairness(
     observed: Sequence[Observed],
     recipe: ScaledRecipe,
     labels: np.ndarray,

@@ -1,4 +1,4 @@
-"""The second half of the certificate: what a notebook's own training loop does on all its devices.
+"""The training-loop check: what a notebook's training loop does on all its devices.
 
 Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
 precision. The net is shallow (``frameworks.*.shallow``): ``helpers.fairness.reference_checks`` has
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.check_results import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
 from helpers.networks.weights import Arrays
 from helpers.recipe import MULTILABEL, RECIPES, Rule
@@ -81,15 +81,15 @@ logits (images, 14) that the notebook then validates with: each device those of 
 share after share."""
 
 
-def certify(
-    certificate: Certificate,
-    rehearse: Rehearsal,
+def check_fairness(
+    fairness_check: FairnessCheck,
+    check_training_loop: Rehearsal,
     *,
     devices: int,
     precision: str = "fp32",
     rule: Rule = ADAM,
     task: str = MULTILABEL,
-) -> Certificate:
+) -> FairnessCheck:
     """Add what the notebook's own training loop does, over all its devices, in its own precision.
 
     It walks down the loss of its ``task``, by plain gradient descent, by the recipe's own ``rule``,
@@ -101,34 +101,34 @@ def certify(
     """
     began = time.perf_counter()
     limits = LIMITS[precision]
-    checks = _on_path(rehearse, SGD, devices, limits, task)
+    checks = _on_path(check_training_loop, SGD, devices, limits, task)
     own = replace(RULES[rule.name], weight_decay=0.0)
     if own != SGD:
-        checks += _on_path(rehearse, own, devices, limits, task)
+        checks += _on_path(check_training_loop, own, devices, limits, task)
     if rule.weight_decay:
         decayed = replace(own, weight_decay=reference.DECAY)
-        checks.append(_decay(rehearse, decayed, devices, limits, task))
-    checks += _statistics(rehearse, devices, limits, task)
-    seconds = certificate.seconds + time.perf_counter() - began
-    return Certificate((*certificate.checks, *checks), seconds)
+        checks.append(_decay(check_training_loop, decayed, devices, limits, task))
+    checks += _statistics(check_training_loop, devices, limits, task)
+    seconds = fairness_check.seconds + time.perf_counter() - began
+    return FairnessCheck((*fairness_check.checks, *checks), seconds)
 
 
 def _walk(
-    rehearse: Rehearsal, rule: Rule, devices: int, task: str
+    check_training_loop: Rehearsal, rule: Rule, devices: int, task: str
 ) -> tuple[float, Mapping[str, np.ndarray]]:
     """The mean loss of the loop's steps by ``rule``, and the weights after them."""
     shares = (reference.batch_of(task),) * devices
     trial = Trial(reference.shallow_arrays(), shares, rule, reference.RATES[rule.name])
-    loss, after, _ = rehearse(trial)
+    loss, after, _ = check_training_loop(trial)
     return loss, after
 
 
 def _on_path(
-    rehearse: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str
+    check_training_loop: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str
 ) -> list[Check]:
     """The loop's first steps by ``rule`` against the reference's."""
     known, start = reference.paths(task), reference.shallow_arrays()
-    loss, after = _walk(rehearse, rule, devices, task)
+    loss, after = _walk(check_training_loop, rule, devices, task)
     taken = f"{reference.STEPS} {IN_WORDS[rule.name]} steps"
     there = {name: known[f"{rule.name} {name}"] for name in start}
     loss_error = abs(loss - float(known[f"{rule.name} losses"].mean()))
@@ -169,9 +169,11 @@ def _weight_change(
     return Check(name, difference, limits.way, scale_in_words(found, expected))
 
 
-def _decay(rehearse: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str) -> Check:
+def _decay(
+    check_training_loop: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str
+) -> Check:
     """Which weight decay the loop has: found by the path that it is nearest to."""
-    found = _way(_walk(rehearse, rule, devices, task)[1])
+    found = _way(_walk(check_training_loop, rule, devices, task)[1])
     candidates = {
         said: reference.relative(found, _way_of(f"{rule.name} {path}".strip(), task))
         for said, path in DECAYS.items()
@@ -192,7 +194,9 @@ def _way_of(path: str, task: str) -> np.ndarray:
     return _way(reference.paths(task), f"{path} ")
 
 
-def _statistics(rehearse: Rehearsal, devices: int, limits: Limits, task: str) -> list[Check]:
+def _statistics(
+    check_training_loop: Rehearsal, devices: int, limits: Limits, task: str
+) -> list[Check]:
     """What becomes of BatchNorm's statistics: found by giving each device other images.
 
     Whose are in the weights, and whether validation normalises with those on every device: what
@@ -201,7 +205,7 @@ def _statistics(rehearse: Rehearsal, devices: int, limits: Limits, task: str) ->
     grey, targets = reference.batch_of(task)
     shares = tuple((grey // (1 + number), targets) for number in range(devices))
     start = reference.shallow_arrays()
-    _, after, logits = rehearse(Trial(start, shares, SGD, (0.0,)))
+    _, after, logits = check_training_loop(Trial(start, shares, SGD, (0.0,)))
     expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
     validated = Check(
         "validated with the statistics that are saved",

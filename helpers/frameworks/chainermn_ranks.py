@@ -45,7 +45,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:
     """The mean of all gradients by the notebook's communicator, as the multi-node optimiser does.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this process's one.
     """
     communicator = replica.communicator.communicator  # within the one that notes times

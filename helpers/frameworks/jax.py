@@ -8,7 +8,7 @@ here, OIHW in the canonical layout, and the classifier is transposed. JAX comput
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
 gives the same bits on CPUs.
 
-XLA compiles each step before it runs. What the certificate computes a few times is not optimised
+XLA compiles each step before it runs. What the fairness check computes a few times is not optimised
 (``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of
 processor, and the next run takes it from there.
 """
@@ -62,7 +62,7 @@ LESS_OPTIMISED = "--xla_backend_optimization_level=1"
 of the user's own take its place."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""XLA's options for what the certificate computes, a few times at most.
+"""XLA's options for what the fairness check computes, a few times at most.
 
 Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
 (15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.

@@ -101,7 +101,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collecti
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     from flax import nnx

@@ -5,7 +5,7 @@ lays each batch out over them, so XLA splits what is written as for one device. 
 normalises by the statistics of the global batch. Over several nodes (``keras_jax_ranks``) these are
 the devices of all. Devices and losses on them are those of ``helpers.frameworks.jax``, models and
 their weights those of ``keras_models``. Keras computes in float64 only inside ``jax.enable_x64``.
-What the certificate computes a few times is compiled by itself, and not optimised. The same seed
+What the fairness check computes a few times is compiled by itself, and not optimised. The same seed
 gives the same bits on CPUs.
 """
 

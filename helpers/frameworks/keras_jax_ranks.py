@@ -59,7 +59,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collecti
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     shapes = [variable.shape for variable in replica.network.trainable_variables]

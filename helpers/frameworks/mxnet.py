@@ -39,7 +39,7 @@ SKIPPED = {
     "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["mxnet"],
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
-        "for good: the certificate's network in float64 then fails"
+        "for good: the fairness check's network in float64 then fails"
     ),
     "fp16": (
         "contrib.amp has float16 for GPUs only, and its loss scaling makes Python wait for the "

@@ -77,7 +77,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> collectives.All
     """The sum of all gradients as the ``Trainer`` makes it.
 
     Args:
-        replica: the lesson's; its gradients are zero afterwards.
+        replica: the notebook's; its gradients are zero afterwards.
         devices: this node's.
     """
     own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]

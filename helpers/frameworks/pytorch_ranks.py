@@ -15,7 +15,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:
     """The all-reduce of one vector as long as all gradients, by the process group's backend.
 
     Args:
-        replica: the lesson's; its process group is up.
+        replica: the notebook's; its process group is up.
         devices: this process's one.
     """
     import torch
@@ -40,7 +40,7 @@ def gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
 
-    They are what DistributedDataParallel in the process group of the lesson hands to the optimiser.
+    They are what DistributedDataParallel in the notebook's process group hands to the optimiser.
 
     Args:
         framework: the module beside this one.

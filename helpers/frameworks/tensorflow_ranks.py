@@ -75,7 +75,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> collectives.All
     """The all-reduce of one vector as long as all gradients, by the strategy.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     import tensorflow as tf

@@ -14,7 +14,7 @@ from helpers.errors import Plain
 from helpers.launch import run_files
 
 TOGETHER = 2e9
-"""Nanoseconds in which one rank's death and the others' errors are told apart by kind."""
+"""Nanoseconds in which one rank's death and the others' errors are distinguished by kind."""
 OUT_OF_MEMORY = 9
 TERMINATED = "Terminated"
 """The ``ename`` of a :class:`RankError` where somebody has ended the launcher by a signal."""

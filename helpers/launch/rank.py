@@ -166,7 +166,7 @@ def _line(error: BaseException) -> str:
 def _see_own_gpus(here: Place, there: int) -> None:
     """The GPUs of this rank's node: by UUID, because CUDA and NVML number them differently.
 
-    On one machine each virtual node has GPUs of its own, as far as there are so many. On a machine
+    On one machine each simulated node has other GPUs, as far as there are so many. On a machine
     of its own it has what is there, or what Slurm gave this step.
     """
     if here.kind != "gpu":

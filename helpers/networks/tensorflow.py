@@ -80,7 +80,7 @@ class Network(tf.Module):
     def norm(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
         scale, offset, mean, variance = parts = [self.parts[f"{name}.{part}"] for part in NORM]
         epsilon, share = self.recipe.bn_epsilon, self.recipe.bn_momentum if training else 1.0
-        if x.dtype == tf.float64:  # for the certificate; the fused operation cannot
+        if x.dtype == tf.float64:  # for the fairness check; the fused operation cannot
             return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
         x, new_mean, new_variance = tf.compat.v1.nn.fused_batch_norm(
             x, *parts, epsilon, is_training=training, exponential_avg_factor=share

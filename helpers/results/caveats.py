@@ -86,7 +86,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
         )
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
-        texts.append(f"fairness certificate not passed: {', '.join(failed) or 'see its table'}")
+        texts.append(f"fairness fairness check not passed: {', '.join(failed) or 'see its table'}")
     unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
     texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
     texts += by_class.limits(content)

@@ -106,7 +106,7 @@ class Entry:
 
     @property
     def comparable(self) -> bool:
-        """Whether its fairness certificate lets its times stand beside the others'."""
+        """Whether its fairness fairness check lets its times stand beside the others'."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
 
     @property
@@ -200,7 +200,7 @@ def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
     Columns: label, series (the label without its nodes), devices, nodes, kind
-    (``comparability.kind``), comparable (its certificate was passed),
+    (``comparability.kind``), comparable (its fairness check was passed),
     marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
     (all epochs, training and validation), first_step_seconds, images_per_second on files,
     synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's

@@ -57,7 +57,7 @@ def training(compared: Comparison) -> pd.DataFrame:
 def state(compared: Comparison) -> pd.DataFrame:
     """Every run, which of several it was, how it ended, and why if not well.
 
-    The run time is that of the whole run, with the kernel's start, the certificate and the test:
+    The run time is that of the whole run, with the kernel's start, the fairness check and the test:
     minutes and seconds, as the terminal shows it.
     """
     rows = []
@@ -85,7 +85,7 @@ def state(compared: Comparison) -> pd.DataFrame:
 
 
 def fairness(compared: Comparison) -> pd.DataFrame:
-    """The certificate: rows checks, columns runs; each cell the difference and the verdict.
+    """The fairness check: rows checks, columns runs; each cell the difference and the verdict.
 
     Of repeats the worst of each check is shown.
     """

@@ -142,7 +142,7 @@ def fairness(compared: Comparison) -> Answer:
         check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
     )
     passed = sum(entry.comparable for entry in runs)
-    text = f"{passed} of {len(runs)} finished runs passed their certificate"
+    text = f"{passed} of {len(runs)} finished runs passed their fairness check"
     if failed:
         text += f"; {', '.join(dict.fromkeys(failed))} did not"
     text += "".join(f"; {told}" for told in _variants(runs))
@@ -251,7 +251,7 @@ def _shown(compared: Comparison) -> str:
     passed = sum(entry.comparable for entry in runs)
     return (
         f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
-        f"way from image files to a test {compared.task.metric.short} and passed the certificate"
+        f"way from image files to a test {compared.task.metric.short} and passed the fairness check"
         f"{'' if of_own_networks(runs) else ' that they train the same network'}"
         f"{f'; {found}' if (found := _significant(compared)) else ''}."
     )

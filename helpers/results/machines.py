@@ -1,4 +1,4 @@
-"""The machines that runs were on, told apart by their hardware.
+"""The machines that runs were on, distinguished by their hardware.
 
 Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a container that has
 another name each time.

@@ -36,8 +36,8 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
-    passed its certificate), marks (those that any has), the ends of the metrics' intervals (auc_low
-    and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
+    passed its fairness check), marks (those that any has), the ends of the metrics' intervals
+    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
     ``FIGURES`` and of the task's metrics its median under its own name, its minimum and maximum
     under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of ``rates.together``.
     """

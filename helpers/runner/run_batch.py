@@ -3,8 +3,9 @@
 A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
 ``experiment.json`` that says at every moment which run is in which state, and at the end
 ``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
-whether a run is finished is its own record, not the journal. On GPUs each kernel is probed before
-the first run (``helpers.runner.self_test``); the runs of one that fails are skipped with the reason.
+whether a run is finished is its own record, not the journal. On GPUs each environment is
+tested before the first run (``helpers.runner.self_test``); runs of one that fails are skipped with
+the reason.
 
 Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
 cut short goes on from its last checkpoint. The last
@@ -289,7 +290,7 @@ def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, st
 
 
 def _here(batch: Batch, state: RunState) -> tuple[int, int | None]:
-    """How many devices of a run are this machine's, and on how many GPUs: of all virtual nodes."""
+    """How many of a run's devices are on this machine, and on how many GPUs."""
     virtual = state.nodes > 1 and launchers.choose(batch.plan.launcher, state.nodes).virtual
     here = state.nodes if virtual else 1
     return here * state.devices, None if state.gpus is None else here * state.gpus

@@ -43,7 +43,7 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
     Args:
         world: as this process sees it.
         framework: the module of ``helpers.frameworks``, beside which is ``<module>_ranks.py``.
-        replica: the lesson's.
+        replica: the notebook's.
     """
     if world.size == 1 or (hooks := _hooks(framework)) is None:
         return None

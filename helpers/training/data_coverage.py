@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.fairness import process_checks, reference, reference_checks, training_loop
-from helpers.fairness.check_results import Certificate
+from helpers.fairness.check_results import FairnessCheck
 from helpers.fairness.process_checks import Answer
 from helpers.recipe import MULTICLASS, ScaledRecipe
 from helpers.training import numbered_images
@@ -34,19 +34,19 @@ OUTPUTS = tuple(f"output {number}" for number in range(14))
 """The shallow net's."""
 
 
-def certify(
-    certificate: Certificate,
+def check_fairness(
+    fairness_check: FairnessCheck,
     everywhere: Callable[..., list[Answer]],
     images: Data,
     recipe: ScaledRecipe,
     *,
     processes: int,
     hosts: int,
-) -> Certificate:
+) -> FairnessCheck:
     """Add the rows of the world.
 
     Args:
-        certificate: what was found so far.
+        fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each process.
         images: the run's.
         recipe: scaled to all devices.
@@ -71,8 +71,8 @@ def certify(
             training_loop.LIMITS[recipe.recipe.precision].values,
         ),
     ]
-    seconds = certificate.seconds + time.perf_counter() - began
-    return Certificate((*certificate.checks, *checks), seconds)
+    seconds = fairness_check.seconds + time.perf_counter() - began
+    return FairnessCheck((*fairness_check.checks, *checks), seconds)
 
 
 def answer(
@@ -85,27 +85,27 @@ def answer(
         even: the same, of images that fill whole batches.
         valid: those to evaluate.
     """
-    lesson, framework, task = work.lesson, work.framework, work.recipe.recipe.task
+    functions, framework, task = work.functions, work.framework, work.recipe.recipe.task
     with numbered_images.standing_in(work.images, even, task, OUTPUTS, black=True):
         (whole,) = _read(world, work, 1)
     with numbered_images.standing_in(work.images, train, task, OUTPUTS):
         epochs = _read(world, work, EPOCHS)
-        with lesson.scope():
+        with functions.scope():
             network = framework.shallow(reference.shallow_arrays(), world.devices)
         # No step is taken, but some ask for the first one's rate when they start.
-        replica = lesson.start(world, network, rule=training_loop.SGD, rates=repeat(0.1))
-        lesson.ready(replica, [])
-        loader = lesson.make_evaluation_loader(world, valid, work.workers)
-        logits, loss = predict(lesson, replica, iter(loader), len(valid))
+        replica = functions.start(world, network, rule=training_loop.SGD, rates=repeat(0.1))
+        functions.ready(replica, [])
+        loader = functions.make_evaluation_loader(world, valid, work.workers)
+        logits, loss = predict(functions, replica, iter(loader), len(valid))
         last = framework.slowest(float(world.rank), world.devices)
-        lesson.stop(replica)
+        functions.stop(replica)
     devices, host = len(world.devices), socket.gethostname()  # Slurm may call one by two names
     return Answer(world.rank, devices, host, os.getpid(), last, epochs, whole, logits, loss)
 
 
 def _read(world: World, work: Work, epochs: int) -> tuple[np.ndarray, ...]:
     """The numbers of the images that the notebook's loader gives in the first epochs."""
-    batches = iter(work.lesson.make_train_loader(world, 0, work.workers))
+    batches = iter(work.functions.make_train_loader(world, 0, work.workers))
     steps = work.recipe.steps(len(work.images.train))
     found = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(epochs))
     if hasattr(batches, "close"):

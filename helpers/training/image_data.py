@@ -209,7 +209,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
 
 
 def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
-    """Raises UserError where nothing can be told apart, or nothing could be got wrong."""
+    """Raises UserError where nothing can be distinguished, or nothing could be got wrong."""
     if recipe.task == MULTILABEL:
         return
     if len(classes) < 2:

@@ -37,7 +37,7 @@ from helpers.fairness import (
     training_checks,
     training_loop,
 )
-from helpers.fairness.check_results import DIFFERENT, Certificate
+from helpers.fairness.check_results import DIFFERENT, FairnessCheck
 from helpers.frameworks import (
     cpu_cores,
     networks_of,
@@ -79,8 +79,8 @@ from helpers.training import (
 from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
-from helpers.training.train_loop import WEIGHTS, Apart, Trained, Within
-from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
+from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained, Within
+from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
 OF_LAUNCHERS = ("nodes", "virtual_nodes")
@@ -162,8 +162,7 @@ def begin(*given: Any) -> Any:
 class Run(RunBase):
     """A run while it is measured. Make one with :func:`begin`.
 
-    ``lesson`` is what the notebook has brought, ``certificate`` what the check of fairness has
-    found so far, ``rank`` this process's number among those that run the notebook.
+    ``functions`` are the notebook's, ``fairness_check`` is what has been found so far, ``rank`` this process's number among those that run the notebook.
     """
 
     _names: Mapping[str, Any] = MappingProxyType({})
@@ -182,7 +181,7 @@ class Run(RunBase):
         super().__init__(framework, setup, devices)
         self.history: list[dict[str, Any]] = []
         self._resume = resume
-        self.certificate = self._of_network = Certificate(())
+        self.fairness_check = self._of_network = FairnessCheck(())
         self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
@@ -244,7 +243,7 @@ class Run(RunBase):
         samplers.stop(self.monitor)
         if self._replica is not None:
             with suppress(Exception):  # an interrupt may have left it in pieces
-                self.lesson.stop(self._replica)
+                self.functions.stop(self._replica)
             self._replica = None
         self.record.close()
 
@@ -253,7 +252,7 @@ class Run(RunBase):
         return run_plots.images(self.images, evaluate_pixels)
 
     @section(7, "the fairness check", records=("fairness",))
-    def certify(
+    def check_fairness(
         self,
         model: Any,
         build_model: Callable[[Mapping[str, np.ndarray]], Any],
@@ -272,13 +271,13 @@ class Run(RunBase):
         """
         samplers.stop(self.monitor)  # of a training before this
         on_ranks = rank_info.here() is not None
-        certify = (
-            custom_network.certify
+        check_fairness = (
+            custom_network.check_fairness
             if self.network == "own"
-            else partial(reference_checks.certify, architecture=self.network)
+            else partial(reference_checks.check_fairness, architecture=self.network)
         )
         check = partial(
-            certify,
+            check_fairness,
             self.framework,
             model,
             self.initial,
@@ -293,21 +292,23 @@ class Run(RunBase):
         found = check() if here else replicas.run(lambda rank: check(), 1)[0]
         if on_ranks and self.setup.replicas > 1:
             found = found.updated(reference_checks.with_one_device(ranks_gradients.LATER))
-        self.certificate = self._of_network = found
-        return self._certified()
+        self.fairness_check = self._of_network = found
+        return self._checked()
 
-    @section(9, "the training-loop check", needs=("certify",), records=("fairness",))
-    def rehearse(self, lesson: Lesson) -> pd.DataFrame:
-        """Take the lesson's functions, and add to the check what its training loop does."""
+    @section(9, "the training-loop check", needs=("check_fairness",), records=("fairness",))
+    def check_training_loop(self, functions: TrainingFunctions) -> pd.DataFrame:
+        """Take the notebook's functions, and add to the check what its training loop does."""
         graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
-        self.take(lesson)
+        self.take(functions)
 
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
-            found: tuple[float, Arrays, np.ndarray] = self.everywhere(train_loop.rehearse, trial)[0]
+            found: tuple[float, Arrays, np.ndarray] = self.everywhere(
+                train_loop.check_training_loop, trial
+            )[0]
             return found
 
-        self.certificate = training_loop.certify(
+        self.fairness_check = training_loop.check_fairness(
             self._of_network,
             trial,
             devices=self.setup.replicas,
@@ -315,8 +316,8 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
-        self.certificate = data_coverage.certify(
-            self.certificate,
+        self.fairness_check = data_coverage.check_fairness(
+            self.fairness_check,
             self.everywhere,
             self.images,
             self.recipe,
@@ -324,21 +325,21 @@ class Run(RunBase):
             hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
         )
         if rank_info.here() is not None and self.setup.replicas > 1:
-            self.certificate = ranks_gradients.certify(
-                self.certificate,
+            self.fairness_check = ranks_gradients.check_fairness(
+                self.fairness_check,
                 self.everywhere,
                 network=self.network,
                 weights=self.initial if self.network == "own" else None,
                 devices=self.setup.replicas,
             )
-        return self._certified()
+        return self._checked()
 
-    def take(self, lesson: Lesson) -> None:
-        """From now on all is done by this lesson's functions."""
+    def take(self, functions: TrainingFunctions) -> None:
+        """From now on all is done by this notebook's functions."""
         self._end_replica()
-        self.lesson = lesson
+        self.functions = functions
 
-    @section(9, "the batch size", needs=("rehearse",))
+    @section(9, "the batch size", needs=("check_training_loop",))
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
         if self.setup.search_batch:
@@ -353,7 +354,9 @@ class Run(RunBase):
             self.record.add("recipe", self.recipe.as_record())
         return self.recipe
 
-    @section(9, "training", needs=("rehearse",), records=("epochs", "training", "checkpoint"))
+    @section(
+        9, "training", needs=("check_training_loop",), records=("epochs", "training", "checkpoint")
+    )
     def train(self) -> pd.DataFrame:
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
@@ -401,7 +404,7 @@ class Run(RunBase):
         trained = each[0]
         if trained.stopped is not None:
             raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
-        self._certify_training(each)
+        self._check_training(each)
         self._tell_parts(each)
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.begun)
@@ -424,7 +427,7 @@ class Run(RunBase):
         weights_of_this_run = self._trained_weights()
         each: list[train_loop.Tested] = self.with_replica(train_loop.test, weights_of_this_run, 0)
         scores, loss, seconds, _ = each[0]
-        self._certify_test(each)
+        self._check_test_part(each)
         images, part = self.images, self.images.test
         targets = images.targets(part)
         result = metrics.evaluate(
@@ -443,11 +446,13 @@ class Run(RunBase):
     @section(
         11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
     )
-    def take_apart(self) -> pd.DataFrame:
+    def profile(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
         graceful_stop.check(self.folder, "after its training")
         steps = measurement_rounds.steps_of_a_turn(self.history)
-        found: list[Apart] = self.with_replica(train_loop.measure, self.initial.arrays, 0, steps)
+        found: list[StepMeasurements] = self.with_replica(
+            train_loop.measure, self.initial.arrays, 0, steps
+        )
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
@@ -476,7 +481,7 @@ class Run(RunBase):
             measured=self._measured,
         )
 
-    @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
+    @section(12, "utilisation", needs=("profile",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
         if self.rank:
@@ -492,7 +497,7 @@ class Run(RunBase):
         return run_tables.shown(self._utilisation, 2)
 
     @section(13, "where the time went", needs=("chart",), records=("attribution",))
-    def explain(self) -> pd.DataFrame:
+    def attribute_time(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
         if self.rank:
             return pd.DataFrame()  # rank 0's is of all
@@ -524,9 +529,9 @@ class Run(RunBase):
     def training_batches(self, workers: int) -> Iterator[Any]:
         """What one process reads with so many workers, to see how fast it comes."""
         world = self.worlds()[0]
-        yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
+        yield from self.functions.make_train_loader(world, 0, workers * world.processes)
 
-    def _certify_training(self, each: list[Trained]) -> None:
+    def _check_training(self, each: list[Trained]) -> None:
         """Whether it trained as the recipe says, and all replicas came to the same weights."""
         checks = process_checks.after_training(
             [trained.digest for trained in each],
@@ -535,29 +540,29 @@ class Run(RunBase):
             training_loop.LIMITS[self.recipe.recipe.precision].values,
         )
         self._observed = [trained.observed for trained in each if trained.observed is not None]
-        checks += training_checks.certify(
+        checks += training_checks.check_fairness(
             self._observed,
             self.recipe,
             self.images.targets(self.images.train),
             on_gpu=self.on_gpu,
             cpus=self.setup.devices.cpus,
         )
-        self.certificate = self.certificate.updated(checks)  # of an earlier training, too
-        self._certified()
+        self.fairness_check = self.fairness_check.updated(checks)  # of an earlier training, too
+        self._checked()
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
         told = check_results.counted(check.verdict for check in checks)
         print(f"Checks of this training: {told}")
 
-    def _certify_test(self, each: list[train_loop.Tested]) -> None:
-        """Whether the test read its images, goes into the certificate with the validations."""
+    def _check_test_part(self, each: list[train_loop.Tested]) -> None:
+        """Whether the test read its images, goes into the fairness check with the validations."""
         observed = [
             replace(one, evaluations=[*one.evaluations, tested.evaluation])
             for one, tested in zip(self._observed, each, strict=True)
         ]
-        self.certificate = self.certificate.updated([training_checks.evaluations(observed)])
-        self._certified()
+        self.fairness_check = self.fairness_check.updated([training_checks.evaluations(observed)])
+        self._checked()
 
     @property
     def _resident(self) -> int | None:
@@ -567,14 +572,14 @@ class Run(RunBase):
         held = max(each.resident for each in self._observed)
         return held * len(self._observed) // self.setup.replicas
 
-    def _certified(self) -> pd.DataFrame:
-        self.record.add("fairness", self.certificate.as_record())
-        return self.certificate.table()
+    def _checked(self) -> pd.DataFrame:
+        self.record.add("fairness", self.fairness_check.as_record())
+        return self.fairness_check.table()
 
     @property
     def _in_process(self) -> bool:
         """Whether this process has a replica of its own, and no other that it would start."""
-        return rank_info.here() is not None or self.lesson.processes == IN_KERNEL
+        return rank_info.here() is not None or self.functions.processes == IN_KERNEL
 
     def _out_of_memory(self, error: BaseException) -> bool:
         """Whether the framework says so, of this process or of another rank."""
@@ -587,7 +592,7 @@ class Run(RunBase):
 
     def worlds(self) -> list[World]:
         """The run's world as each of the processes sees it that this one has, or is."""
-        if rank_info.here() is not None or self.lesson.processes != PER_DEVICE:
+        if rank_info.here() is not None or self.functions.processes != PER_DEVICE:
             return [self.world]
         each = enumerate(self.devices)
         return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
@@ -599,7 +604,7 @@ class Run(RunBase):
             exchange.renew_port()
             return exchange.exchange(function(worlds[0], work, *args))
 
-        cpus = self.setup.devices.cpus if self.lesson.processes == PER_DEVICE else ()
+        cpus = self.setup.devices.cpus if self.functions.processes == PER_DEVICE else ()
 
         def replica(rank: int) -> Any:
             if cpus:
@@ -621,8 +626,8 @@ class Run(RunBase):
         (world,), work = self.worlds(), self.work()
         if self._replica is None:
             exchange.renew_port()
-            network = self.lesson.build_model(arrays)
-            self._replica = self.lesson.start(world, network, first_step=first_step)
+            network = self.functions.build_model(arrays)
+            self._replica = self.functions.start(world, network, first_step=first_step)
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return exchange.exchange(function(world, work, self._replica, *args))
@@ -699,7 +704,7 @@ class Run(RunBase):
         )  # else another process had trained all
         self.record.add("cluster", self._cluster)
 
-    def _tell_network(self, found: Sequence[Apart]) -> None:
+    def _tell_network(self, found: Sequence[StepMeasurements]) -> None:
         """What the ranks have measured of their network; their traces are aligned."""
         if (here := rank_info.here()) is None:
             return
@@ -721,7 +726,7 @@ class Run(RunBase):
 
     def _end_replica(self) -> None:
         if self._replica is not None:
-            self.lesson.stop(self._replica)
+            self.functions.stop(self._replica)
             self._replica = None
 
     def _how_far(self, epoch: int, step: int, steps: int) -> str:

@@ -140,7 +140,7 @@ class Observer:
         task, classes = work.images.task, work.images.classes
         train = numbered_images.numbered(work.images.train, task, classes)
         with numbered_images.standing_in(work.images, train, task, classes):
-            loader = iter(work.lesson.make_train_loader(self.world, number - 1, work.workers))
+            loader = iter(work.functions.make_train_loader(self.world, number - 1, work.workers))
             order = numbered_images.numbers(islice(loader, batches))
             if hasattr(loader, "close"):
                 loader.close()

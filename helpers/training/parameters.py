@@ -53,7 +53,7 @@ class Setup:
 
     @property
     def of_all_nodes(self) -> Devices:
-        """The devices of all nodes as one set: virtual nodes share what GPUs this machine has."""
+        """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
         each = self.devices
         gpus = self.nodes * each.gpus
         if self.virtual_nodes and self.nodes > 1 and each.kind == "gpu":

@@ -12,7 +12,7 @@ from helpers.networks.weights import Weights
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
 from helpers.training.train_loop import Work
-from helpers.training.world import Lesson, World
+from helpers.training.world import TrainingFunctions, World
 
 
 class RunBase:
@@ -32,7 +32,7 @@ class RunBase:
         self.setup, self.framework, self.devices = setup, framework, devices
         self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
         self.versions: dict[str, str] = framework.versions()
-        self.lesson: Lesson
+        self.functions: TrainingFunctions
 
     @property
     def world(self) -> World:
@@ -76,5 +76,5 @@ class RunBase:
 
     def work(self) -> Work:
         """What each of the run's processes has to know."""
-        lesson, images = self.lesson, self.images
-        return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
+        functions, images = self.functions, self.images
+        return Work(self.framework, functions, images, self.recipe, self.workers, self.monitor)

@@ -1,6 +1,6 @@
 """What a step of each rank is made of: loading, computing, waiting for gradients, the update.
 
-A lesson's ``sync_seconds`` tells in what way its replicas wait. Where that is seen step by step
+A notebook's ``sync_seconds`` tells in what way its replicas wait. Where that is seen step by step
 (:class:`Waited`), a step falls into four parts on this process's own clock. Where the all-reduce is
 inside a compiled step, or queued with it, nobody can tell it from outside: then it is None, and
 ``compute`` has it.
@@ -56,7 +56,7 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
 
     Args:
         clock: the epoch's.
-        waited: what the lesson's ``sync_seconds`` gave after it.
+        waited: what the notebook's ``sync_seconds`` gave after it.
     """
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     waits = waited.steps if isinstance(waited, Waited) else ()

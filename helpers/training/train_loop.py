@@ -40,7 +40,7 @@ from helpers.training.observer import Evaluated, Observer
 from helpers.training.partial_epoch import NONE, Part
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import Stopwatch
-from helpers.training.world import Lesson, Share, World
+from helpers.training.world import Share, TrainingFunctions, World
 
 WEIGHTS = "weights.safetensors"
 RUN = "run"
@@ -52,7 +52,7 @@ class Work:
     """What a process has to know to do its part."""
 
     framework: ModuleType
-    lesson: Lesson
+    functions: TrainingFunctions
     images: Data
     recipe: ScaledRecipe
     workers: int
@@ -64,7 +64,7 @@ class Work:
 
     def ahead(self, world: World) -> int:
         """Batches that this process's training loader may have ready."""
-        ahead = self.lesson.read_ahead
+        ahead = self.functions.read_ahead
         return ahead * -(-self.workers // world.processes) if ahead > 0 else -ahead
 
     def noise(self, world: World, size: int) -> list[Share]:
@@ -112,7 +112,7 @@ class Within(NamedTuple):
     seconds: float
 
 
-class Apart(NamedTuple):
+class StepMeasurements(NamedTuple):
     """What section 11 measures in a process."""
 
     seconds: measurement_rounds.Seconds
@@ -122,30 +122,30 @@ class Apart(NamedTuple):
     """Over several machines: what tells how far their clocks are apart."""
 
 
-def rehearse(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
+def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
     """Take a trial's steps with the shallow network.
 
     Returns:
         The mean loss of the steps; after them the weights, and the logits (images, outputs) of all
         shares one after the other.
     """
-    lesson, framework = work.lesson, work.framework
-    with lesson.scope():
+    functions, framework = work.functions, work.framework
+    with functions.scope():
         network = framework.shallow(trial.weights, world.devices)
-    replica = lesson.start(world, network, rule=trial.rule, rates=iter(trial.rates))
+    replica = functions.start(world, network, rule=trial.rule, rates=iter(trial.rates))
     first = world.rank * len(world.devices)
     own = trial.shares[first : first + len(world.devices)]
     # The reference's images are grey; a loop that trains on RGB is given that plane three times.
     shares = [(pixels.repeat(work.images.planes, axis=3), targets) for pixels, targets in own]
-    loader = lesson.make_fixed_loader(world, shares)
-    lesson.ready(replica, [loader])
+    loader = functions.make_fixed_loader(world, shares)
+    functions.ready(replica, [loader])
     count = sum(len(pixels) for pixels, _ in trial.shares)
     # From the second epoch on training follows an evaluation, after which it has to switch back.
-    predict(lesson, replica, once(loader), count)
+    predict(functions, replica, once(loader), count)
     loss = take_steps(work, replica, loader, trial.steps)[0]
     after = framework.dump_weights(replica.network)
-    logits, _ = predict(lesson, replica, once(loader), count)
-    lesson.stop(replica)
+    logits, _ = predict(functions, replica, once(loader), count)
+    functions.stop(replica)
     return loss, after, share_after_share(world, logits)
 
 
@@ -155,14 +155,14 @@ def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
     Args:
         arrays: the weights to begin with.
     """
-    lesson = work.lesson
-    replica = lesson.start(world, lesson.build_model(arrays))
+    functions = work.functions
+    replica = functions.start(world, functions.build_model(arrays))
     try:
-        loader = lesson.make_fixed_loader(world, work.noise(world, size))
-        lesson.ready(replica, [loader])
+        loader = functions.make_fixed_loader(world, work.noise(world, size))
+        functions.ready(replica, [loader])
         take_steps(work, replica, loader, 1)
     finally:
-        lesson.stop(replica)
+        functions.stop(replica)
 
 
 def with_replica(
@@ -174,10 +174,10 @@ def with_replica(
     *args: Any,
 ) -> Any:
     """What ``function(world, work, replica, *args)`` gives, with a replica of its own."""
-    lesson = work.lesson
-    replica = lesson.start(world, lesson.build_model(arrays), first_step=first_step)
+    functions = work.functions
+    replica = functions.start(world, functions.build_model(arrays), first_step=first_step)
     found = function(world, work, replica, *args)
-    lesson.stop(replica)
+    functions.stop(replica)
     return found
 
 
@@ -197,13 +197,13 @@ def train(
         report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
             ``Within`` every few seconds.
     """
-    lesson, framework, monitor = work.lesson, work.framework, work.monitor
+    functions, framework, monitor = work.functions, work.framework, work.monitor
     scaler = getattr(replica, "scaler", None)
     framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
     writer = checkpoint.Writer(begin)
-    loader = lesson.make_train_loader(world, begin.epoch, work.workers)
-    lesson.ready(replica, [loader])
-    validation = lesson.make_evaluation_loader(world, work.images.valid, work.workers)
+    loader = functions.make_train_loader(world, begin.epoch, work.workers)
+    functions.ready(replica, [loader])
+    validation = functions.make_evaluation_loader(world, work.images.valid, work.workers)
     steps = work.recipe.steps(len(work.images.train))
     batch = work.recipe.recipe.batch_size * len(world.devices)  # images of this process
     history, first_step, part = list(begin.history), begin.first_step, begin.part
@@ -238,7 +238,7 @@ def train(
             first_step = clock.first_step_seconds
         # All wait for the slowest.
         waited = framework.slowest(clock.data_seconds, world.devices)
-        seconds, synced = training.seconds, lesson.sync_seconds(replica)
+        seconds, synced = training.seconds, functions.sync_seconds(replica)
         parts = step_parts.of_epoch(clock, synced)
         said = None if synced is None else float(synced)
         part = part.plus(Part(clock.steps, train_loss, seconds, waited, said, 1))
@@ -248,7 +248,7 @@ def train(
         seen = own_images(world, work.images.valid)
         with monitor.phase("validate", epoch=epoch, items=seen), work.watch(world) as validating:
             count, what = len(work.images.valid), f"validation, epoch {epoch}"
-            scores, valid_loss = predict(lesson, replica, iter(batches), count, what)
+            scores, valid_loss = predict(functions, replica, iter(batches), count, what)
             targets = work.images.targets(work.images.valid)
             measured = metrics.of_epoch(work.images.task, targets, scores)
         observer.evaluations.append(batches.images(world, work.images, "valid"))
@@ -311,29 +311,33 @@ def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
     count = (
         work.recipe.recipe.batch_size
     )  # as many as an evaluation's, for which graphs are compiled
-    loader = work.lesson.make_fixed_loader(world, work.noise(world, count))
-    logits, _ = predict(work.lesson, replica, once(loader), count * world.size)
+    loader = work.functions.make_fixed_loader(world, work.noise(world, count))
+    logits, _ = predict(work.functions, replica, once(loader), count * world.size)
     return share_after_share(world, logits).reshape(world.size, count, -1)
 
 
 def test(world: World, work: Work, replica: Any) -> Tested:
     """Logits and mean loss of the test part."""
-    work.lesson.ready(replica, [])
-    loader = work.lesson.make_evaluation_loader(world, work.images.test, work.workers)
+    work.functions.ready(replica, [])
+    loader = work.functions.make_evaluation_loader(world, work.images.test, work.workers)
     images = own_images(world, work.images.test)
     with work.monitor.phase("test", items=images), work.watch(world) as watch:
         count, batches = len(work.images.test), Evaluated(iter(loader))
-        scores, loss = predict(work.lesson, replica, iter(batches), count, "section 10")
+        scores, loss = predict(work.functions, replica, iter(batches), count, "section 10")
     return Tested(scores, loss, watch.seconds, batches.images(world, work.images, "test"))
 
 
 def predict(
-    lesson: Lesson, replica: Any, loader: Any, total: int, what: str = "training-loop check"
+    functions: TrainingFunctions,
+    replica: Any,
+    loader: Any,
+    total: int,
+    what: str = "training-loop check",
 ) -> tuple[np.ndarray, float]:
-    """What the lesson's ``predict`` gives: logits (total, outputs) and the mean loss.
+    """What the notebook's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
-        lesson: the notebook's.
+        notebook's functions: the notebook's.
         replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
         total: how many images.
@@ -343,7 +347,7 @@ def predict(
         LoaderError: it gave those of fewer images, or of more.
     """
     try:
-        scores, loss = lesson.predict(replica, loader, total)
+        scores, loss = functions.predict(replica, loader, total)
         if len(scores) != total:
             raise LoaderError(f"predict gave logits of {len(scores)} of {total} images")
     except LoaderError as error:
@@ -354,27 +358,27 @@ def predict(
     return scores, loss
 
 
-def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
+def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasurements:
     """Section 11's measurements of this process, in rounds; over several nodes, of their network.
 
     Args:
         steps: of a turn, beside a first one that is not counted.
     """
-    lesson, own = work.lesson, work.recipe.recipe.batch_size * len(world.devices)
-    fixed = lesson.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
-    files = lesson.make_train_loader(world, 0, work.workers)
-    lesson.ready(replica, [fixed, files])
-    arriving = lesson.load_alone(replica, files)
+    functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
+    fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
+    files = functions.make_train_loader(world, 0, work.workers)
+    functions.ready(replica, [fixed, files])
+    arriving = functions.load_alone(replica, files)
 
     def turn(loader: Any, steps: int) -> float:
         return take_steps(work, replica, loader, steps + 1, what="section 11")[1].seconds_a_step
 
     def no_allreduce(steps: int) -> float:
         with StepClock(work.framework.completion) as clock:
-            if lesson.without_all_reduce is not None:
-                lesson.without_all_reduce(replica, fixed, steps + 1, clock)
-            elif lesson.all_reduce_alone is not None:
-                lesson.all_reduce_alone(replica, steps + 1, clock)
+            if functions.without_all_reduce is not None:
+                functions.without_all_reduce(replica, fixed, steps + 1, clock)
+            elif functions.all_reduce_alone is not None:
+                functions.all_reduce_alone(replica, steps + 1, clock)
         return clock.seconds_a_step
 
     def loader_alone(steps: int) -> float:
@@ -396,18 +400,18 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> Apart:
         loader=loader_alone,
         product=product,
     )
-    if lesson.without_all_reduce is None and "no_allreduce" in seconds:
+    if functions.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     if rank_info.here() is None:
-        return Apart(seconds)
+        return StepMeasurements(seconds)
     with work.monitor.phase("all-reduce alone"):
         all_reduce = bus_bandwidth.measure(world, work.framework, replica)
     if world.nodes == 1 or world.virtual_nodes:
-        return Apart(seconds, all_reduce)
+        return StepMeasurements(seconds, all_reduce)
     meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
-    return Apart(seconds, all_reduce, meetings)
+    return StepMeasurements(seconds, all_reduce, meetings)
 
 
 def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:
@@ -479,7 +483,7 @@ def take_steps(
         observer: notes what the steps are taken on, and how.
 
     Raises:
-        LoaderError: the lesson took more steps, or fewer, so every rate would be wrong.
+        LoaderError: the notebook took more steps, or fewer, so every rate would be wrong.
     """
     if permit is not None and isinstance(loader, Iterator):
         loader = graceful_stop.batches(loader, permit, first)
@@ -487,7 +491,7 @@ def take_steps(
         loader.until(permit, first)
     try:
         with StepClock(work.framework.completion, told, observer) as clock:
-            loss = work.lesson.train_epoch(replica, loader, steps, clock)
+            loss = work.functions.train_epoch(replica, loader, steps, clock)
     except LoaderError as error:
         raise LoaderError(
             f"{what}: {error} of {steps} batches; let make_train_loader give batches without end"

@@ -125,22 +125,22 @@ class Spoiler:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a fairness check")
 def test_a_damaged_record_of_tls_is_a_broken_line(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key, fairness_check = tmp_path / "key.pem", tmp_path / "fairness check.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-nodes", "-keyout", key, "-out", fairness_check, "-days", "2", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(fairness_check, key)
     server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    monkeypatch.setattr(urllib.request, "_opener", None)  # it may have read other certificates
+    monkeypatch.setenv("SSL_CERT_FILE", str(fairness_check))
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it may have read other fairness checks
     data = random.Random(4).randbytes(300_000)
     (server.folder / "x").write_bytes(data)
     line = Spoiler(server.http.server_port, at=100_000)

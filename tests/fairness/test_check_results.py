@@ -1,10 +1,10 @@
-"""Verdicts at their limits, and what of a certificate goes into the record and the notebook."""
+"""Verdicts at their limits, and what of a fairness check goes into the record and the notebook."""
 
 import math
 
 import pytest
 
-from helpers.fairness.check_results import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 
 NAN = math.nan
 PASS, KNOWN = Check("a", 1.0, 1.0), Check("b", 2.0, 1.0, "why", rest=0.5)
@@ -41,14 +41,14 @@ def test_verdicts(check: Check, verdict: str) -> None:
 
 
 def test_one_failed_check_makes_a_run_not_comparable() -> None:
-    assert Certificate((PASS, KNOWN, UNCHECKED)).comparable
-    assert not Certificate((PASS, FAIL)).comparable
-    assert not Certificate((FAIL, PASS)).comparable
-    assert Certificate(()).comparable and Certificate(()).seconds == 0.0
+    assert FairnessCheck((PASS, KNOWN, UNCHECKED)).comparable
+    assert not FairnessCheck((PASS, FAIL)).comparable
+    assert not FairnessCheck((FAIL, PASS)).comparable
+    assert FairnessCheck(()).comparable and FairnessCheck(()).seconds == 0.0
 
 
 def test_the_record_has_every_check_with_its_verdict() -> None:
-    assert Certificate((KNOWN, FAIL), 1.5).as_record() == {
+    assert FairnessCheck((KNOWN, FAIL), 1.5).as_record() == {
         "comparable": False,
         "seconds": 1.5,
         "checks": [
@@ -71,7 +71,7 @@ def test_the_record_has_every_check_with_its_verdict() -> None:
 
 
 def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> None:
-    table = Certificate((PASS, KNOWN, UNCHECKED)).table()
+    table = FairnessCheck((PASS, KNOWN, UNCHECKED)).table()
     assert list(table.index) == ["a", "b", "d"] and table.index.name == "check"
     assert list(table.columns) == ["difference", "threshold", "verdict", "reason"]
     assert list(table["verdict"]) == ["pass", "expected difference", "not checked"]
@@ -80,7 +80,7 @@ def test_the_notebooks_table_has_a_row_a_check_and_no_none_for_a_reason() -> Non
 
 def test_the_notebooks_table_has_no_nan_but_where_one_was_found() -> None:
     found = Check("e", NAN, 1.0)
-    table = Certificate((PASS, UNCHECKED, found, Check("f", 0.0, 1e-10))).table()
+    table = FairnessCheck((PASS, UNCHECKED, found, Check("f", 0.0, 1e-10))).table()
     assert table.loc["a"].tolist() == ["1.0e+00", "1.0e+00", "pass", ""]
     assert table.loc["d"].tolist() == ["-", "-", "not checked", "there is one device"]
     assert table.loc["e"].tolist() == ["nan", "1.0e+00", "fail", ""]
@@ -89,9 +89,9 @@ def test_the_notebooks_table_has_no_nan_but_where_one_was_found() -> None:
 
 def test_rows_found_later_take_the_places_of_those_of_their_names() -> None:
     again, more = Check("d", 0.5, 1.0), Check("g", 0.0, 1.0)
-    found = Certificate((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more])
-    assert found == Certificate((PASS, again, KNOWN, more), 2.0)
-    assert Certificate((PASS,)).updated([]) == Certificate((PASS,))
+    found = FairnessCheck((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more])
+    assert found == FairnessCheck((PASS, again, KNOWN, more), 2.0)
+    assert FairnessCheck((PASS,)).updated([]) == FairnessCheck((PASS,))
 
 
 def test_what_is_trained_differently_is_no_failure_and_not_comparable() -> None:
@@ -100,6 +100,6 @@ def test_what_is_trained_differently_is_no_failure_and_not_comparable() -> None:
     assert other.as_record()["variant"] == "augmentation (no flip)"
     assert "variant" not in Check("e", 1.0, 1.0, variant="augmentation (no flip)").as_record()
     assert Check("e", 2.0, 1.0, "why", rest=1.0, variant="x").verdict == "expected"
-    assert not Certificate((PASS, other)).comparable
-    shown = Certificate((PASS, other)).table()
+    assert not FairnessCheck((PASS, other)).comparable
+    shown = FairnessCheck((PASS, other)).table()
     assert shown.loc["e", "reason"] == "augmentation (no flip)"

@@ -1,4 +1,4 @@
-"""The certificate must fail when something is broken on purpose; each test plants one thing."""
+"""The fairness check must fail when something is broken on purpose; each test plants one thing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

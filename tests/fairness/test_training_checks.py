@@ -56,7 +56,7 @@ BOTH = [process(0), process(1)]
 
 
 def test_a_training_as_the_recipe_has_it_passes() -> None:
-    checks = training_checks.certify(BOTH, SCALED, LABELS, on_gpu=False)
+    checks = training_checks.check_fairness(BOTH, SCALED, LABELS, on_gpu=False)
     assert {check.verdict for check in checks} == {"pass", "not checked"}  # no crops were kept
     unchecked = [check.check for check in checks if check.verdict == "not checked"]
     assert len(unchecked) == 4 and all("crops" in name for name in unchecked)
@@ -188,7 +188,7 @@ def test_more_or_less_than_the_recipe_is_named(changes: Any, said: str) -> None:
     assert found.verdict == "different" and said in str(found.variant)
 
 
-def test_steps_that_fp16_leaves_out_and_updates_nobody_counts_pass() -> None:
+def test_steps_that_fp16_leaves_out_and_updates_none_counts_pass() -> None:
     half = replace(RECIPE, precision="fp16").on(2)
     few = [process(0, seen=replace(SEEN, updates=11))]
     one = RECIPE.on(1)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from helpers.fairness import check_results, reference, training_loop
-from helpers.fairness.check_results import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.fairness.reference_checks import BIASED
 from helpers.fairness.training_loop import ADAM, MOMENTUM, SGD, Trial
 from helpers.recipe import PRECISIONS, Rule
@@ -31,7 +31,7 @@ LIMITS = {
     "fp16": {"values": 2e-3, "way": 0.1},
     "bf16": {"values": 1e-2, "way": 0.2},
 }
-"""Written out: those of the certificate may not move unnoticed."""
+"""Written out: those of the fairness check may not move unnoticed."""
 
 TASKS = ("multilabel", "multiclass")
 START = reference.shallow_arrays()
@@ -100,8 +100,8 @@ def checks_of(
     precision: str = "fp32",
     task: str = "multilabel",
 ) -> dict[str, Check]:
-    found = training_loop.certify(
-        Certificate(()),
+    found = training_loop.check_fairness(
+        FairnessCheck(()),
         lambda trial: fault(trial, sound(trial)),
         devices=devices,
         precision=precision,
@@ -209,7 +209,7 @@ def test_a_fault_just_above_a_limit_fails_its_row(
 
 
 def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
-    found = training_loop.certify(Certificate(()), sound, devices=1)
+    found = training_loop.check_fairness(FairnessCheck(()), sound, devices=1)
     assert {check.threshold for check in found.checks} == {1e-5, 2e-3, None}
 
 
@@ -386,7 +386,7 @@ def test_what_a_global_batch_does_not_explain_has_the_same_limit(by: float, verd
     assert checks[SURVIVE].verdict == verdict
 
 
-def test_statistics_of_nobody_fail() -> None:
+def test_statistics_of_none_fail() -> None:
     """Those that each device had at the start, or the last two replicas' average."""
     checks = checks_of(
         lambda t, r: with_statistics(t, START[MEAN].astype(float)) if t.steps == 1 else r
@@ -409,7 +409,7 @@ def test_validation_with_each_replicas_own_statistics_fails() -> None:
         assert failed(checks_of(own, precision=precision)) == [VALIDATED]
 
 
-def test_on_one_device_nobody_else_could_survive() -> None:
+def test_on_one_device_none_else_could_survive() -> None:
     check = checks_of(devices=1)[SURVIVE]
     assert check == Check(SURVIVE, None, None, "there is one device")
 
@@ -430,8 +430,8 @@ def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyP
         now[0] += 2.0
         return sound(trial)
 
-    before = Certificate((check_results.Check("first", 0.0, 0.0),), 30.0)
-    found = training_loop.certify(before, slow, devices=1)
+    before = FairnessCheck((check_results.Check("first", 0.0, 0.0),), 30.0)
+    found = training_loop.check_fairness(before, slow, devices=1)
     assert found.seconds == 36.0
     assert [check.check for check in found.checks] == ["first", *ROWS]
 
@@ -439,13 +439,15 @@ def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyP
 def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> dict[str, Check]:
     """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
 
-    def rehearse(trial: Trial) -> Result:
+    def check_training_loop(trial: Trial) -> Result:
         own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
         if path is not None and own and trial.rule.name == rule.name:
             return walked(path, task)
         return sound(trial)
 
-    found = training_loop.certify(Certificate(()), rehearse, devices=2, rule=rule, task=task)
+    found = training_loop.check_fairness(
+        FairnessCheck(()), check_training_loop, devices=2, rule=rule, task=task
+    )
     return {check.check: check for check in found.checks}
 
 
@@ -453,15 +455,15 @@ DECAY = reference.DECAY
 
 
 @pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
-def test_the_recipes_own_rule_is_rehearsed_beside_plain_descent(rule: Rule) -> None:
+def test_the_recipes_own_rule_is_checked_beside_plain_descent(rule: Rule) -> None:
     trials: list[Trial] = []
 
-    def rehearse(trial: Trial) -> Result:
+    def check_training_loop(trial: Trial) -> Result:
         trials.append(trial)
         return sound(trial)
 
-    training_loop.certify(
-        Certificate(()), rehearse, devices=1, rule=replace(rule, weight_decay=1e-4)
+    training_loop.check_fairness(
+        FairnessCheck(()), check_training_loop, devices=1, rule=replace(rule, weight_decay=1e-4)
     )
     decayed = replace(rule, weight_decay=DECAY)
     own = [] if rule == SGD else [rule]
@@ -559,13 +561,13 @@ def test_the_loop_takes_its_steps_after_an_evaluation(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(train_loop, "predict", predicted)
     monkeypatch.setattr(train_loop, "take_steps", stepped)
-    lesson = {"scope": nullcontext, "make_fixed_loader": lambda world, shares: iter(shares)}
-    lesson |= dict.fromkeys(("start", "ready", "stop"), nothing)
+    functions = {"scope": nullcontext, "make_fixed_loader": lambda world, shares: iter(shares)}
+    functions |= dict.fromkeys(("start", "ready", "stop"), nothing)
     framework = SimpleNamespace(shallow=nothing, dump_weights=lambda network: START)
     images = SimpleNamespace(planes=1)
     work: Any = SimpleNamespace(
-        lesson=SimpleNamespace(**lesson), framework=framework, images=images
+        functions=SimpleNamespace(**functions), framework=framework, images=images
     )
     trial = Trial(START, (reference.batch_of("multilabel"),), SGD, (0.1,))
-    loss, after, _ = train_loop.rehearse(World(0, 1, ("cpu",), "cpu"), work, trial)
+    loss, after, _ = train_loop.check_training_loop(World(0, 1, ("cpu",), "cpu"), work, trial)
     assert (loss, after) == (0.5, START) and called == ["predict", "steps", "predict"]

@@ -109,7 +109,7 @@ def test_its_runs_are_shown_by_its_name(row: Row) -> None:
     assert Entry(Path("run"), content).label == row.name
 
 
-def test_somebodys_own_notebook_is_shown_by_its_framework_and_what_its_name_ends_in() -> None:
+def test_another_users_own_notebook_is_shown_by_its_framework_and_what_its_name_ends_in() -> None:
     own = "Keras_MultiGPU_no_flip"
     assert name_of("Keras", own, "tensorflow") == "Keras no flip"
     assert name_of("Keras", own, "jax") == "Keras on JAX no flip"

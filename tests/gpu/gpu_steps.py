@@ -138,7 +138,7 @@ def _notebooks() -> Iterator[tuple[str, str]]:
 def _compare(
     here: Here, batch: str, notebook: str, skipped: str, seconds: int, *options: str
 ) -> Step:
-    """A batch of one notebook: certificate, training on files, synthetic data, report."""
+    """A batch of one notebook: fairness check, training on files, synthetic data, report."""
     runs = here.out / "runs"
     command = [*_helpers(here, "helpers"), "--name", batch, "--notebooks", notebook]
     command += ["--data", str(here.work / "images")]
@@ -185,7 +185,7 @@ def _run(record: dict[str, Any]) -> str:
     name = devices["names"][0] if devices["kind"] == "gpu" else "CPU device"
     return (
         f"{devices['count']} x {name}: {', '.join(speeds)}; "
-        f"certificate: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
+        f"fairness check: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
         f"{cadence['samples']} samples missed"
     )
 

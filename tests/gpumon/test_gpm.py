@@ -178,7 +178,7 @@ def test_mig_instances_are_devices(play: Play) -> None:
     assert [d["name"] for d in one.devices] == ["gpu0", "gpu0-mig2", "host"]
 
 
-def test_an_instance_that_the_driver_does_not_number_gets_nobodys_figures(play: Play) -> None:
+def test_an_instance_that_the_driver_does_not_number_gets_nones_figures(play: Play) -> None:
     slots = "0.{0} uuid MIG-{0}aaa1111\n0.{0} name MIG\n0.{0} memory_total 9\n0.{0} memory 1\n"
     numbered = slots.format(0) + "0.0 instance 0\n0.0 gpm2 55\n"
     trace = play(gpu(0, "gpm 1") + numbered + slots.format(1), samples=5, interval=0.1)

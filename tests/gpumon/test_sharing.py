@@ -69,14 +69,14 @@ def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
     assert "with a process (4), a process (4), a process (4) and 2 more" in notes
 
 
-def test_a_gap_is_nobody(tmp_path: Path) -> None:
+def test_a_gap_is_none(tmp_path: Path) -> None:
     names = ("memory others (MiB)", "SM use others (%)", "other processes (count)")
     more: dict[str, list[float | None]] = {f"gpu0/{name}": [0, None, 0, 0] for name in names}
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
     assert not [name for name in trace.summary() if name.startswith("others'")]
 
 
-def test_ranks_of_one_launcher_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_one_launcher_are_no_untrusteds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 4242)  # that of these tests may be init itself
     assert (launch.program_root(None), launch.program_root(3)) == (os.getpid(), 4242)
     monkeypatch.setattr(os, "getppid", lambda: 1)  # the launcher is gone

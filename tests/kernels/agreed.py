@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import SIDE, lesson_with, namespace_of, write_different_images
+from notebook_cells import SIDE, functions_with, namespace_of, write_different_images
 from PIL import Image
 from resuming import before_training
 
@@ -170,7 +170,7 @@ def digest(arrays: Batch) -> str:
 def assert_later_epochs_are_the_same(names: Names, batches: Callable[..., Sequence[Batch]]) -> None:
     """``batches(count, epoch=…, workers=…)`` of a loader that begins there, one batch an epoch.
 
-    The images are equal and their labels are not: crops and order can be told apart.
+    The images are equal and their labels are not: crops and order can be distinguished.
     """
     assert steps_of(names) == 1
     first, second, third = batches(3)
@@ -300,7 +300,7 @@ def assert_takes_the_steps_of_a_whole_run(
 def train_shallow(names: Names) -> None:
     """Let the notebook train ``reference``'s shallow net, for it takes no time."""
     run = names["this_run"]
-    framework, devices, scope = run.framework, run.devices, run.lesson.scope
+    framework, devices, scope = run.framework, run.devices, run.functions.scope
 
     def build_model(arrays: Mapping[str, np.ndarray]) -> Any:
         with scope():
@@ -308,7 +308,7 @@ def train_shallow(names: Names) -> None:
 
     names["build_model"] = build_model
     run.initial = Weights(reference.shallow_arrays(), "random", "shallow")
-    run.take(lesson_with(names))
+    run.take(functions_with(names))
 
 
 def _rows(grey: np.ndarray) -> np.ndarray:

@@ -22,10 +22,10 @@ Arrays = dict[str, np.ndarray]
 def shallow(world: World, work: Work, state: Any = None) -> tuple[Any, Any]:
     """A replica of the shallow net, of ``state`` (weights, optimiser's), and its files' loader."""
     arrays, kept = state or (reference.shallow_arrays(), {})
-    replica = work.lesson.start(world, work.framework.shallow(arrays, world.devices))
+    replica = work.functions.start(world, work.framework.shallow(arrays, world.devices))
     work.framework.load_optimizer(replica.network, replica.optimizer, kept)
-    loader = work.lesson.make_train_loader(world, 0, 0)
-    work.lesson.ready(replica, [loader])
+    loader = work.functions.make_train_loader(world, 0, 0)
+    work.functions.ready(replica, [loader])
     return replica, loader
 
 
@@ -39,8 +39,8 @@ def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, 
     replica, loader = shallow(world, work)
     loss, _ = train_loop.take_steps(work, replica, loader, steps)
     part = work.images.valid
-    batches = iter(work.lesson.make_evaluation_loader(world, part, 0))
-    scores, _ = train_loop.predict(work.lesson, replica, batches, len(part))
+    batches = iter(work.functions.make_evaluation_loader(world, part, 0))
+    scores, _ = train_loop.predict(work.functions, replica, batches, len(part))
     return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
 
 
@@ -48,9 +48,9 @@ def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | N
     """The weights after so many steps without all-reduce, and how long gradients took."""
     replica, loader = shallow(world, work)
     with train_loop.StepClock(work.framework.completion) as clock:
-        assert work.lesson.without_all_reduce is not None
-        work.lesson.without_all_reduce(replica, loader, steps, clock)
-    return state_of(work, replica)[0], work.lesson.sync_seconds(replica)
+        assert work.functions.without_all_reduce is not None
+        work.functions.without_all_reduce(replica, loader, steps, clock)
+    return state_of(work, replica)[0], work.functions.sync_seconds(replica)
 
 
 def all_reduces_by(world: World, work: Work) -> str:
@@ -62,8 +62,8 @@ def all_reduces_by(world: World, work: Work) -> str:
 def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:
     """A replica's state when it has gone on from another's, on a fixed batch."""
     replica, _ = shallow(world, work, state)
-    loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
-    work.lesson.ready(replica, [loader])
+    loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
+    work.functions.ready(replica, [loader])
     train_loop.take_steps(work, replica, loader, steps)
     return state_of(work, replica)
 
@@ -88,13 +88,13 @@ def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]],
 
     image_data.Data.read = note  # type: ignore
     try:
-        batches = iter(work.lesson.make_train_loader(world, 0, 0))
+        batches = iter(work.functions.make_train_loader(world, 0, 0))
         steps = []
         for _ in range(2 * work.recipe.steps(len(work.images.train))):
             next(batches)
             steps.append(taken())
         test = work.images.test[left_out:]
-        list(work.lesson.make_evaluation_loader(world, test, 0))
+        list(work.functions.make_evaluation_loader(world, test, 0))
         return steps, taken()
     finally:
         image_data.Data.read = read  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import CERTIFIED, failed, namespace_of
+from notebook_cells import CHECKED, failed, namespace_of
 from resuming import write_small_images
 
 from helpers.errors import UserError
@@ -242,14 +242,14 @@ def assert_it_is_trained(
         notebook,
         folder,
         devices=2,
-        until=CERTIFIED,
+        until=CHECKED,
         recipe=str(path),
         data=data,
         run=folder / "run",
     )
     run = names["this_run"]
-    verdicts = {check.check: check for check in run.certificate.checks}
-    assert failed(run.certificate.checks) == set()
+    verdicts = {check.check: check for check in run.fairness_check.checks}
+    assert failed(run.fairness_check.checks) == set()
     unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
     assert unknown == set(custom_network.UNKNOWN)
     assert {verdicts[name].reason for name in unknown} == {"own network"}
@@ -257,7 +257,7 @@ def assert_it_is_trained(
     assert verdicts["which replica's running statistics are kept"].reason == survivors
     for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
         assert verdicts[row].verdict == "pass"
-    assert run.certificate.comparable
+    assert run.fairness_check.comparable
 
     said = run.record.content["weights"]
     assert said["source"] == "own" and said["sha256"] == run.initial.sha256
@@ -287,16 +287,16 @@ def assert_state_is_kept(run: Any) -> None:
     def replica(
         world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], steps: int
     ) -> tuple[Any, Any]:
-        lesson, framework = work.lesson, work.framework
-        replica = lesson.start(world, lesson.build_model(arrays), rates=iter([0.01] * steps))
+        functions, framework = work.functions, work.framework
+        replica = functions.start(world, functions.build_model(arrays), rates=iter([0.01] * steps))
         framework.load_optimizer(replica.network, replica.optimizer, state)
-        loader = lesson.make_fixed_loader(world, work.noise(world, 4))
-        lesson.ready(replica, [loader])
+        loader = functions.make_fixed_loader(world, work.noise(world, 4))
+        functions.ready(replica, [loader])
         without_dropout(replica.network)
         take_steps(work, replica, loader, steps)
         found = framework.dump_weights(replica.network)
         kept = framework.dump_optimizer(replica.network, replica.optimizer)
-        lesson.stop(replica)
+        functions.stop(replica)
         return found, kept
 
     start = run.initial.arrays

@@ -190,7 +190,7 @@ def _words(process: psutil.Process) -> str:
 
 
 def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
-    """All cells to the end of the training, 8 images on each of two virtual nodes."""
+    """All cells to the end of the training, 8 images on each of two simulated nodes."""
     with Path(folder).with_suffix(".txt").open("w") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

@@ -100,7 +100,7 @@ def left(folder: Path) -> list[int]:
     return found
 
 
-def nobody_is_left(folder: Path, seconds: float = 15.0) -> bool:
+def nothing_is_left(folder: Path, seconds: float = 15.0) -> bool:
     until = time.monotonic() + seconds
     while left(folder) and time.monotonic() < until:
         time.sleep(0.1)

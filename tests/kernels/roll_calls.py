@@ -4,10 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from notebook_cells import CERTIFIED, failed, lesson_with, namespace_of, planted, write_noise_images
+from notebook_cells import (
+    CHECKED,
+    failed,
+    functions_with,
+    namespace_of,
+    planted,
+    write_noise_images,
+)
 from PIL import Image
 
-from helpers.fairness.check_results import Certificate
+from helpers.fairness.check_results import FairnessCheck
 from helpers.training import data_coverage
 
 
@@ -31,7 +38,7 @@ def world_of(notebook: str, folder: Path) -> dict[str, Any]:
         notebook,
         folder,
         devices=2,
-        until=CERTIFIED,
+        until=CHECKED,
         checked=False,
         data=str(different(folder)),
         batch_size=16,
@@ -40,12 +47,12 @@ def world_of(notebook: str, folder: Path) -> dict[str, Any]:
     return names
 
 
-def called(names: dict[str, Any]) -> Certificate:
-    """What the roll call of the run's lesson finds."""
+def called(names: dict[str, Any]) -> FairnessCheck:
+    """What the data-coverage check of the run's notebook's functions finds."""
     run = names["this_run"]
     world = run.worlds()[0]
-    return data_coverage.certify(
-        Certificate(()),
+    return data_coverage.check_fairness(
+        FairnessCheck(()),
         run.everywhere,
         run.images,
         run.recipe,
@@ -54,16 +61,18 @@ def called(names: dict[str, Any]) -> Certificate:
     )
 
 
-def failed_in_roll_call(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
+def failed_in_data_coverage(
+    names: dict[str, Any], notebook: str, sound: str, broken: str
+) -> set[str]:
     """Names of the world's rows that a notebook fails which has a fault in it."""
     run = names["this_run"]
-    lesson = run.lesson
+    functions = run.functions
     try:
         with planted(names, notebook, sound, broken):
-            run.take(lesson_with(names))
+            run.take(functions_with(names))
             return failed(called(names).checks)
     finally:
-        run.take(lesson)
+        run.take(functions)
 
 
 def failed_after_training(
@@ -71,11 +80,11 @@ def failed_after_training(
 ) -> set[str]:
     """Names of the rows that it fails once it has trained."""
     run = names["this_run"]
-    lesson = run.lesson
+    functions = run.functions
     try:
         with planted(names, notebook, sound, broken):
-            run.take(lesson_with(names))
+            run.take(functions_with(names))
             run.train()
     finally:
-        run.take(lesson)
-    return failed(run.certificate.checks)
+        run.take(functions)
+    return failed(run.fairness_check.checks)

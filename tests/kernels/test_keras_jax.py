@@ -21,7 +21,7 @@ import pytest
 import same_networks
 from agreed import assert_stops_within_an_epoch
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     assert_passed,
     failed,
@@ -38,7 +38,7 @@ from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
 SURVIVE = "which replica's running statistics are kept"
-namespace = partial(namespace_of, alike.NOTEBOOK, backend="jax", devices=2, until=CERTIFIED)
+namespace = partial(namespace_of, alike.NOTEBOOK, backend="jax", devices=2, until=CHECKED)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
     alike.assert_weights_come_back(notebook)
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     """BatchNorm's statistics are the global batch's: a known difference, predicted."""
     known = {*alike.KNOWN, EPSILON_FIRST, SURVIVE}
     assert_passed(notebook["this_run"], known=known, survivors=training_loop.GLOBAL)
@@ -105,7 +105,7 @@ def test_resnet44_is_the_references() -> None:
     same_networks.assert_is_the_references(framework, networks, "resnet44", TWO[:1], known)
 
 
-def test_the_weights_of_somebodys_own_network_follow_from_the_seed(tmp_path: Path) -> None:
+def test_the_weights_of_another_users_own_network_follow_from_the_seed(tmp_path: Path) -> None:
     own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
 
 
@@ -148,13 +148,13 @@ def test_the_all_reduce_sums_what_the_gradients_are(notebook: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
+def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     try:
         names = namespace(tmp_path, precision=precision, checked=False)
-        names["this_run"].rehearse(names["this_run"].lesson)
+        names["this_run"].check_training_loop(names["this_run"].functions)
     finally:
         keras.config.set_dtype_policy("float32")
-    checks = names["this_run"].certificate.checks
+    checks = names["this_run"].fairness_check.checks
     assert checks and failed(checks) == set()
     assert {variable.dtype for variable in names["model"].variables} == {"float32"}
     replica = names["start"](alike.world(names), names["model"])

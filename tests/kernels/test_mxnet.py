@@ -31,22 +31,22 @@ from agreed import (
     ramp,
     steps_of,
 )
+from coverage_checks import failed_after_training, failed_in_data_coverage, world_of
 from examples import assert_examples_deliver
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.data import BatchSampler, SequentialSampler
 from mxnet.gluon.model_zoo.vision import densenet121
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     adam,
     assert_passed,
     assert_too_few_images_are_refused,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
 )
 from resuming import assert_resumes
-from roll_calls import failed_after_training, failed_in_roll_call, world_of
 
 from helpers import paths
 from helpers.fairness import process_checks, reference
@@ -86,7 +86,7 @@ def model() -> framework.Model:
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
-    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CERTIFIED)
+    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CHECKED)
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
@@ -121,7 +121,7 @@ def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) ->
     framework.load_weights(model, held)
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     known = {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST}
     average = "the average of all replicas'"
     assert_passed(notebook["this_run"], known=known, survivors=average)
@@ -131,7 +131,7 @@ def test_faults_in_the_world_are_caught(tmp_path: Path) -> None:
     """Of one process: no reshuffle, and devices that each keep their gradients."""
     names = world_of(NOTEBOOK, tmp_path)
     order = "random.permutation(len(images.train))"
-    found = failed_in_roll_call(names, NOTEBOOK, order, "np.arange(len(images.train))")
+    found = failed_in_data_coverage(names, NOTEBOOK, order, "np.arange(len(images.train))")
     assert found == {process_checks.ORDER}
     found = failed_after_training(names, NOTEBOOK, "if replica.communicate:", "if False:")
     assert found == {process_checks.REPLICAS}
@@ -174,7 +174,7 @@ def test_the_notebook_trains_the_recipes_network(
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
     all_images, of_one = "sum(len(pixels) for pixels, _ in parts)", "len(parts[0][0])"
-    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+    assert "weight change after 5 SGD steps" in failed_in_training_loop(
         notebook, NOTEBOOK, all_images, of_one
     )
 
@@ -182,7 +182,7 @@ def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any])
 def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:
     """What is saved is their average, whether the devices share it or not."""
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_rehearsal(notebook, NOTEBOOK, shared, kept)
+    found = failed_in_training_loop(notebook, NOTEBOOK, shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -440,10 +440,10 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
     run = notebook["this_run"]
     (world,) = run.worlds()
-    batch = run.lesson.make_fixed_loader(world, run.work().noise(world, 2))
+    batch = run.functions.make_fixed_loader(world, run.work().noise(world, 2))
 
     def begun(weights: Any, state: Any) -> Any:
-        replica = run.lesson.start(world, framework.shallow(weights, TWO))
+        replica = run.functions.start(world, framework.shallow(weights, TWO))
         framework.load_optimizer(replica.network, replica.optimizer, state)
         return replica
 
@@ -475,11 +475,11 @@ def test_the_same_seed_gives_the_same_bits(
     monkeypatch.setattr(run, "devices", world.devices)
     found = []
     for _ in range(2):
-        network = run.lesson.build_model(notebook["initial"].arrays)
-        replica = run.lesson.start(world, network)
-        batches = run.lesson.make_train_loader(world, 0, 2)
+        network = run.functions.build_model(notebook["initial"].arrays)
+        replica = run.functions.start(world, network)
+        batches = run.functions.make_train_loader(world, 0, 2)
         loss, _ = take_steps(run.work(), replica, batches, 6)
-        scores, _ = run.lesson.predict(replica, islice(batches, 1), 2 * count)
+        scores, _ = run.functions.predict(replica, islice(batches, 1), 2 * count)
         found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
     assert equal(*found)
 
@@ -498,13 +498,13 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
 def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:
     run = notebook["this_run"]
     (world,) = run.worlds()
-    replica = run.lesson.start(world, framework.shallow(reference.shallow_arrays(), TWO))
+    replica = run.functions.start(world, framework.shallow(reference.shallow_arrays(), TWO))
     weight = next(iter(replica.network.collect_params().values()))
     grey, targets = run.work().noise(world, 2)[0]
-    loader = run.lesson.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
+    loader = run.functions.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
     for train, communicate in (
-        (run.lesson.train_epoch, True),
-        (run.lesson.without_all_reduce, False),
+        (run.functions.train_epoch, True),
+        (run.functions.without_all_reduce, False),
     ):
         with StepClock(framework.completion) as clock:
             train(replica, loader, 1, clock)
@@ -621,7 +621,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_another_users_own_network_is_trained(tmp_path: Path) -> None:
     known = {"running variance after 5 SGD steps"}
     average = "the average of all replicas'"
     own_networks.assert_it_is_trained(NOTEBOOK, "mxnet", tmp_path, known, average)

@@ -44,16 +44,16 @@ def test_a_part_of_the_batch_that_all_read_is_found(
     )
 
 
-def rehearsed(names: two_nodes.Names) -> Any:
+def checked_loop(names: two_nodes.Names) -> Any:
     run = names["this_run"]
-    run.rehearse(run.lesson)
-    return {check.check: check for check in run.certificate.checks}
+    run.check_training_loop(run.functions)
+    return {check.check: check for check in run.fairness_check.checks}
 
 
 @pytest.mark.slow  # test_keras_jax has these rows on two devices of one process
-def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
+def test_the_training_loop_check_is_passed_over_nodes(tmp_path: Path) -> None:
     """BatchNorm's statistics are those of the global batch, of all nodes."""
-    (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, rehearsed, backend="jax")
+    (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, checked_loop, backend="jax")
     assert failed(checks.values()) == set()
     known = {name for name, check in checks.items() if check.verdict == "expected"}
     assert known == {"running variance after 5 SGD steps", EPSILON_FIRST, SURVIVE}

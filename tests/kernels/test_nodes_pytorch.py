@@ -1,4 +1,4 @@
-"""PyTorch's notebook on virtual nodes: its ranks take the steps of one node's processes."""
+"""PyTorch's notebook on simulated nodes: its ranks take the steps of one node's processes."""
 
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ def seen(world: World, work: Work) -> tuple[Any, ...]:
     return *place, world.nodes, world.node, world.virtual_nodes, world.on_machine
 
 
-def rehearsed(names: two_nodes.Names) -> list[Any]:
+def checked_loop(names: two_nodes.Names) -> list[Any]:
     """On a rank: what a trial gives, twice, since a second group meets as the first did."""
     run = names["this_run"]
     assert run.setup.of_all_nodes.count == 2 and run.record.content["devices"]["count"] == 2
-    found = [run.everywhere(train_loop.rehearse, trial())[1] for _ in range(2)]
+    found = [run.everywhere(train_loop.check_training_loop, trial())[1] for _ in range(2)]
     two_nodes.assert_gradients_are_reduced(run)
     faulty_gradients.assert_compared(run, uneven="expected")
     assert run.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
@@ -43,8 +43,8 @@ def rehearsed(names: two_nodes.Names) -> list[Any]:
 
 def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
     one = two_nodes.names_of(NOTEBOOK, tmp_path / "one", 2)["this_run"]
-    loss, weights, logits = one.everywhere(train_loop.rehearse, trial())[0]
-    for *found, recipe in two_nodes.on_ranks(NOTEBOOK, tmp_path / "two", rehearsed):
+    loss, weights, logits = one.everywhere(train_loop.check_training_loop, trial())[0]
+    for *found, recipe in two_nodes.on_ranks(NOTEBOOK, tmp_path / "two", checked_loop):
         assert recipe == one.recipe
         for again, same, others in found:
             assert again == loss and np.array_equal(logits, others)
@@ -94,7 +94,7 @@ def test_the_largest_batch_is_that_of_the_rank_with_least_memory(tmp_path: Path)
 
 def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:
     with pytest.raises(two_nodes.RankError, match=r"^nodes 2: DataParallel is one process"):
-        two_nodes.on_ranks("PyTorch_MultiGPU_Exp_Loss", tmp_path, rehearsed)
+        two_nodes.on_ranks("PyTorch_MultiGPU_Exp_Loss", tmp_path, checked_loop)
     assert not (tmp_path / "run" / "record.json").exists()
 
 

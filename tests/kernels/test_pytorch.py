@@ -28,11 +28,11 @@ from agreed import (
 )
 from examples import assert_examples_deliver
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     assert_passed,
     assert_too_few_images_are_refused,
     failed,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
     write_noise_images,
 )
@@ -66,10 +66,10 @@ TWO = framework.list_devices("cpu", 2)
 def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
     """A notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(request.param, folder, devices=2, until=CERTIFIED)
+    return namespace_of(request.param, folder, devices=2, until=CHECKED)
 
 
-def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(cells: dict[str, Any]) -> None:
     assert_passed(cells["this_run"], known={"gradients, uneven batch, n devices / one"})
 
 
@@ -86,7 +86,7 @@ ALSO_WRONG = {
 
 def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
     notebook = cells["this_run"].record.content["run"]["notebook"]
-    found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
+    found = failed_in_training_loop(cells, notebook, *OWN_STATISTICS[notebook])
     assert found == {"validated with the statistics that are saved", *ALSO_WRONG[notebook]}
 
 
@@ -334,12 +334,12 @@ class Waits(TorchDispatchMode):
 
 def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[list[str]]:
     """What the host waited for in epochs of so many steps, of a small network."""
-    names = namespace_of(notebook, folder, until=CERTIFIED, checked=False, precision=precision)
+    names = namespace_of(notebook, folder, until=CHECKED, checked=False, precision=precision)
 
     def replica(world: World, work: Any) -> list[list[str]]:
         network = framework.shallow(reference.shallow_arrays(), world.devices)
-        replica = work.lesson.start(world, network)
-        loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
+        replica = work.functions.start(world, network)
+        loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
         take_steps(work, replica, loader, 1)  # makes the optimiser's state
         found = []
         for count in steps:
@@ -353,7 +353,7 @@ def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[l
                 names["train_step"](replica, *(batch if notebook == NOTEBOOKS[0] else [batch]))
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        work.lesson.stop(replica)
+        work.functions.stop(replica)
         return found
 
     found: list[list[str]] = names["this_run"].everywhere(replica)[0]
@@ -371,7 +371,7 @@ def test_a_training_step_never_waits_for_the_device(
     assert one
 
 
-def test_replicas_listen_to_nobody_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_listen_to_none_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gloo asks for no password, and where it listens the shell may have set for a cluster."""
     for name, addresses in psutil.net_if_addrs().items():
         if addresses[0].family == socket.AF_INET and not addresses[0].address.startswith("127."):
@@ -561,7 +561,7 @@ def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow  # planted_ trains one every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_somebodys_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
+def test_another_users_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
     uneven = {"gradients, uneven batch, n devices / one"}
     own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
 
@@ -575,7 +575,7 @@ def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
-    """The certificate's row of n devices against one, of somebody's own network."""
+    """The fairness check's row of n devices against one, of somebody's own network."""
     recipe = own_networks.read(own_networks.recipe_of(folder, "pytorch", code))
     initial = custom.initial(framework, recipe, 5)
 

@@ -47,7 +47,7 @@ def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> N
         for n in range(4)
     ]
     assert [modes for _, modes in found] == [[0o700, 0o600]] * 4
-    assert tools.nobody_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
+    assert tools.nothing_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
 
 
 @pytest.mark.parametrize("launcher", tools.ENGINES)
@@ -69,7 +69,7 @@ def test_one_rank_ends_all_and_the_earliest_cause_is_named(
     with pytest.raises(RankError) as caught:
         tools.run(tmp_path, tools.calls(function, 1), launcher=launcher)
     assert str(caught.value) == cause.format(host=os.uname().nodename)
-    assert tools.nobody_is_left(tmp_path) and time.monotonic() - began < SOON
+    assert tools.nothing_is_left(tmp_path) and time.monotonic() - began < SOON
     assert not list(tmp_path.glob("ranks-*"))
     if function == "fail":
         log = (tmp_path / ranks.LOG).read_text()
@@ -130,13 +130,13 @@ def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> 
     host = os.uname().nodename
     said = f"no step for 3 s: ranks 0 to 1 at the end; rank 2 on {host} in hang, ranks_tools.py:"
     assert str(caught.value).startswith(said)
-    assert tools.nobody_is_left(tmp_path)
+    assert tools.nothing_is_left(tmp_path)
 
 
 def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(RankError, match=r"ranks 0, 2 in wait_in.*; rank 1 on \S+ in behind, "):
         tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=3 / 60)
-    assert tools.nobody_is_left(tmp_path)
+    assert tools.nothing_is_left(tmp_path)
 
 
 @pytest.mark.parametrize("victim", ["runner", "launcher"])
@@ -148,7 +148,7 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert len(tools.left(tmp_path)) > 2
     (launcher,) = psutil.Process(running.pid).children()
     os.kill(running.pid if victim == "runner" else launcher.pid, signal.SIGKILL)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
     said = running.communicate(timeout=SOON)[1]
     if victim == "launcher":
         assert "mpiexec ended with exit code -9" in said and not list(tmp_path.glob("ranks-*"))
@@ -165,7 +165,7 @@ def test_a_runner_that_was_stopped_for_long_says_so(tmp_path: Path) -> None:
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     tools.until_they_run(tmp_path)
     running.send_signal(signal.SIGSTOP)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
     running.send_signal(signal.SIGCONT)
     said = running.communicate(timeout=SOON)[1]
     assert f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused" in said
@@ -176,7 +176,7 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
     signal.alarm(3)
     with pytest.raises(KeyboardInterrupt):
         tools.run(tmp_path, tools.calls("hang", 1))
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(launchers.Engine, "command", _one_fewer(launchers.Engine.command))
     with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
         tools.run(tmp_path, "1", join_seconds=5)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def _one_fewer(command):  # type: ignore[no-untyped-def]
@@ -205,7 +205,7 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     virtual = launchers.Engine("torchrun", 2, False)
     with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
         tools.run(tmp_path, "1", engine=virtual)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 @pytest.mark.parametrize(("launcher", "engine"), [("auto", "srun"), ("mpiexec", "mpiexec")])
@@ -226,7 +226,7 @@ def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_
         f"{engine} True n1 n2",
         "rank 1 on n2: killed (signal 9; out of memory?)",
     ]
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
         f"mpiexec False {first} {second}",
         f"rank 1 on {second}: killed (signal 9; out of memory?)",
     ]
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
             said = started.communicate(timeout=60)[0]
             took = time.monotonic() - began
             signal_all(gone, signal.SIGCONT)  # it is back
-            assert tools.nobody_is_left(tmp_path, SOON)
+            assert tools.nothing_is_left(tmp_path, SOON)
     except hosts.CannotBeHad as error:
         pytest.skip(str(error))
     silent = "no sign of life for 8 s; its host is gone, or was stopped"
@@ -282,12 +282,12 @@ def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(RankError, match=r"^rank 1 on \S+: OSError: .*No space left on device$"):
             tools.run(run, tools.calls("fill_the_disk", 1))
-        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+        assert tools.nothing_is_left(run) and time.monotonic() - began < SOON
         Thread(target=fill_once_inside, args=[run], daemon=True).start()
         began = time.monotonic()
         with pytest.raises(RankError, match=r"No space left on device"):
             tools.run(run, tools.calls("wait_inside"))
-        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+        assert tools.nothing_is_left(run) and time.monotonic() - began < SOON
 
 
 def fill_once_inside(run: Path) -> None:
@@ -309,7 +309,7 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize("launcher", tools.ENGINES)
-def test_what_a_stranger_left_in_the_environment_does_not_matter(
+def test_what_a_untrusted_left_in_the_environment_does_not_matter(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}
@@ -327,7 +327,7 @@ def test_what_a_stranger_left_in_the_environment_does_not_matter(
     assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
 
 
-def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
+def test_none_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
     folder = run_files.make_folder(tmp_path)
     run_files.write(folder / "order", {"rank in": "RANK"})
     command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]

@@ -7,8 +7,8 @@ one process for all.
 from typing import Any
 
 import pytest
-from notebook_cells import failed, lesson_with
-from roll_calls import called, failed_after_training, failed_in_roll_call, world_of
+from coverage_checks import called, failed_after_training, failed_in_data_coverage, world_of
+from notebook_cells import failed, functions_with
 from torch import distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
@@ -77,7 +77,7 @@ ALONE = """        init_method=os.environ[replicas.RENDEZVOUS] + str(world.rank)
 def test_a_fault_in_one_of_several_processes_is_caught(
     processes: dict[str, Any], sound: str, broken: str, rows: set[str]
 ) -> None:
-    assert failed_in_roll_call(processes, PROCESSES, sound, broken) == rows
+    assert failed_in_data_coverage(processes, PROCESSES, sound, broken) == rows
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_fault_in_one_of_several_processes_is_caught(
 def test_a_fault_in_the_one_process_is_caught(
     one_process: dict[str, Any], sound: str, broken: str, rows: set[str]
 ) -> None:
-    assert failed_in_roll_call(one_process, ONE_PROCESS, sound, broken) == rows
+    assert failed_in_data_coverage(one_process, ONE_PROCESS, sound, broken) == rows
 
 
 def test_a_padded_evaluation_is_caught_by_its_loss(
@@ -117,10 +117,10 @@ def test_a_padded_evaluation_is_caught_by_its_loss(
     monkeypatch.setitem(names, "make_evaluation_loader", padded)
     monkeypatch.setitem(names, "predict", cut_off)
     run = names["this_run"]
-    lesson = run.lesson
-    run.take(lesson_with(names))
+    functions = run.functions
+    run.take(functions_with(names))
     assert failed(called(names).checks) == {process_checks.LOSS}
-    run.take(lesson)
+    run.take(functions)
 
 
 def test_fewer_ranks_than_asked_for_are_caught(
@@ -130,8 +130,8 @@ def test_fewer_ranks_than_asked_for_are_caught(
     (first, _), everywhere = run.worlds(), run.everywhere
     alone = type(first)(0, 1, first.devices, first.kind)
     monkeypatch.setattr(run, "worlds", lambda: [alone])
-    found = data_coverage.certify(
-        type(run.certificate)(()), everywhere, run.images, run.recipe, processes=2, hosts=1
+    found = data_coverage.check_fairness(
+        type(run.fairness_check)(()), everywhere, run.images, run.recipe, processes=2, hosts=1
     )
     rows = {check.check: check for check in found.checks}
     assert rows[process_checks.JOINED].verdict == "fail"
@@ -157,6 +157,6 @@ def test_one_rank_without_all_reduce_is_caught(processes: dict[str, Any]) -> Non
 def test_equal_ranks_pass_after_training(processes: dict[str, Any]) -> None:
     as_it_is = "AllReduceClock(model)"
     assert failed_after_training(processes, PROCESSES, as_it_is, as_it_is) == set()
-    rows = {check.check: check for check in processes["this_run"].certificate.checks}
+    rows = {check.check: check for check in processes["this_run"].fairness_check.checks}
     assert rows[process_checks.REPLICAS].difference == 0.0
     assert str(rows[process_checks.WEIGHTS].reason).endswith(" on all 2")

@@ -15,7 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-STAGES = ("this_run.certify(", "this_run.rehearse(", "this_run.train()", "this_run.test()")
+STAGES = (
+    "this_run.check_fairness(",
+    "this_run.check_training_loop(",
+    "this_run.train()",
+    "this_run.test()",
+)
 """Cells after which the fairness check has new rows: the first that notices something is enough."""
 LATE = "time limit"
 """The error of a mutant that takes too long: on a faster machine it may run to its end."""
@@ -145,6 +150,8 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
 
 
 def _look(run: Any) -> None:
-    rows = [each.check for each in run.certificate.checks if each.verdict in ("fail", "different")]
+    rows = [
+        each.check for each in run.fairness_check.checks if each.verdict in ("fail", "different")
+    ]
     if rows:
         raise Noticed(rows)

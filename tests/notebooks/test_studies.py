@@ -337,7 +337,8 @@ def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
             "Study_AllReduce", "def expected(",
             verdicts=verdicts, LIMIT=0.15, MORE=(16, 64), numbers=[2, 4, 8], lacking=[],
             steps=[1.0, 1.0], backward=0.3, nbytes=28e6, display=drawn.append,
-            grids=grids, all_reduce_model=all_reduce_model, published_scaling=scaled_out, style=style,
+            grids=grids, all_reduce_model=all_reduce_model, published_scaling=published_scaling,
+            style=style,
         )  # fmt: skip
         return capsys.readouterr().out
 

@@ -338,8 +338,8 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
 
 
-def test_of_own_networks_nobody_claims_that_they_are_the_same(tmp_path: Path) -> None:
-    """A certificate without a reference cannot say it, and so neither can an answer."""
+def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
+    """A fairness check without a reference cannot say it, and so neither can an answer."""
     claims = ("train the same network", "same weights")
     for own in (False, True):
         folder = tmp_path / str(own)

@@ -245,7 +245,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
     about_keras = list(said[["Keras, 2 devices"]])
-    assert "fairness certificate not passed: logits" in about_keras
+    assert "fairness fairness check not passed: logits" in about_keras
     assert "bf16: not in this framework" in about_keras
     assert "share cores" in said["every finished run"].to_list()[0]
 

@@ -173,7 +173,7 @@ def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
 
 
 def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
-    """Three seeds, three test parts: each pair is told apart by itself, together they are not."""
+    """Three seeds, three test parts: each pair differs by itself, together they do not."""
     for seed, gap in enumerate((0.04, -0.03, 0.03)):
         for framework, auc in (("PyTorch", 0.75), ("Keras", 0.75 + gap), ("Chainer", 0.70)):
             content = records.make(framework, auc=auc)

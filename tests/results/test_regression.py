@@ -89,7 +89,7 @@ def test_what_is_gone_counts_as_moved(tmp_path: Path) -> None:
     assert main(["diff", str(old), str(broken)]) == 1
 
 
-def test_a_certificate_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
+def test_a_fairness_check_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
     old = batch(tmp_path / "old", records.make())
     bad = records.make()
     bad["fairness"]["comparable"] = False

@@ -116,7 +116,7 @@ BAD = {"check": "gradients", "difference": 0.4, "threshold": 0.05, "verdict": "f
 UNFAIR = {"comparable": False, "checks": [BAD | {"reason": "summed"}]}
 
 
-def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path) -> None:
+def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
     quick = records.make("Keras", speed=500, gpu=True, fairness=UNFAIR)
     records.save(tmp_path, quick)

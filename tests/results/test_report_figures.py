@@ -37,6 +37,7 @@ from helpers.results import (
     comparison_tables,
     learning_curves,
     report,
+    wait_causes,
 )
 
 RATES = {
@@ -276,7 +277,11 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         "table",
         lambda f: f.map(lambda cell: re.sub(r"(\.\d\d)\d", r"\1", cell)),
     ),
-    "two columns of the certificate": (comparison_tables, "fairness", lambda f: _swapped(f, 0, 3)),
+    "two columns of the fairness check": (
+        comparison_tables,
+        "fairness",
+        lambda f: _swapped(f, 0, 3),
+    ),
     "two shares": (wait_causes, "table", lambda f: _swapped(f, 0, 1)),
     "another run's sentence": (
         comparison_tables,

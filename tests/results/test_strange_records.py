@@ -175,7 +175,7 @@ def test_how_many_strange_ones_there_are_is_said(
     assert not (tmp_path / report.HTML).exists() and not (tmp_path / report.CSV).exists()
 
 
-def test_a_record_that_nobody_may_read_is_one_line(
+def test_a_record_that_none_may_read_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:

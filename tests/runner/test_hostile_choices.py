@@ -58,7 +58,7 @@ def test_a_hostile_sweep_is_refused(
     assert said in line and str(file) in line
 
 
-def test_a_home_that_nobody_has_is_a_folder_that_is_not_there(
+def test_a_home_that_none_has_is_a_folder_that_is_not_there(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite.notebook("A", BEGIN, FINISH)

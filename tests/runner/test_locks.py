@@ -95,7 +95,7 @@ def test_a_job_that_slurm_began_again_takes_its_own_over(
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"process": "1"}', "\xff", "[" * 9000, '{"process": -1, "host": "", "sin']
 )
-def test_what_we_would_not_write_holds_nobody_up(lock: Path, text: str) -> None:
+def test_what_we_would_not_write_holds_none_up(lock: Path, text: str) -> None:
     lock.write_text(text, encoding="latin-1")
     take(lock)
 

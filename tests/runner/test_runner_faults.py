@@ -120,7 +120,7 @@ def test_every_write_of_the_runner(
 
 
 @faults.alone
-def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
+def test_every_line_on_a_pipe_that_none_reads(quick: Suite) -> None:
     calls = faults.count(lambda: quick.compare("--name", "b"), fd=faults.STDOUT)
     assert calls > 10
     for number in range(1, calls + 1):

@@ -412,7 +412,8 @@ SERVER = fake_nvml.machine(H100, H100, A100, mig=0) + "\n".join(
 
 def table_of(script: str, folder: Path) -> str:
     (folder / "script").write_text(script)
-    ask = "from helpers.runner.self_test import machine\nfor row in machine.rows(): print(*row, sep=': ')"
+    ask = "from helpers.runner.self_test import machine\n"
+    ask += "for row in machine.rows(): print(*row, sep=': ')"
     fake = fake_nvml.environment(folder / "script")
     env = {**os.environ, **fake, "PYTHONPATH": str(paths.ROOT)}
     done = subprocess.run(
@@ -468,7 +469,7 @@ def test_a_gpu_that_is_lost_is_in_the_table_or_in_one_line_stand_in(small: Path)
     assert re.search("^GPUs 0-2 ", out, re.M) and "GPUs 0-1" not in out
 
 
-def test_nobodys_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nones_folders_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/people/anna")
     said = machine.plain(
         f"OSError: {paths.ROOT}/.venvs/x.so, /data/people/anna/y, '/home/eve/z': {paths.ROOT}"

@@ -130,7 +130,7 @@ AsyncKernelClient.start_channels = start_channels
 """
 
 
-def test_the_dead_that_nobody_asks_after_are_not_waited_for(
+def test_the_dead_that_none_asks_after_are_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first process of a container often asks after none, and five seconds a run were lost."""
@@ -186,7 +186,7 @@ def test_only_a_kernel_whose_cells_all_ended_has_little_time_to_leave(
     assert given == [1.0, manager().shutdown_wait_time, 1.0]  # the last is of Compare.ipynb
 
 
-def test_a_socket_that_a_signal_left_behind_keeps_nobody_waiting(suite: Suite) -> None:
+def test_a_socket_that_a_signal_left_behind_keeps_none_waiting(suite: Suite) -> None:
     """One came between its making and its being noted: the runner hung, deaf to other signals."""
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     command = suite.start("--name", "lost", errors=subprocess.PIPE, first=LOST)
@@ -237,7 +237,7 @@ def test_the_first_signal_is_acted_on_and_the_rest_ignored(
     time.sleep(0.1)
 
 
-def test_handlers_are_put_back_where_nobody_asked_to_stop(handlers: list[object]) -> None:
+def test_handlers_are_put_back_where_none_asked_to_stop(handlers: list[object]) -> None:
     with shutdown.in_order():
         assert [signal.getsignal(number) for number in SIGNALS] != handlers
     assert [signal.getsignal(number) for number in SIGNALS] == handlers
@@ -364,7 +364,7 @@ def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -
     assert "give minutes, 0 or more" in capsys.readouterr().err
 
 
-def test_a_batch_from_a_stranger_ends_no_process_but_its_own(suite: Suite) -> None:
+def test_a_batch_from_a_untrusted_ends_no_process_but_its_own(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('once')")
     assert suite.compare("--name", "given") == 1
     wait = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
@@ -404,7 +404,7 @@ def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("how", ["--help", "--dry-run"])
-def test_nobody_reads_even_the_first_line(suite: Suite, how: str) -> None:
+def test_none_reads_even_the_first_line(suite: Suite, how: str) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     closed = "import os; os.close(1)"
     nobody = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1)"

@@ -190,7 +190,7 @@ def test_one_node_that_will_not_do_is_named_in_its_row(
     assert all(str(row) in what and said in told for what, told in wrong), wrong
 
 
-def test_a_node_that_has_not_answered_is_reached_by_nobody() -> None:
+def test_a_node_that_has_not_answered_is_reached_by_none() -> None:
     job = script.Job(Path("m.toml"), "m", (2,), {}, {})
     rows = check.judged([FOUND | {"node": "a", "others": 1}], 2, job, {"m.toml": "1"}, 90.0)
     assert {what: said for what, right, said in rows if not right} == {

@@ -41,13 +41,13 @@ def test_what_a_job_that_gained_nothing_says(
     assert str(ended).startswith("stopped as asked before its training; 0 of 1 runs are finished, ")
 
 
-def test_outside_of_slurm_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_slurm_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert limit.of_this_job() is None
 
 
 @pytest.mark.parametrize("notice", [30, 60, 180, 600])
-def test_slurms_own_notice_is_never_taken_for_somebody_elses_wish(
+def test_slurms_own_notice_is_never_taken_for_another_user_elses_wish(
     notice: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where it comes a minute early; else such a job would be queued again for ever."""

@@ -135,7 +135,7 @@ def test_jobs_of_one_node_and_of_two_are_one_report(
         )
     assert main(["report", "mine-1n", "mine-2n"]) == 0
     page = (paths.RUNS / "mine-1n" / "report.md").read_text(encoding="utf-8")
-    assert "4 of 4 finished runs passed their certificate" in page
+    assert "4 of 4 finished runs passed their fairness check" in page
     capsys.readouterr()
     assert main(["report", "mine-1n", "mine-2n", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

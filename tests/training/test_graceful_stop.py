@@ -59,7 +59,7 @@ def test_who_is_asked_before_the_first_step_takes_none(tmp_path: Path) -> None:
         graceful_stop.check(tmp_path, "before its training")
 
 
-def test_nobody_stops_unasked(tmp_path: Path) -> None:
+def test_none_stops_unasked(tmp_path: Path) -> None:
     graceful_stop.check(tmp_path, "anywhere")
     agreement = Agreement(tmp_path)
     permits = [agreement.of(rank, 2, 0) for rank in range(2)]

@@ -33,7 +33,7 @@ from helpers.training import (
     train_loop,
 )
 from helpers.training.measured_run import PARAMETERS, Run, begin
-from helpers.training.world import Lesson, World, lesson_of
+from helpers.training.world import TrainingFunctions, World, functions_of
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -57,17 +57,21 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
-def test_a_lesson_is_found_by_its_names_and_what_is_missing_is_named() -> None:
+def test_a_notebook_functions_is_found_by_its_names_and_what_is_missing_is_named() -> None:
     names: dict[str, Any] = {
         field: (lambda *given, field=field: field)
         for field in ("build_model", "make_train_loader", "make_evaluation_loader", "start")
     }
     names |= {"make_fixed_loader": print, "train_epoch": print, "stop": repr, "other": 1}
     with pytest.raises(KeyError, match="predict"):
-        lesson_of(names)
-    lesson = lesson_of(names | {"predict": print}, read_ahead=2)
-    assert isinstance(lesson, Lesson) and lesson.stop is repr and lesson.read_ahead == 2
-    assert lesson.without_all_reduce is None and lesson.load_alone(None, 5) == 5
+        functions_of(names)
+    functions = functions_of(names | {"predict": print}, read_ahead=2)
+    assert (
+        isinstance(functions, TrainingFunctions)
+        and functions.stop is repr
+        and functions.read_ahead == 2
+    )
+    assert functions.without_all_reduce is None and functions.load_alone(None, 5) == 5
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
@@ -144,7 +148,7 @@ def test_a_parameter_that_the_cell_does_not_set_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("planes", [1, 3])
-def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
+def test_the_training_loop_check_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
     """MXNet stopped at a grey plane where the recipe's images are RGB."""
     given: list[Any] = []
 
@@ -156,7 +160,7 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
         clock.queued(None)
         return 0.5
 
-    lesson = SimpleNamespace(
+    functions = SimpleNamespace(
         scope=nullcontext,
         start=lambda *given, **named: SimpleNamespace(network=None),
         make_fixed_loader=make_fixed_loader,
@@ -171,16 +175,16 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
         completion=lambda result: None,
     )
     images = SimpleNamespace(planes=planes)
-    work: Any = SimpleNamespace(lesson=lesson, framework=framework, images=images)
+    work: Any = SimpleNamespace(functions=functions, framework=framework, images=images)
     pixels, targets = reference.batch_of("multilabel")
     trial = training_loop.Trial({}, ((pixels, targets),), training_loop.SGD, (0.1,))
-    train_loop.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
+    train_loop.check_training_loop(World(0, 1, ("device",), "cpu"), work, trial)
     assert given[0][0].shape == (*pixels.shape[:3], planes)
     assert all(np.array_equal(given[0][0][..., [n]], pixels) for n in range(planes))
 
 
 @pytest.mark.parametrize("taken", [0, 3, 5])
-def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measurement(
+def test_a_notebook_functions_that_takes_other_than_the_steps_it_was_asked_for_is_no_measurement(
     taken: int,
 ) -> None:
     """Its images would be counted as if it had."""
@@ -190,9 +194,9 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
             clock.queued(None)
         return 0.5
 
-    lesson = SimpleNamespace(train_epoch=train_epoch)
+    functions = SimpleNamespace(train_epoch=train_epoch)
     framework = SimpleNamespace(completion=lambda result: None)
-    work: Any = SimpleNamespace(lesson=lesson, framework=framework)
+    work: Any = SimpleNamespace(functions=functions, framework=framework)
     with pytest.raises(LoaderError, match=f"^epoch 3: train_epoch took {taken} of 4 steps; let it"):
         train_loop.take_steps(work, None, None, 4, what="epoch 3")
     taken = 4
@@ -207,8 +211,10 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
             clock.queued(batch)
         return 0.5
 
-    lesson = SimpleNamespace(train_epoch=train_epoch)
-    work: Any = SimpleNamespace(lesson=lesson, framework=SimpleNamespace(completion=lambda _: None))
+    functions = SimpleNamespace(train_epoch=train_epoch)
+    work: Any = SimpleNamespace(
+        functions=functions, framework=SimpleNamespace(completion=lambda _: None)
+    )
     permit = graceful_stop.Agreement(tmp_path).of(0, 1, 8)
     said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
     with pytest.raises(LoaderError, match=said):
@@ -220,11 +226,11 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
 def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     """The rest would be scored as if it had been seen."""
-    lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
+    functions: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
     said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
     with pytest.raises(LoaderError, match=said):
-        train_loop.predict(lesson, None, None, 10, "test")
-    assert train_loop.predict(lesson, None, None, given)[1] == 0.5
+        train_loop.predict(functions, None, None, 10, "test")
+    assert train_loop.predict(functions, None, None, given)[1] == 0.5
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -280,7 +286,9 @@ def test_one_device_says_why_a_measurement_is_missing(
         folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
-        with_replica=lambda *given: [train_loop.Apart({kind: [0.5] * 6 for kind in kinds})],
+        with_replica=lambda *given: [
+            train_loop.StepMeasurements({kind: [0.5] * 6 for kind in kinds})
+        ],
         _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch_size=64),
@@ -289,7 +297,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         check_parameters=lambda: None,
         _arithmetic=lambda seconds: records.arithmetic(100.0),
     )
-    assert len(Run.take_apart.__wrapped__(run)) == 3  # type: ignore[attr-defined]
+    assert len(Run.profile.__wrapped__(run)) == 3  # type: ignore[attr-defined]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
 
 
@@ -436,9 +444,9 @@ def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
 
 
 SECTIONS = {
-    "certify": (None, None, None),
-    "rehearse": (None,),
-    **dict.fromkeys(("largest_batch", "train", "test", "take_apart"), ()),
+    "check_fairness": (None, None, None),
+    "check_training_loop": (None,),
+    **dict.fromkeys(("largest_batch", "train", "test", "profile"), ()),
     **dict.fromkeys(("chart", "explain", "finish"), ()),
 }
 

@@ -63,7 +63,7 @@ def test_files_begin_with_nothing_read_ahead() -> None:
     assert names[:5] != names[5:10], "who comes first changes"
 
 
-def test_one_device_has_nobody_to_be_silent_to() -> None:
+def test_one_device_has_none_to_be_silent_to() -> None:
     assert set(take([], together=False)) == {"files", "synthetic", "loader", "product"}
 
 

@@ -52,7 +52,7 @@ def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
     labels = np.zeros((60, 14), np.float32)
     labels[:30, :2] = 1
     scores = np.random.default_rng(0).random((60, 14))
-    scores[:30, 0] += 1  # told apart without a fault
+    scores[:30, 0] += 1  # distinguished without a fault
     part = pytest.importorskip("pandas").DataFrame(labels, columns=list(data_prep.FINDINGS))
     part["group"], part["image"] = range(60), [f"{n}.png" for n in range(60)]
     result = records.evaluate_findings(part, scores)

@@ -79,7 +79,7 @@ def test_the_slowest_is_who_waits_least() -> None:
     assert step_parts.slowest(parts[:1]) is None and not step_parts.in_words(parts[:1])
 
 
-def test_inside_a_compiled_step_nobody_is_called_slowest() -> None:
+def test_inside_a_compiled_step_none_is_called_slowest() -> None:
     parts = [rank(0, "n1", 0.5, None), rank(1, "n2", 0.6, None)]
     assert step_parts.slowest(parts) is None
     assert step_parts.in_words(parts).startswith("Which rank is slowest cannot be seen")

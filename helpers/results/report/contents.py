@@ -122,13 +122,13 @@ def _cost(compared: Comparison) -> Section:
 
 def _fairness(compared: Comparison) -> Section:
     lead = (
-        "The certificate compares what each run used and computed with one float64 reference. "
+        "The fairness check compares what each run used and computed with one float64 reference. "
         "A run that failed a check is marked as not comparable wherever its time is shown. "
         "A run that trained something else than the recipe is marked as trained differently. "
         "With repeated runs, the worst result of each check is shown."
     )
     blocks: list[Block] = [
-        Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
+        Table("fairness", "FairnessCheck", comparison_tables.fairness(compared), kind="verdicts"),
         Texts("How each program was executed", _executions(compared.finished)),
         Texts("What was switched on to be fast", _switches(compared.finished)),
         Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
@@ -156,7 +156,7 @@ def _who(entries: Sequence[Entry], said: Callable[[dict[str, Any]], str]) -> lis
 
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The certificate's remarks, each with the runs that share it."""
+    """The fairness check's remarks, each with the runs that share it."""
     said: dict[tuple[str, str, str], dict[str, None]] = {}
     checked = {entry.run: None for entry in entries if "fairness" in entry.content}
     for entry in entries:
@@ -185,8 +185,8 @@ def _limits(compared: Comparison) -> Section:
             "How every run ended",
             comparison_tables.state(compared),
             "Run time, in minutes and seconds, covers the whole run, as the terminal shows it: the "
-            "start of its kernel, the certificate, training, the test and the measurements after "
-            "it. For a notebook run by hand it starts with its record.",
+            "start of its kernel, the fairness check, training, the test and the measurements "
+            "after it. For a notebook run by hand it starts with its record.",
         ),
         Texts(
             "About the published figures",

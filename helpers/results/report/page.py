@@ -241,7 +241,7 @@ def _value(text: str) -> Cell:
 
 
 def _verdict(text: str) -> Cell:
-    """A certificate's cell: its class by the verdict it begins with, the limit in small letters."""
+    """A check's cell: its class by the verdict it begins with, the limit in small letters."""
     found, bracket, limit = text.partition(" (")
     css = _VERDICTS.get(found.partition(":")[0], "none" if text == "-" else "other")
     return Cell(found, css, small=limit.rstrip(")") if bracket else "")

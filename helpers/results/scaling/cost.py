@@ -34,8 +34,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """What each run cost; a row a label and number of devices, medians and extremes of repeats.
 
     Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
-    ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low`` and
-    ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
+    ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low``
+    and ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
     the images. Money is for the time of training and validation, on all machines of the run. What
     is to the target is missing where some run did not reach it.
     """

@@ -1,7 +1,7 @@
 """What ``compare`` does with the probe: each kernel of a batch on its GPUs, before the first run.
 
 Not on CPU devices: there it would add a minute to a batch and tell nothing that the
-notebooks' certificates do not, for no driver, no GPU and no NCCL is in it.
+notebooks' fairness checks do not, for no driver, no GPU and no NCCL is in it.
 """
 
 from typing import Any, Protocol

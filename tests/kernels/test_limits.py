@@ -1,4 +1,4 @@
-"""The certificate's limits on a real network: a fault just above each fails its row, and only it.
+"""The fairness check's limits on a real network: an error above one fails only its row.
 
 Runs in the pytorch environment. The faults are in the reference, or in what PyTorch found: a
 network cannot be made wrong by exactly so much. Rows without a network: ``test_helpers_fairness``.
@@ -21,7 +21,7 @@ from helpers.recipe import lookup
 
 ONE = framework.list_devices("cpu", 1)
 EXACT, SINGLE, STATISTICS = 1e-10, 1e-5, 1e-6
-"""The limits, written out: those of the certificate may not move unnoticed."""
+"""The limits, written out: those of the fairness check may not move unnoticed."""
 BELOW, ABOVE = 0.8, 1.25
 """A fault's size as a part of the limit; rounding is a ten-thousandth of it."""
 EVEN, UNEVEN = "gradients, n devices / one", "gradients, uneven batch, n devices / one"
@@ -256,9 +256,9 @@ def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all:
     assert failed(on_all(3)) == [EVEN]
 
 
-def certify(model: Any, count: int) -> Any:
+def check_fairness(model: Any, count: int) -> Any:
     recipe = lookup("demo").on(count)
-    return reference_checks.certify(
+    return reference_checks.check_fairness(
         framework,
         model,
         weights.canonical("random"),
@@ -271,7 +271,7 @@ def certify(model: Any, count: int) -> Any:
     )
 
 
-def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fairness_check_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, now = devices(), [100.0]
     monkeypatch.setattr(reference_checks.time, "perf_counter", lambda: now[0])
     skip = framework.skip
@@ -281,7 +281,7 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
         return skip(what)
 
     monkeypatch.setattr(framework, "skip", slow)
-    found = certify(build_model(weights.canonical("random").arrays), 2)
+    found = check_fairness(build_model(weights.canonical("random").arrays), 2)
     assert found.seconds == 3.0
     assert [check.check for check in found.checks] == [
         "initial weights",
@@ -300,4 +300,4 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
 
 def test_a_model_with_other_weights_is_caught() -> None:
     model = build_model(reference.arrays())
-    assert failed(certify(model, 1).checks) == ["initial weights"]
+    assert failed(check_fairness(model, 1).checks) == ["initial weights"]
