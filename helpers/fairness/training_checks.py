@@ -1,8 +1,9 @@
 """The fairness check's rows of the training that ran: its rates, its steps, its images.
 
-The training-loop check gives a notebook's loop rates and batches. These rows look at the training: what its processes noted while it ran (``helpers.training.observer``) is compared
-with the recipe. A notebook that trains something else on purpose is no bug: most rows then give
-the verdict *different*, and say what differs.
+The training-loop check gives a notebook's loop rates and batches. These rows look at the training:
+what its processes noted while it ran (``helpers.training.observer``) is compared with the recipe. A
+notebook that trains something else on purpose is no bug: most rows then give the verdict
+*different*, and say what differs.
 """
 
 from __future__ import annotations

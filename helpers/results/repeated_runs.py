@@ -37,9 +37,10 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 
     Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
     passed its fairness check), marks (those that any has), the ends of the metrics' intervals
-    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
-    ``FIGURES`` and of the task's metrics its median under its own name, its minimum and maximum
-    under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of ``rates.together``.
+    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
+    each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
+    maximum under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of
+    ``rates.together``.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]

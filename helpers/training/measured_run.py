@@ -162,7 +162,8 @@ def begin(*given: Any) -> Any:
 class Run(RunBase):
     """A run while it is measured. Make one with :func:`begin`.
 
-    ``functions`` are the notebook's, ``fairness_check`` is what has been found so far, ``rank`` this process's number among those that run the notebook.
+    ``functions`` are the notebook's, ``fairness_check`` is what has been found so far, ``rank``
+    this process's number among those that run the notebook.
     """
 
     _names: Mapping[str, Any] = MappingProxyType({})

@@ -35,9 +35,9 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
     ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low``
-    and ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
-    the images. Money is for the time of training and validation, on all machines of the run. What
-    is to the target is missing where some run did not reach it.
+    and ``_high``. Energy is the GPUs' while training; until the target it is the same share of it
+    as of the images. Money is for the time of training and validation, on all machines of the run.
+    What is to the target is missing where some run did not reach it.
     """
     wanted = speedup_factors.target(compared)
     rows = [_costs(compared, entry, wanted) for entry in compared.finished]
