@@ -209,7 +209,11 @@ def test_averages_of_averages_are_known_and_the_rest_is_held_to_the_limit(
     even, uneven = on_all(2)
     assert calls == [(4, 2), (3, 1), (3, 2), (2, 1), (1, 1)]
     assert (even.check, even.verdict, even.reason) == (EVEN, "pass", AVERAGED)
-    assert (uneven.check, uneven.verdict, uneven.reason) == (UNEVEN, "expected", AVERAGE_OF_AVERAGES)
+    assert (uneven.check, uneven.verdict, uneven.reason) == (
+        UNEVEN,
+        "expected",
+        AVERAGE_OF_AVERAGES,
+    )
     assert 0.05 < (uneven.difference or 0.0) < 0.5
 
     devices(by={4: ABOVE * EXACT})
