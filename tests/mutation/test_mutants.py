@@ -23,7 +23,7 @@ LISTED = [
     [
         ("fairness.reference_checks", "1e-10  ->  3e-10"),
         ("fairness.reference_checks", "1e-05  ->  3.0000000000000004e-05"),
-        ("results.agreement", "without lambda c: c['recipe']['batch']"),
+        ("results.agreement", "without lambda c: c['recipe']['batch_size']"),
         ("results.agreement", "without lambda c: c['recipe']['learning_rate']"),
         ("fairness.fairness check", "self.rest <= self.threshold  ->  self.rest < self.threshold"),
     ],
