@@ -65,12 +65,12 @@ time.sleep(600)"""
 # A report without its charts. They cost more than all else that a batch of tiny notebooks does, and
 # are tested in tests/results; the executed notebooks end in a report with them.
 WITHOUT_CHARTS = """
-from helpers.runner import run_batch
-def plainly(batch, whole=run_batch._report):
+from helpers.runner import run_experiment
+def plainly(batch, whole=run_experiment._report):
     from helpers.results.report import page
     page._drawn = lambda compared, chart: None
     return whole(batch)
-run_batch._report = plainly
+run_experiment._report = plainly
 """
 
 

@@ -81,7 +81,7 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
         on.kind,
         on.names,
         python=python,
-        # Not the folder of the logs: a batch that runs below that is somebody else's.
+        # Not the folder of the logs: an experiment that runs below that is somebody else's.
         environment=environment | {kernel_processes.MARK: str(log.resolve())},
         log=log,
         limit=given.limit,

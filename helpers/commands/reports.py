@@ -6,7 +6,7 @@ from pathlib import Path
 
 from helpers.commands.parser import Commands, command
 from helpers.errors import UserError
-from helpers.runner import experiment
+from helpers.runner import experiments
 from helpers.terminal import say
 
 NAME = "an experiment's name under runs/, or a folder"
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     last.add_argument(
         "name",
         nargs="?",
-        default=experiment.LATEST,
+        default=experiments.LATEST,
         metavar="NAME",
         help=f"{NAME} (default: last)",
     )
@@ -42,7 +42,7 @@ examples:
         "names",
         nargs="*",
         metavar="NAME",
-        default=[experiment.LATEST],
+        default=[experiments.LATEST],
         help=f"{NAME}; several are reported together (default: the last)",
     )
     parser.add_argument(
@@ -74,7 +74,7 @@ def _add_diff(commands: Commands) -> None:
         "new",
         nargs="?",
         metavar="NEW",
-        default=experiment.LATEST,
+        default=experiments.LATEST,
         help=f"{NAME} (default: the last)",
     )
     parser.set_defaults(run=_diff)

@@ -7,7 +7,7 @@ from typing import Any
 from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
 from helpers.recipe import file_of
-from helpers.runner import experiment, hangs, plans, run_batch, sweep_file
+from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
 from helpers.runner.slurm import submit
 
 CHOICES = (
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
             other = "name" if given.name is not None else "sweep"
             option = next(iter(choices), other).replace("_", "-")
             raise UserError(f"--resume continues an experiment as it was: leave out --{option}")
-        return run_batch.run(None, resume=given.resume, **how)
+        return run_experiment.run(None, resume=given.resume, **how)
     sweeps = [sweep_file.read(given.sweep)] if given.sweep is not None else []
     merged = _merged(sweeps, choices)
     recipe = str(merged.get("recipe", "auto"))
@@ -94,7 +94,7 @@ def run(given: argparse.Namespace) -> int:
         ) from None
     except UserError as error:
         raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
-    return run_batch.run(plan, name=name if given.name is None else given.name, **how)
+    return run_experiment.run(plan, name=name if given.name is None else given.name, **how)
 
 
 def _merged(sweeps: Sequence[sweep_file.Sweep], choices: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def _add_experiment(parser: Parser) -> None:
     group.add_argument(
         "--resume",
         nargs="?",
-        const=experiment.LATEST,
+        const=experiments.LATEST,
         metavar="NAME",
         help="continue an experiment: keep finished runs, repeat the others (default: the last)",
     )

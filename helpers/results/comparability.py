@@ -193,12 +193,18 @@ def departures(content: dict[str, Any]) -> str | None:
     if recipe["name"] not in RECIPES:
         return None
     own = lookup(recipe["name"], demo=recipe.get("demo", False))
-    epochs, batch, warmup = recipe["epochs"], recipe["batch_size"], recipe.get("warmup_epochs", 0.0)
+    epochs, batch_size, warmup = (
+        recipe["epochs"],
+        recipe["batch_size"],
+        recipe.get("warmup_epochs", 0.0),
+    )
     said = []
     if epochs != own.epochs:
         said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")
-    if batch != own.batch_size:
-        said.append(f"{batch} image{'s' * (batch != 1)} per device instead of {own.batch_size}")
+    if batch_size != own.batch_size:
+        said.append(
+            f"{batch_size} image{'s' * (batch_size != 1)} per device instead of {own.batch_size}"
+        )
     if warmup != own.warmup_epochs:
         said.append(f"a warm-up of {warmup:g} epochs instead of {own.warmup_epochs:g}")
     return ", ".join(said) or None

@@ -1,4 +1,4 @@
-"""What the records of one or several batches say, side by side.
+"""What the records of one or several experiments say, side by side.
 
 Everything here reads records and nothing else, so the same comparison can be made on another
 machine, years later. Tables for a reader are in ``helpers.results.comparison_tables``, pictures in
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def variant(self) -> str:
-        """Which of a batch's runs of the same notebook it is: ``seed0``; "" where it is alone."""
+        """``seed0``: what distinguishes it from its notebook's other runs; "" if there are none."""
         return (self.content["run"].get("variant") or "").replace("-", " ")
 
     @property
@@ -147,25 +147,25 @@ class Comparison:
 
 
 def load(
-    batches: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
+    experiments: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
 ) -> Comparison:
-    """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
+    """The runs of an experiment (a name under ``runs/``, or a folder), or of several together.
 
-    A batch that is named twice counts once. A record that cannot be read is reported in the
+    An experiment that is named twice counts once. A record that cannot be read is reported in the
     result, it does not hide the others. Nor does one of another task than the last run of its
-    batch.
+    experiment.
 
     Raises:
-        UserError: one of several batches is not there, or they are of different tasks.
+        UserError: one of several experiments is not there, or they are of different tasks.
     """
-    if isinstance(batches, str | Path):
-        batches = [batches]
-    # Latest is a link to a batch that may be named beside it.
-    found = {folder.resolve(): folder for folder in map(folder_of, batches)}
+    if isinstance(experiments, str | Path):
+        experiments = [experiments]
+    # Latest is a link to an experiment that may be named beside it.
+    found = {folder.resolve(): folder for folder in map(folder_of, experiments)}
     folders = tuple(found.values())
     gone = [folder for folder in folders if not folder.is_dir()]
     if gone and len(folders) > 1:
-        raise UserError(f"{gone[0]}: there is no such batch")
+        raise UserError(f"{gone[0]}: there is no such experiment")
     entries, unreadable = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
@@ -270,12 +270,12 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         found = [f"{task} in {' and '.join(dict.fromkeys(of))}" for task, of in where.items()]
         raise UserError(
             f"runs of different tasks stand in no table together: {', '.join(found)}; "
-            "give batches of one task"
+            "give experiments of one task"
         )
     task = max(known, key=lambda entry: entry.content["run"]["started"]).task
     others = [
         f"{entry.folder / record.FILE}: of the task {entry.task.name}, and so in no table with "
-        f"the batch's last run, which is of {task.name}"
+        f"the experiment's last run, which is of {task.name}"
         for entry in known
         if entry.task and task and entry.task is not task
     ]
@@ -313,7 +313,7 @@ def _measured(content: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def folder_of(batch: str | Path) -> Path:
-    """A batch by its name under ``runs/``, else a folder as it is given."""
-    given, named = Path(batch), paths.RUNS / batch
+def folder_of(experiment: str | Path) -> Path:
+    """An experiment by its name under ``runs/``, else a folder as it is given."""
+    given, named = Path(experiment), paths.RUNS / experiment
     return given.absolute() if given.is_dir() and not named.exists() else named

@@ -253,9 +253,8 @@ def _nodes_cell(content: dict[str, Any]) -> str:
 def _self_test_cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
-    right = (
-        f"layers and all-reduce were right before the batch ({terminal.clock(found['seconds'])})"
-    )
+    taken = terminal.clock(found["seconds"])
+    right = f"layers and all-reduce were right before the experiment ({taken})"
     return right if found["reason"] is None else str(found["reason"])
 
 

@@ -152,8 +152,8 @@ def targets(compared: Comparison) -> list[float]:
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 
-    Columns: run, label, devices, seed, variant (which of a batch's repeats it is), metric, target,
-    epoch, seconds, images; the last three NaN where it was not reached.
+    Columns: run, label, devices, seed, variant (which of an experiment's repeats it is), metric,
+    target, epoch, seconds, images; the last three NaN where it was not reached.
     """
     metric = compared.metric
     rows = []

@@ -92,7 +92,7 @@ def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
 
 
 def _earlier() -> Iterable[tuple[str, Key, float]]:
-    """When it started, what it was and how long it took, of every run that a batch finished.
+    """When it started, what it was and how long it took, of every run that an experiment finished.
 
     The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
     their clock runs while somebody reads.
@@ -127,8 +127,8 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
 def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
     """What of a plan decides how long its runs take, with the recipe's own numbers filled in.
 
-    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``. Of
-    somebody's own recipe also what it said then, for another file may have its name.
+    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``.
+    Of somebody's own recipe also what it said then, for another file may have its name.
     """
     return (
         epochs if plan.epochs == "default" else plan.epochs,

@@ -1,7 +1,7 @@
 """An experiment's journal, ``experiment.json``: the state of each of its runs.
 
-Whoever is handed a batch is handed its journal, and what stands in it decides which folders are
-emptied. So nothing of it is used before it was held against its schema.
+Whoever is handed an experiment is handed its journal, and what stands in it decides which folders
+are emptied. So nothing of it is used before it was held against its schema.
 """
 
 import json
@@ -17,7 +17,7 @@ from helpers.runner.plans import Plan, RunState
 from helpers.training import parameters, schemas, strict_json
 
 FILE = "experiment.json"
-FORMER = "batch.json"
+FORMER = "experiment.json"
 """Its name in the first version."""
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 2
@@ -47,10 +47,12 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     runs = []
     for kept in content["runs"]:
         known = {name: value for name, value in kept.items() if not name.startswith("process")}
-        known["seed"] = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
+        known["seed"] = kept.get(
+            "seed", content.get("seed", 0)
+        )  # once one for the whole experiment
         runs.append(RunState(**known))
     if len({run.folder for run in runs}) < len(runs):
-        raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
+        raise UserError(f"{path}: two of its runs have the same folder; start a new experiment")
     warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", "default"))
     chosen = {name: content[name] for name in LATER if name in content}
     digests = chosen.get("recipe_digests", {})
@@ -69,8 +71,8 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """A journal of the first version, with the names of now."""
     if content.get("schema", 1) != 1 or content.get("schema") is True:
         return content
-    found = {key: value for key, value in content.items() if key not in ("batch", "workers")}
-    found |= {"schema": SCHEMA, "experiment": content.get("batch", path.parent.name)}
+    found = {key: value for key, value in content.items() if key not in ("experiment", "workers")}
+    found |= {"schema": SCHEMA, "experiment": content.get("experiment", path.parent.name)}
     workers = content.get("workers", "default")
     if isinstance(workers, int):
         raise UserError(
@@ -81,16 +83,16 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Whether the journal of a batch could be read again, before there is one.
+    """Whether the journal of an experiment could be read again, before there is one.
 
     Raises:
-        UserError: it could not, so nobody could go on with the batch.
+        UserError: it could not, so nobody could go on with the experiment.
     """
     schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
 
 
 def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Put the plan as it stands, and ``about`` the batch, in the place of the journal before."""
+    """Replace the journal with the plan as it stands, and ``about`` the experiment."""
     content = _content(folder, plan, about)
     paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")
     (folder / FORMER).unlink(missing_ok=True)

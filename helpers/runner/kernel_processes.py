@@ -213,7 +213,7 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
 
 
 def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) -> None:
-    """End whatever a runner left running for a batch, or for all batches in ``folder``.
+    """End whatever a runner left running for an experiment, or for all experiments in ``folder``.
 
     Kernels, workers, samplers.
 
@@ -221,7 +221,7 @@ def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) 
     the environment it was started with. Nothing else is touched, whoever says that it belongs here.
 
     Args:
-        spare: whether a batch's processes are to live, by its folder.
+        spare: whether an experiment's processes are to live, by its folder.
     """
     marks = {member: mark(member.pid) for member in psutil.process_iter()}
     ours = {member: Path(of) for member, of in marks.items() if of and _is_below(of, folder)}
@@ -234,7 +234,7 @@ def _is_below(path: str, folder: Path) -> bool:
 
 
 def mark(process: int) -> str | None:
-    """The folder of the batch a process runs for; None for all others."""
+    """The folder of the experiment a process runs for; None for all others."""
     try:
         return psutil.Process(process).environ().get(MARK)
     except (psutil.Error, OSError):  # gone, or somebody else's

@@ -1,4 +1,4 @@
-"""Who works on a batch: one command at a time, on whatever host of a shared filesystem.
+"""Who works on an experiment: one command at a time, on whatever host of a shared filesystem.
 
 A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that says who he is.
 The system lets go of it when the holder ends; but not every network filesystem tells other hosts of
@@ -65,7 +65,7 @@ def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Two batches at once on one machine would measure each other: the second one is refused.
+    """Two experiments at once on one machine would measure each other: the second one is refused.
 
     But for two of Slurm's jobs, which have devices of their own.
 
@@ -81,7 +81,7 @@ def only_one() -> Iterator[None]:
 
 
 def of_batch(name: str) -> Path:
-    """The lock of a batch."""
+    """The lock of an experiment."""
     return paths.RUNS / FOLDER / f"{name}.json"
 
 

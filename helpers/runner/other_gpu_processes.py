@@ -1,7 +1,7 @@
 """Other people's processes on a run's GPUs: who shares a device spoils the run's times.
 
 gpumon tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
-starts, all of them are others'. While it runs, those that carry the batch's mark in their
+starts, all of them are others'. While it runs, those that carry the experiment's mark in their
 environment (``kernel_processes.MARK``) are its own. NVML numbers processes as the machine does,
 which inside a container are unknown numbers: such a one counts before the run, when it cannot be
 ours, and not while it runs, when it can.
@@ -45,13 +45,13 @@ class Watch:
 
     Args:
         uuids: the run's GPUs; none means nothing is watched.
-        batch: the folder whose mark the run's own processes carry.
+        experiment: the folder whose mark the run's own processes carry.
         warn: called with one line for each of them, once.
     """
 
-    def __init__(self, uuids: Sequence[str], batch: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, uuids: Sequence[str], experiment: Path, warn: Callable[[str], None]) -> None:
         self._uuids = list(uuids)
-        self._batch = batch
+        self._batch = experiment
         self._warn = warn
         self._found: dict[tuple[str, int], OtherProcess] = {}
         self._reason: str | None = None

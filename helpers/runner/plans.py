@@ -1,4 +1,4 @@
-"""What a batch is to run: which notebooks, on how many devices, with which parameters."""
+"""What an experiment is to run: which notebooks, on how many devices, with which parameters."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ class RunState:
 
     @property
     def folder(self) -> str:
-        """The run's folder in the batch."""
+        """The run's folder in the experiment."""
         name = device_helpers.run_name(self.label, self.devices, self.shared_gpus, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
@@ -91,7 +91,7 @@ class RunState:
 
 @dataclass
 class Plan:
-    """What a batch runs: the same recipe and data for each of its runs."""
+    """What an experiment runs: the same recipe and data for each of its runs."""
 
     recipe: str
     data: str

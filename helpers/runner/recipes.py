@@ -1,4 +1,5 @@
-"""A batch's recipe: that it is still the one which the batch began with, and what of it is run."""
+"""An experiment's recipe: that it is still the one which the experiment began with, and what of it
+is run."""
 
 from helpers import paths
 from helpers.errors import UserError
@@ -9,14 +10,15 @@ from helpers.training.tasks import MULTILABEL, TASKS, Task
 
 
 def check(plan: Plan) -> None:
-    """Whether the batch may begin, or go on, with its recipe.
+    """Whether the experiment may begin, or go on, with its recipe.
 
     Raises:
-        UserError: the recipe is gone, has a mistake, or was changed since the batch began; or its
+        UserError: the recipe is gone, has a mistake, or was changed since the experiment began; or
+        its
             own code lies among the runs, where what strangers hand over lies too.
     """
     if problem := changed(plan):
-        raise UserError(f"{problem}: put it back, or start a new batch")
+        raise UserError(f"{problem}: put it back, or start a new experiment")
     if plan.recipe == "auto":
         return
     recipe = lookup(plan.recipe)
@@ -38,7 +40,7 @@ def problem(plan: Plan, notebook: str) -> str | None:
 
 
 def changed(plan: Plan) -> str | None:
-    """What of the recipe is not as it was when the batch began; None where all is."""
+    """What of the recipe is not as it was when the experiment began; None where all is."""
     if not plan.recipe_digests:  # auto, or a journal of an older version
         return None
     try:
@@ -47,12 +49,12 @@ def changed(plan: Plan) -> str | None:
         return str(error)
     differing = sorted(name for name in now if now[name] != plan.recipe_digests.get(name))
     if differing or now.keys() != plan.recipe_digests.keys():
-        return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
+        return f"{', '.join(differing) or plan.recipe} was changed since the experiment began"
     return None
 
 
 def task(plan: Plan) -> Task:
-    """What the batch's runs are trained for; multilabel where its recipe is gone (``changed``)."""
+    """The task of the experiment's runs; multilabel where its recipe is gone (``changed``)."""
     if plan.recipe == "auto":
         return MULTILABEL
     try:

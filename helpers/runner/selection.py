@@ -1,4 +1,4 @@
-"""What a batch can run, and what of it somebody asked for: notebooks in kernels."""
+"""What an experiment can run, and what of it somebody asked for: notebooks in kernels."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

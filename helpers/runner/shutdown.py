@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a batch alike: in order, and once.
+"""Ctrl-C, SIGTERM and a closed terminal end an experiment alike: in order, and once.
 
 The first of them raises KeyboardInterrupt, with a line that says which it was. All that follow are
 ignored: they could only leave what is being stopped half stopped. A signal may also arrive inside a
@@ -8,7 +8,7 @@ nothing had been; there it is raised again a moment later.
 SIGUSR1 asks for a stop in order, as Slurm does before a time limit: the run under way takes its
 steps to where all its processes agree to stop, and writes a checkpoint. Should that take longer
 than ``PATIENCE_VARIABLE`` says, or a second SIGUSR1 come, it is stopped as by Ctrl-C. Either way
-the batch ends with exit code 75: go on with it.
+the experiment ends with exit code 75: go on with it.
 """
 
 import os
@@ -36,7 +36,7 @@ _SAID = {
 
 
 class InOrder(KeyboardInterrupt):
-    """The batch was stopped in order: ``code`` is the command's exit code."""
+    """The experiment was stopped in order: ``code`` is the command's exit code."""
 
     def __init__(self, said: str, code: int = GO_ON) -> None:
         super().__init__(said)

@@ -1,6 +1,7 @@
 """A sign of life: every step a notebook takes touches a file, at most once a second.
 
-The runner looks at it (``helpers.runner.run_batch.stalls``), beside the other files of the run.
+The runner looks at it (``helpers.runner.run_experiment.stalls``), beside the other files of the
+run.
 """
 
 import os

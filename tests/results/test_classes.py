@@ -31,7 +31,7 @@ from helpers.results import (
 )
 from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
-from helpers.runner import experiment, messages, plans, progress_board
+from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
 from helpers.training import tasks
 
@@ -462,7 +462,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     folder = records.save(tmp_path, content)
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
     assert folder.name == state.folder
-    batch = experiment.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
     head, row, note = messages.final_table(batch).splitlines()
     half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
     assert re.search(r"Test top-1 +Images/s$", head)
@@ -470,7 +470,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     assert note.startswith("Test top-1: ± half its 95 % interval over the test part")
     console_of = pytest.importorskip("rich.console").Console
     for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
-        batch = experiment.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
+        batch = experiments.Experiment(tmp_path, plans.Plan(recipe, "auto", [state]), "")
         text = io.StringIO()
         console = console_of(file=text, force_terminal=True, width=120, height=20)
         board = progress_board.Table(batch, History(batch.plan), console)

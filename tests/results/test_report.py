@@ -28,7 +28,7 @@ from helpers.results import (
 )
 from helpers.results.report import chart_descriptions, contents
 from helpers.results.report.blocks import Texts
-from helpers.runner import experiment, messages, plans
+from helpers.runner import experiments, messages, plans
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Pa
         compared, "seconds"
     )
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
-    batch = experiment.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     said = "Keras_MultiGPU on 2 devices, not comparable: its times are not comparable"
     assert said in messages.final_table(batch)
     page = report.write(tmp_path).read_text()
@@ -263,7 +263,7 @@ def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", seconds=3661.4)
     state.state = "finished"
     folder = records.save(tmp_path, records.make())
-    experiment.complete(folder, run=state.about())
+    experiments.complete(folder, run=state.about())
     shown = comparison_tables.state(comparison.load(tmp_path)).loc["PyTorch", "run time"]
     assert shown == "1:01:01" and messages.outcome(state) == f"finished after {shown}"
 

@@ -14,7 +14,7 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.results import caveats, comparability, comparison, comparison_tables, conclusions
-from helpers.runner import experiment, journal, messages, plans, ranks
+from helpers.runner import experiments, journal, messages, plans, ranks
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -67,7 +67,7 @@ def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
     assert state.folder == "PyTorch_MultiGPU-3n-2x"
     assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
-    batch = experiment.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
     state.gpus = 1
     assert state.title == "PyTorch_MultiGPU on 3 nodes, 2 replicas on 1 GPU each"

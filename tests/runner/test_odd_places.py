@@ -24,7 +24,7 @@ from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
 from helpers.launch import processes
-from helpers.runner import experiment, hangs, plans
+from helpers.runner import experiments, hangs, plans
 from helpers.training import environment_variables, parameters
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -68,11 +68,11 @@ def test_a_batch_on_data_in_a_folder_with_an_odd_name_is_gone_on_with(
     data.symlink_to(suite.data)
     plan = plans.make_plan(devices=[1], recipe="demo", data=str(data))
     plan.data = str(data)  # the link itself, for resolving it would give the plain name
-    batch = experiment.choose(plan, name="b", resume=None)
+    batch = experiments.choose(plan, name="b", resume=None)
     batch.open()
-    again = experiment.load("b")
+    again = experiments.load("b")
     assert again.plan.data == str(data)
-    assert experiment.choose(plan, name="b", resume=None).resumed  # the same command goes on
+    assert experiments.choose(plan, name="b", resume=None).resumed  # the same command goes on
 
 
 def test_what_no_terminal_shows_is_not_shown(
@@ -81,7 +81,7 @@ def test_what_no_terminal_shows_is_not_shown(
     suite.notebook(ONE, BEGIN, FINISH)
     plan = plans.make_plan(devices=[1], recipe="demo", data=str(suite.data))
     plan.data = "/no/\x1b[2Jsuch"
-    experiment.choose(plan, name="b", resume=None).open()
+    experiments.choose(plan, name="b", resume=None).open()
     assert main(["run", "--resume", "b"]) == 2
     assert r"\x1b[2Jsuch" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from helpers import __main__ as command
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import renamed
-from helpers.runner import experiment, journal, plans, recipes, run_batch
+from helpers.runner import experiments, journal, plans, recipes, run_experiment
 from helpers.runner.plans import Plan
 
 TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
@@ -128,7 +128,7 @@ def test_the_sweep_stands_in_the_recipe(
         asked.append((plan, name))
         return 0
 
-    monkeypatch.setattr(run_batch, "run", note)
+    monkeypatch.setattr(run_experiment, "run", note)
     with file.open("a") as opened:
         opened.write(
             '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
@@ -160,4 +160,4 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
 def test_a_batch_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
     plan = replace(plans.make_plan(devices=[1], recipe="demo"), recipe_digests={})
     assert recipes.changed(plan) is None
-    assert experiment.Batch(tmp_path, plan, "now").plan.recipe_digests == {}
+    assert experiments.Experiment(tmp_path, plan, "now").plan.recipe_digests == {}

@@ -8,7 +8,7 @@ from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite
 
 from helpers import paths
 from helpers.results import comparison
-from helpers.runner import experiment
+from helpers.runner import experiments
 from helpers.runner.estimate import History
 from helpers.training import record
 
@@ -44,7 +44,7 @@ def rows_fixture(suite: Suite) -> Suite:
 
 def states(suite: Suite, batch: str) -> dict[str, str]:
     folder = suite.folder / "runs" / batch
-    return {each.folder: each.state for each in experiment.load(folder.name).runs}
+    return {each.folder: each.state for each in experiments.load(folder.name).runs}
 
 
 def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
@@ -69,7 +69,7 @@ def test_each_is_estimated_by_its_own_runs(rows: Suite) -> None:
     for run, seconds in zip(journal["runs"], (100.0, 7.0), strict=True):
         run["seconds"] = seconds
     path.write_text(json.dumps(journal), "utf-8")
-    plan = experiment.load("first").plan
+    plan = experiments.load("first").plan
     guesses = [History(plan).of(state) for state in plan.runs]
     assert [guess.seconds for guess in guesses if guess] == [100.0, 7.0]
 

@@ -26,7 +26,7 @@ from helpers.results import (
     shared_settings,
 )
 from helpers.results.comparison import Comparison
-from helpers.runner import experiment, journal, messages, plans
+from helpers.runner import experiments, journal, messages, plans
 from helpers.runner.estimate import History
 from helpers.training import record
 
@@ -171,7 +171,7 @@ def test_the_last_table_and_the_folder_say_so(tmp_path: Path) -> None:
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 4, "", gpus=1)
     assert state.title == "Keras_MultiGPU, 4 replicas on 1 GPU"
     assert state.folder == "Keras_MultiGPU-4x-1gpu"
-    batch = experiment.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert re.search(r"^Keras_MultiGPU +4 on 1 GPU +waiting", messages.final_table(batch), re.M)
     state.gpus = 4
     assert (state.on, state.folder) == ("4", "Keras_MultiGPU-4x")

@@ -35,7 +35,7 @@ from helpers.launch import processes
 from helpers.recipe import lookup
 from helpers.results import caveats, comparison, conclusions, shared_settings
 from helpers.runner import (
-    experiment,
+    experiments,
     kernel_processes,
     other_gpu_processes,
     plans,
@@ -473,12 +473,12 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
 
-def batch_of(folder: Path, count: int) -> experiment.Batch:
+def batch_of(folder: Path, count: int) -> experiments.Experiment:
     runs = [
         plans.RunState(f"N{i:02}_MultiGPU", "PyTorch", "tiny", 1, "", variant="seed1")
         for i in range(count)
     ]
-    return experiment.Batch(folder, plans.Plan("demo", str(folder), runs), "now")
+    return experiments.Experiment(folder, plans.Plan("demo", str(folder), runs), "now")
 
 
 def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
@@ -672,7 +672,7 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     path.unlink()
     former = path.with_name("batch.json")
     former.write_text(json.dumps(content | {"batch": "old"}), encoding="utf-8")
-    batch = experiment.load("old")
+    batch = experiments.load("old")
     assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
     assert suite.compare("--resume", "old") == 0
@@ -680,4 +680,4 @@ def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     former.write_text(json.dumps(content | {"batch": "old", "workers": 8}), encoding="utf-8")
     path.unlink()
     with pytest.raises(UserError, match="8 loader workers for all devices"):
-        experiment.load("old")
+        experiments.load("old")

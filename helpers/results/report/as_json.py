@@ -13,7 +13,7 @@ VERSION = 2
 
 
 def as_json(compared: Comparison) -> str:
-    """``report`` (the version of this form), title, headline, answers, batches, unreadable, tables.
+    """``report`` (the form's version), title, headline, answers, experiments, unreadable, tables.
 
     ``tables`` holds the rows of each CSV file (``csv_files.frames``), by its name; a value that is
     missing is null.
@@ -31,7 +31,7 @@ def as_json(compared: Comparison) -> str:
             {"question": answer.question, "verdict": answer.verdict, "text": answer.text}
             for answer in conclusions.answers(compared)
         ],
-        "batches": [folder.resolve().name for folder in compared.folders],
+        "experiments": [folder.resolve().name for folder in compared.folders],
         "unreadable": [*compared.unreadable, *compared.set_aside],
         "tables": tables,
     }

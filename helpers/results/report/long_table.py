@@ -11,7 +11,7 @@ from helpers.results.comparison import Comparison, Entry, results
 from helpers.results.scaling import step_parts
 
 _OF_RUN = (
-    "batch",
+    "experiment",
     "folder",
     "framework",
     "notebook",
@@ -59,7 +59,7 @@ def parquet(compared: Comparison) -> bytes:
 def _of_run(entry: Entry) -> dict[str, Any]:
     content = entry.content
     return {
-        "batch": entry.folder.parent.name,
+        "experiment": entry.folder.parent.name,
         "folder": entry.folder.name,
         "framework": content["framework"]["name"],
         "notebook": content["run"]["notebook"],

@@ -91,7 +91,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         picture=_drawn(compared, FIRST),
         picture_alt=chart_descriptions.first(compared),
         answers=[(a, _css_of(a)) for a in conclusions.answers(compared)],
-        batches=[folder.resolve().name for folder in compared.folders],
+        experiments=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
         published=published.source() if published.belong(compared) else "",

@@ -1,4 +1,4 @@
-"""Makes the report of one or several batches and puts it into a folder."""
+"""Makes the report of one or several experiments and puts it into a folder."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,19 +14,19 @@ HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parque
 
 
 def write(
-    batches: str | Path | Iterable[str | Path] = "latest",
+    experiments: str | Path | Iterable[str | Path] = "latest",
     folder: Path | None = None,
     prices: Prices | None = None,
 ) -> Path:
-    """The report of ``batches`` (as ``comparison.load`` takes them); returns the page's path.
+    """The report of ``experiments`` (as ``comparison.load`` takes them); returns the page's path.
 
-    It goes into ``folder``, by default that of the first batch; an older report is replaced.
+    It goes into ``folder``, by default that of the first experiment; an older report is replaced.
     ``prices`` are those of the machines' hours.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = load(batches, prices)
+    compared = load(experiments, prices)
     folder = compared.folders[0] if folder is None else folder
     if (folder / CSV).is_symlink():
         raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
@@ -46,14 +46,14 @@ def write(
 
 
 def load(
-    batches: str | Path | Iterable[str | Path], prices: Prices | None = None
+    experiments: str | Path | Iterable[str | Path], prices: Prices | None = None
 ) -> comparison.Comparison:
     """What a report is made of.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = comparison.load(batches, prices)
+    compared = comparison.load(experiments, prices)
     missing = comparison.how_to_begin(compared)
     if missing is not None:
         raise UserError(missing)

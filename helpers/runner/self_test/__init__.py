@@ -3,6 +3,6 @@
 The layers that DenseNet is made of, forward and backward on every device, then one all-reduce over
 all of them, each held against a result that is known (``known``). A kernel is probed in its own
 environment, by a process that may crash or hang (``inside``), which another one starts, limits and
-judges (``outside``). ``compare`` does so before a batch on GPUs (``batch``), ``rosetta doctor`` by
-itself (``__main__``).
+judges (``outside``). ``compare`` does so before an experiment on GPUs (``experiment``), ``rosetta
+doctor`` by itself (``__main__``).
 """

@@ -38,7 +38,7 @@ def of_this_job() -> Limit | None:
 
 
 def without_gain(said: str) -> shutdown.InOrder:
-    """How a batch ends that was stopped before it had gained anything, and what to ask for.
+    """How an experiment ends that was stopped before it had gained anything, and what to ask for.
 
     It is gone on with where somebody wanted the nodes. Where its own time was over, the next job
     would not come further.

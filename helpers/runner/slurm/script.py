@@ -17,7 +17,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import GO_ON, UserError
 from helpers.recipe import file_of
-from helpers.runner import experiment, plans, shutdown, sweep_file
+from helpers.runner import experiments, plans, shutdown, sweep_file
 from helpers.runner.plans import Plan
 from helpers.training import parameters
 
@@ -63,8 +63,8 @@ class Job:
     choices: dict[str, Any]
     """What the table ``[sweep]`` says."""
 
-    def batch(self, nodes: int) -> str:
-        """The name of the batch of runs, and of the job, on so many nodes."""
+    def experiment(self, nodes: int) -> str:
+        """The name of the experiment, and of the job, on so many nodes."""
         return f"{self.name}-{nodes}n"
 
     def plan(self, nodes: int) -> Plan:
@@ -84,7 +84,7 @@ def job_of(path: str, name: str | None = None) -> Job:
 
     Args:
         path: the file.
-        name: of its batches, before ``-1n``; else ``[sweep]``'s, else the file's own.
+        name: of its experiments, before ``-1n``; else ``[sweep]``'s, else the file's own.
 
     Raises:
         UserError: the file has a mistake, or cannot be a job.
@@ -95,7 +95,7 @@ def job_of(path: str, name: str | None = None) -> Job:
     sweep = sweep_file.of_recipe(found.file)
     if name is None:
         name = sweep.choices.get("name", found.file.path.stem)
-    experiment.check_name(str(name))
+    experiments.check_name(str(name))
     try:
         nodes = tuple(
             dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
@@ -136,7 +136,7 @@ def text(job: Job) -> str:
     notice = slurm.get("signal_seconds", NOTICE)
     requeue = REQUEUE if slurm.get("requeue", True) else ""
     by_hand = "; ".join(
-        f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
+        f"sbatch --nodes={nodes} --job-name={job.experiment(nodes)} job.sh" for nodes in job.nodes
     )
     command = (
         f"{ROSETTA} run --recipe {recipe} \\\n"

@@ -1,7 +1,7 @@
 """Hands a recipe's batch script to ``sbatch``: a job for each number of nodes.
 
-The same command goes on with what is there: a batch that is whole is left alone, as is one whose
-job waits or runs, and one in which runs failed gets another job, which keeps what finished.
+The same command goes on with what is there: an experiment that is whole is left alone, as is one
+whose job waits or runs, and one in which runs failed gets another job, which keeps what finished.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.frameworks import installed
-from helpers.runner import experiment, journal, locks
-from helpers.runner.experiment import Batch
+from helpers.runner import experiments, journal, locks
+from helpers.runner.experiments import Experiment
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
@@ -30,18 +30,18 @@ def digest(job: Job) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def check_as_queued(recipe: str, batch: str | None) -> None:
+def check_as_queued(recipe: str, experiment: str | None) -> None:
     """Inside a job: the file is read when the job begins, hours after it was queued.
 
     Args:
         recipe: the file.
-        batch: the name that the command was given.
+        experiment: the name that the command was given.
 
     Raises:
         UserError: it asks for other runs than it did then.
     """
     queued = os.environ.get(QUEUED)
-    if queued is not None and queued != digest(script.job_of(recipe, batch)):
+    if queued is not None and queued != digest(script.job_of(recipe, experiment)):
         raise UserError(
             f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
             f"queue it again (rosetta slurm {recipe} --submit)"
@@ -52,7 +52,8 @@ def submit(job: Job) -> None:
     """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: none has, or a batch of that name is of other runs, or no kernel of theirs is
+        UserError: none has, or an experiment of that name is of other runs, or no kernel of theirs
+        is
             made, or another shell queues them; then none is queued. Or ``sbatch`` refuses.
     """
     paths.RUNS.mkdir(parents=True, exist_ok=True)
@@ -77,70 +78,72 @@ def _queue(job: Job) -> None:
     told = {QUEUED: digest(job)}
     for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
-    for nodes, batch in begun.items():
+    for nodes, experiment in begun.items():
         if nodes in left_alone:
             say(f"Not queued: {left_alone[nodes]}")
             continue
-        name = job.batch(nodes)
+        name = job.experiment(nodes)
         number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", told=told)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
-        if batch is not None:
-            kept = sum(map(batch.is_finished, batch.runs))
-            say(f"  It goes on with that batch: {kept} of {len(batch.runs)} runs are finished")
-    names = " ".join(job.batch(nodes) for nodes in job.nodes)
+        if experiment is not None:
+            kept = sum(map(experiment.is_finished, experiment.runs))
+            say(
+                f"  It continues the experiment: {kept} of {len(experiment.runs)} runs are finished"
+            )
+    names = " ".join(job.experiment(nodes) for nodes in job.nodes)
     say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
 
 
-def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | None:
+def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:
     """Why nothing is to be queued for so many nodes; None where there is something to do."""
-    name, batch = job.batch(nodes), begun[nodes]
+    name, experiment = job.experiment(nodes), begun[nodes]
     if queued := programs.jobs_called(name):
         number = queued[0]
         return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
-    if batch is not None and batch.finished is not None and not batch.failed:
+    if experiment is not None and experiment.finished is not None and not experiment.failed:
         return f"{name} has finished: rosetta report {name}"
     return None
 
 
-def _begun(job: Job, nodes: int) -> Batch | None:
-    """What there is of that batch.
+def _begun(job: Job, nodes: int) -> Experiment | None:
+    """What there is of that experiment.
 
     Raises:
         UserError: it cannot be gone on with.
     """
-    name = job.batch(nodes)
+    name = job.experiment(nodes)
     folder = paths.RUNS / name
-    if not experiment.is_taken(folder):
+    if not experiments.is_taken(folder):
         return None
     if folder not in journal.folders():
-        raise UserError(f"{folder}: is no batch: give another --name, or take it away")
-    batch = experiment.load(name)
-    if differing := _differing(batch, job, nodes):
+        raise UserError(f"{folder}: is no experiment: give another --name, or take it away")
+    experiment = experiments.load(name)
+    if differing := _differing(experiment, job, nodes):
         raise UserError(
             f"{folder}: was begun with other runs, as {differing} since: put that back, or give "
             "another --name"
         )
-    return batch
+    return experiment
 
 
-def _differing(batch: Batch, job: Job, nodes: int) -> str | None:
-    """What sets the job's runs apart from the batch's; None where they are the same.
+def _differing(experiment: Experiment, job: Job, nodes: int) -> str | None:
+    """What sets the job's runs apart from the experiment's; None where they are the same.
 
     As far as a login node can tell: devices and GPUs are those of the compute nodes.
     """
     plan = job.plan(nodes)
-    names = plan.recipe_digests.keys() | batch.plan.recipe_digests.keys()
-    was, now = batch.plan.recipe_digests.get, plan.recipe_digests.get
+    names = plan.recipe_digests.keys() | experiment.plan.recipe_digests.keys()
+    was, now = experiment.plan.recipe_digests.get, plan.recipe_digests.get
     if changed := sorted(name for name in names if was(name) != now(name)):
         return f"{', '.join(changed)} was changed"
-    found, asked = batch.plan.parameters(), plan.parameters()
+    found, asked = experiment.plan.parameters(), plan.parameters()
     if other := [key for key in asked if key not in script.ON_NODES and found[key] != asked[key]]:
         return f"{', '.join(other).replace('_', ' ')} was changed"
     runs = [
         {(run.label, run.nodes, run.variant, run.seed, run.precision) for run in each.runs}
-        for each in (batch.plan, plan)
+        for each in (experiment.plan, plan)
     ]
     devices = {parameters.whole(number) for number in job.choices.get("devices", ["auto"])}
-    known = None in devices or devices == {run.devices for run in batch.runs}
+    known = None in devices or devices == {run.devices for run in experiment.runs}
     return None if runs[0] == runs[1] and known else "[sweep] was changed"

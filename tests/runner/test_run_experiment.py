@@ -15,7 +15,7 @@ from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.runner import experiment, journal, locks, plans
+from helpers.runner import experiments, journal, locks, plans
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -167,7 +167,7 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
     # The batch has come to its end, so the same command begins a new one.
     assert suite.compare("--dry-run") == 0
     plan = plans.make_plan(devices=["1"], recipe="demo", data=str(suite.data))
-    assert not experiment.choose(plan, name=None, resume=None).resumed
+    assert not experiments.choose(plan, name=None, resume=None).resumed
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     (paths.RUNS / "taken").mkdir(parents=True)
     plan = plans.make_plan(devices=["1"])
-    assert not experiment.choose(plan, name="taken", resume=None).resumed  # nothing is in it
+    assert not experiments.choose(plan, name="taken", resume=None).resumed  # nothing is in it
     (paths.RUNS / "taken" / "notes").touch()
     with pytest.raises(UserError, match="exists"):
-        experiment.choose(plan, name="taken", resume=None)
+        experiments.choose(plan, name="taken", resume=None)
 
 
 @pytest.mark.parametrize("state", ["failed", "skipped", "interrupted", "finished"])
@@ -269,12 +269,12 @@ def test_by_its_name_a_batch_is_gone_on_with_where_a_run_failed_and_else_never(
     journal.write(paths.RUNS / "b", plan, {"started": now, "finished": now})
     suite.notebook("A", "print('another')", FINISH)
     plan = plans.make_plan(devices=[1])
-    assert experiment.choose(plan, name=None, resume=None).name != "b"
+    assert experiments.choose(plan, name=None, resume=None).name != "b"
     if state != "finished":
-        assert experiment.choose(plan, name="b", resume=None).resumed
+        assert experiments.choose(plan, name="b", resume=None).resumed
         return
     with pytest.raises(UserError, match="has finished"):
-        experiment.choose(plan, name="b", resume=None)
+        experiments.choose(plan, name="b", resume=None)
 
 
 def test_clock() -> None:

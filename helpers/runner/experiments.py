@@ -1,4 +1,4 @@
-"""A batch of runs on disk: what was planned, and how far it is."""
+"""An experiment on disk: what was planned, and how far it is."""
 
 import errno
 import json
@@ -24,14 +24,14 @@ from helpers.training.parameters import BY_HAND
 
 LATEST = "latest"
 RESERVE = ".reserve"
-"""A file in the batch that keeps so much of the disk free that, when the disk is full, journal and
-record can still say so."""
+"""A file that keeps so much of the disk free that journal and record can still be written when the
+disk is full."""
 RESERVED = 2**18
 
 
 @dataclass
-class Batch:
-    """A batch's folder and journal."""
+class Experiment:
+    """An experiment's folder and journal."""
 
     folder: Path
     plan: Plan
@@ -55,13 +55,13 @@ class Batch:
     @property
     def failed(self) -> bool:
         """Whether a run of it did not finish. Not where only the notebooks were changed since: who
-        names a batch that is whole does not mean to lose it."""
+        names an experiment that is whole does not mean to lose it."""
         return any(state.state != "finished" for state in self.runs)
 
     def open(self) -> None:
         """Begin (again): journal and ``runs/latest`` are there, nothing old is running.
 
-        Nor of other batches: what a killed runner has left would share the devices.
+        Nor of other experiments: what a killed runner has left would share the devices.
         """
         journal.check(self.folder, self.plan, self._about())
         kernel_processes.stop_marked(paths.RUNS.resolve(), spare=self._is_of_another)
@@ -142,7 +142,7 @@ class Batch:
         }
 
     def _is_of_another(self, folder: Path) -> bool:
-        """Whether a process with this mark belongs to a batch that somebody else works on."""
+        """Whether a process with this mark belongs to an experiment that somebody else works on."""
         name = folder.relative_to(paths.RUNS.resolve()).parts[:1]
         return folder != self.folder and bool(name) and locks.may_be_held(locks.of_batch(name[0]))
 
@@ -162,23 +162,24 @@ class Batch:
                     raise
 
 
-def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
-    """The batch to work on: the one to resume, or a new one; nothing is written yet.
+def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experiment:
+    """The experiment to work on: the one to resume, or a new one; nothing is written yet.
 
     Args:
-        plan: of a new batch; one of the same plan that was cut short is gone on with, and one of
+        plan: of a new experiment; one of the same plan that was cut short is gone on with, and one
+        of
             that name in which runs failed.
         name: of its folder; the time by default.
-        resume: the name of a batch to go on with, instead of a plan.
+        resume: the name of an experiment to go on with, instead of a plan.
 
     Raises:
-        UserError: there is no such batch, or the name is taken or none for a folder.
-        ValueError: neither a plan nor a batch to resume.
+        UserError: there is no such experiment, or the name is taken or none for a folder.
+        ValueError: neither a plan nor an experiment to resume.
     """
     if resume is not None:
         return load(resume)
     if plan is None:
-        raise ValueError("a plan, or a batch to resume")
+        raise ValueError("a plan, or an experiment to resume")
     if name is not None:
         check_name(name)
     previous = _load_or_none(name or LATEST)
@@ -191,11 +192,11 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Batch:
             f"{paths.RUNS / name}: exists with another plan, or has finished; "
             f"choose another --name, or go on with: rosetta run --resume {name}"
         )
-    return Batch(_free_folder(name), plan, _now())
+    return Experiment(_free_folder(name), plan, _now())
 
 
-def load(name: str) -> Batch:
-    """The batch called ``name`` (or ``latest``) from its journal.
+def load(name: str) -> Experiment:
+    """The experiment called ``name`` (or ``latest``) from its journal.
 
     Raises:
         UserError: there is none, or it is none that can be gone on with.
@@ -209,14 +210,14 @@ def load(name: str) -> Batch:
         plan, about = journal.read(folder)
     except FileNotFoundError:
         others = [folder.name for folder in journal.folders()]
-        hint = f"the batches are {', '.join(others)}" if others else "there is none yet"
-        raise UserError(f"no batch '{name}' in {paths.RUNS}: {hint}") from None
+        hint = f"the experiments are {', '.join(others)}" if others else "there is none yet"
+        raise UserError(f"no experiment '{name}' in {paths.RUNS}: {hint}") from None
     for path in folder.iterdir():
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise UserError(f"{path}: a link or a device, which no batch has; remove it")
-    batch = Batch(folder, plan, about["started"], about["finished"], resumed=True)
-    batch.adopt()
-    return batch
+            raise UserError(f"{path}: a link or a device, which no experiment has; remove it")
+    experiment = Experiment(folder, plan, about["started"], about["finished"], resumed=True)
+    experiment.adopt()
+    return experiment
 
 
 def write_record(folder: Path, content: dict[str, Any]) -> None:
@@ -251,15 +252,15 @@ def how_it_ended(state: RunState) -> str:
 
 
 @contextmanager
-def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Batch]:
-    """The batch to work on (:func:`choose`), on which nobody else works inside, on no host.
+def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Experiment]:
+    """The experiment to work on (:func:`choose`), on which nobody else works inside, on no host.
 
     Raises:
         UserError: somebody else does, or it cannot be had.
     """
     while True:
         found = choose(plan, name=name, resume=resume).name
-        what = f"another compare works on the batch '{found}'"
+        what = f"another compare works on the experiment '{found}'"
         instead = "" if resume else ", or give this one another --name"
         with ExitStack() as stack:
             try:
@@ -269,8 +270,8 @@ def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator
                     continue  # it was new to both of us, and is the other's now
                 raise
             # What it was before it was ours may be over now.
-            batch = choose(plan, name=None if resume else found, resume=resume and found)
-            yield batch
+            experiment = choose(plan, name=None if resume else found, resume=resume and found)
+            yield experiment
             return
 
 
@@ -300,7 +301,7 @@ def _unsaid_processes(folder: Path) -> dict[str, Any]:
 def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
-        raise UserError(f"{link}: is a folder, but should be a link to a batch; rename it")
+        raise UserError(f"{link}: is a folder, but should be a link to an experiment; rename it")
     temporary = paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"  # two may begin at once
     try:
         temporary.symlink_to(folder.name)
@@ -309,7 +310,7 @@ def _point_latest_at(folder: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _load_or_none(name: str) -> Batch | None:
+def _load_or_none(name: str) -> Experiment | None:
     try:
         return load(name)
     except (UserError, OSError):
@@ -319,13 +320,13 @@ def _load_or_none(name: str) -> Batch | None:
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}", name) or name in (LATEST, BY_HAND):
         raise UserError(
-            f"batch name '{name}': use letters, digits, dot, dash and underscore, 150 at most, and "
-            f"not 'latest' or '{BY_HAND}'"
+            f"experiment name '{name}': use letters, digits, dot, dash, underscore, 150 at most, "
+            f"and not 'latest' or '{BY_HAND}'"
         )
 
 
 def is_taken(folder: Path) -> bool:
-    """Whether a batch or something else is there; not where one got no further than its folder."""
+    """Whether an experiment, or anything but an empty folder, is there."""
     there = folder.exists() or folder.is_symlink()
     return there and not (folder.is_dir() and not any(folder.iterdir()))
 

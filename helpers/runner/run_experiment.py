@@ -1,17 +1,17 @@
 """The command's work: run the framework notebooks one after the other, then compare them.
 
-A batch is a folder ``runs/<batch>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a journal
-``experiment.json`` that says at every moment which run is in which state, and at the end
-``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last batch. The measure of
-whether a run is finished is its own record, not the journal. On GPUs each environment is
-tested before the first run (``helpers.runner.self_test``); runs of one that fails are skipped with
-the reason.
+An experiment is a folder ``runs/<experiment>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a
+journal ``experiment.json`` that says at every moment which run is in which state, and at the end
+``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last experiment. The measure of
+whether a run is finished is its own record, not the journal. On GPUs each environment is tested
+before the first run (``helpers.runner.self_test``); runs of one that fails are skipped with the
+reason.
 
 Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
-cut short goes on from its last checkpoint. The last
-batch is resumed by itself when it was cut short (Ctrl-C, a crash, a reboot) and the same plan is
-asked for; a batch that came to its end, with failures or without, is followed by a new one
-unless ``--resume`` names it, or ``--name`` does and runs of it failed.
+cut short goes on from its last checkpoint. The last experiment is resumed by itself when it was cut
+short (Ctrl-C, a crash, a reboot) and the same plan is asked for; an experiment that came to its
+end, with failures or without, is followed by a new one unless ``--resume`` names it, or ``--name``
+does and runs of it failed.
 """
 
 import shutil
@@ -29,7 +29,7 @@ from helpers.frameworks import cpu_cores, installed, parameters_of, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.launch import launchers
 from helpers.runner import (
-    experiment,
+    experiments,
     hangs,
     kernel_processes,
     locks,
@@ -42,7 +42,7 @@ from helpers.runner import (
     shutdown,
 )
 from helpers.runner.estimate import History
-from helpers.runner.experiment import Batch
+from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.progress_board import Lines
 from helpers.runner.self_test import before_runs as probes
@@ -61,7 +61,7 @@ def run(
     dry_run: bool = False,
     stall_minutes: float = hangs.MINUTES,
 ) -> int:
-    """Carry out ``plan``, or go on with the batch ``resume``, and return the exit code.
+    """Carry out ``plan``, or go on with the experiment ``resume``, and return the exit code.
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
@@ -69,141 +69,149 @@ def run(
 
     Args:
         plan: what to run; None to resume.
-        name: of the batch's folder; the time by default.
-        resume: the name of a batch to go on with.
+        name: of the experiment's folder; the time by default.
+        resume: the name of an experiment to go on with.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
 
     Raises:
         UserError, data_prep.DataError: before anything has started.
-        UserError: the batch's folder, or the terminal, cannot be written any more.
+        UserError: the experiment's folder, or the terminal, cannot be written any more.
     """
     if dry_run:
-        batch = experiment.choose(plan, name=name, resume=resume)
-        messages.announce(batch, History(batch.plan))
+        experiment = experiments.choose(plan, name=name, resume=resume)
+        messages.announce(experiment, History(experiment.plan))
         say("Nothing was started (--dry-run).")
         return 0
     if name is not None:
-        experiment.check_name(name)
+        experiments.check_name(name)
     with (
         locks.only_one(),
         shutdown.in_order(),
-        experiment.held(plan, name=name, resume=resume) as batch,
+        experiments.held(plan, name=name, resume=resume) as experiment,
     ):
-        _check(batch)
-        history = History(batch.plan)
-        messages.announce(batch, history)
+        _check(experiment)
+        history = History(experiment.plan)
+        messages.announce(experiment, history)
         try:
-            batch.open()
-            return _work(batch, history, stall_minutes)
+            experiment.open()
+            return _work(experiment, history, stall_minutes)
         except OSError as error:
             raise UserError(
-                f"{refusal(error)}; {batch.folder} is kept: fix that, and the same command "
+                f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
                 "goes on with it"
             ) from error
         except KeyboardInterrupt as asked:
-            more = f"{asked}; {batch.folder} is kept, and the same command continues it"
+            more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
             raise shutdown.again(asked, more) from None
         finally:
             with shutdown.held():
-                kernel_processes.stop_marked(batch.folder)  # what a signal at the wrong moment left
-                batch.free_reserve()
+                kernel_processes.stop_marked(
+                    experiment.folder
+                )  # what a signal at the wrong moment left
+                experiment.free_reserve()
 
 
-def _work(batch: Batch, history: History, stall_minutes: float) -> int:
+def _work(experiment: Experiment, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
-    with progress_board.watching(batch, history) as shown:
-        probes.probe(batch, shown)
-        before = sum(map(batch.is_finished, batch.runs))
-        for state in batch.runs:
-            if batch.is_finished(state):
+    with progress_board.watching(experiment, history) as shown:
+        probes.probe(experiment, shown)
+        before = sum(map(experiment.is_finished, experiment.runs))
+        for state in experiment.runs:
+            if experiment.is_finished(state):
                 shown.keep(state)
                 continue
             if shutdown.wished():
-                raise _in_order(batch, "stopped as asked between two runs", before)
-            had = checkpoint.position(batch.folder / state.folder)
+                raise _in_order(experiment, "stopped as asked between two runs", before)
+            had = checkpoint.position(experiment.folder / state.folder)
             try:
-                _turn(batch, state, shown, stall_minutes)
+                _turn(experiment, state, shown, stall_minutes)
             except shutdown.InOrder as asked:
-                gained = checkpoint.position(batch.folder / state.folder) > had
+                gained = checkpoint.position(experiment.folder / state.folder) > had
                 gained = gained or isinstance(asked, shutdown.NodeGone)
-                raise _in_order(batch, str(asked), before, gained=gained) from None
-    problems = [problem for problem in (_compare(batch, stall_minutes), _report(batch)) if problem]
-    batch.close()
-    say(f"\n{messages.final_table(batch)}\n")
-    return messages.where_to_look(batch, problems)
+                raise _in_order(experiment, str(asked), before, gained=gained) from None
+    problems = [
+        problem for problem in (_compare(experiment, stall_minutes), _report(experiment)) if problem
+    ]
+    experiment.close()
+    say(f"\n{messages.final_table(experiment)}\n")
+    return messages.where_to_look(experiment, problems)
 
 
-def _in_order(batch: Batch, said: str, before: int, *, gained: bool = False) -> shutdown.InOrder:
-    """A batch that was stopped in order: how far it is, and whether to go on with it makes sense.
+def _in_order(
+    experiment: Experiment, said: str, before: int, *, gained: bool = False
+) -> shutdown.InOrder:
+    """How far a stopped experiment is, and whether continuing it makes sense.
 
     Args:
-        batch: the batch.
+        experiment: the experiment.
         said: by the run that was stopped.
         before: how many of its runs were finished when this process began.
         gained: whether the run's checkpoint is of a later step than when it began.
     """
-    done, runs = sum(map(batch.is_finished, batch.runs)), len(batch.runs)
+    done, runs = sum(map(experiment.is_finished, experiment.runs)), len(experiment.runs)
     said = f"{said}; {done} of {runs} runs are finished"
     if gained or done > before:
         return shutdown.InOrder(said)
     return limit.without_gain(said)
 
 
-def _turn(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
+def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
     """One run from its title to its outcome, also when it is stopped in between."""
     shown.begin(state)
     try:
-        _one(batch, state, shown, stall_minutes)
+        _one(experiment, state, shown, stall_minutes)
     except (KeyboardInterrupt, OSError, MemoryError) as error:
         with shutdown.held():
             said = refusal(error) if isinstance(error, OSError) else str(error)
-            _break_off(batch, state, said or "the runner was out of memory")
+            _break_off(experiment, state, said or "the runner was out of memory")
         with suppress(OSError):
             shown.end(state)
         raise
     shown.end(state)
 
 
-def _break_off(batch: Batch, state: RunState, reason: str) -> None:
+def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
     """Say why a run was cut short; one that had come to its end stays as it ended."""
-    kernel_processes.stop_marked(batch.folder)
-    batch.free_reserve()
+    kernel_processes.stop_marked(experiment.folder)
+    experiment.free_reserve()
     if state.state in progress_board.SETTLED:  # noted, but not written
-        batch.note(state, state.state, state.reason)
-    elif batch.is_whole(state):
-        folder = batch.folder / state.folder
-        experiment.complete(folder, run=state.about(), **probes.as_record(batch, state))
-        batch.note(state, "finished")
+        experiment.note(state, state.state, state.reason)
+    elif experiment.is_whole(state):
+        folder = experiment.folder / state.folder
+        experiments.complete(folder, run=state.about(), **probes.as_record(experiment, state))
+        experiment.note(state, "finished")
     else:
-        _settle(batch, state, "interrupted", reason)
+        _settle(experiment, state, "interrupted", reason)
 
 
-def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> None:
+def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
     """One run: a fresh folder, its own kernel and devices, a state at the end whatever happens."""
-    folder = batch.folder / state.folder
+    folder = experiment.folder / state.folder
     resumes = _clear(folder)
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    gpus = device_helpers.used(*_here(batch, state))
-    probed = probes.as_record(batch, state)
-    problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(batch, state)
-    problem = problem or recipes.problem(batch.plan, state.notebook)
+    gpus = device_helpers.used(*_here(experiment, state))
+    probed = probes.as_record(experiment, state)
+    problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(
+        experiment, state
+    )
+    problem = problem or recipes.problem(experiment.plan, state.notebook)
     unsuited = why_not(state.notebook, state.kernel, state.devices, state.nodes)
     problem = problem or unsuited or None
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
-        _settle(batch, state, "skipped", problem, probed)
+        _settle(experiment, state, "skipped", problem, probed)
         return
-    batch.note(state, "running")
+    experiment.note(state, "running")
     started = time.monotonic()
     given = (
         parameters_of(state.notebook, state.kernel)
-        | batch.plan.parameters()
+        | experiment.plan.parameters()
         | {
             "devices": state.devices,
-            "cores_per_device": batch.plan.cores_here(),
+            "cores_per_device": experiment.plan.cores_here(),
             "gpus": "auto" if state.gpus is None else state.gpus,
             "run": str(folder),
             "seed": state.seed,
@@ -215,13 +223,13 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
     failure: Exception | None = None
     asked = partial(graceful_stop.wish, folder)
     with (
-        other_gpu_processes.Watch(uuids, batch.folder, shown.warn) as watch,
+        other_gpu_processes.Watch(uuids, experiment.folder, shown.warn) as watch,
         shutdown.passing_on(asked),
     ):
         shown.show(f"starting kernel {state.kernel}")
         try:
             execute = (
-                partial(ranks.execute, order=_order(batch, state))
+                partial(ranks.execute, order=_order(experiment, state))
                 if ranks.are_needed(state.notebook, state.kernel, state.nodes)
                 else partial(
                     kernel_processes.execute, settled=lambda: record_state(folder) != "running"
@@ -237,7 +245,7 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
                 ),
                 heard=shown.tell,
                 stall_minutes=stall_minutes,
-                environment=_environment(batch, state, uuids),
+                environment=_environment(experiment, state, uuids),
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -254,13 +262,13 @@ def _one(batch: Batch, state: RunState, shown: Lines, stall_minutes: float) -> N
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"
-            _settle(batch, state, outcome, kernel_processes.reason_of(failure), said)
+            _settle(experiment, state, outcome, kernel_processes.reason_of(failure), said)
         elif record_state(folder) != "finished":
             reason = "the notebook ended without finishing its record"
-            _settle(batch, state, "failed", reason, said)
+            _settle(experiment, state, "failed", reason, said)
         else:
-            experiment.complete(folder, **said)
-            batch.note(state, "finished")
+            experiments.complete(folder, **said)
+            experiment.note(state, "finished")
 
 
 def _clear(folder: Path) -> bool:
@@ -276,33 +284,33 @@ def _clear(folder: Path) -> bool:
     return (folder / checkpoint.FILE).exists()
 
 
-def _environment(batch: Batch, state: RunState, gpus: list[str]) -> dict[str, str]:
-    """The mark of the batch, and only the run's own GPUs, whatever else is in the machine.
+def _environment(experiment: Experiment, state: RunState, gpus: list[str]) -> dict[str, str]:
+    """The mark of the experiment, and only the run's own GPUs, whatever else is in the machine.
 
     By UUID, because CUDA and NVML number GPUs differently.
     """
-    steps = batch.folder / state.folder / heartbeat.FILE
-    marked = {kernel_processes.MARK: str(batch.folder), heartbeat.VARIABLE: str(steps)}
+    steps = experiment.folder / state.folder / heartbeat.FILE
+    marked = {kernel_processes.MARK: str(experiment.folder), heartbeat.VARIABLE: str(steps)}
     known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
-    if not gpus and state.nodes == 1 and isinstance(cores := batch.plan.cores_here(), int):
+    if not gpus and state.nodes == 1 and isinstance(cores := experiment.plan.cores_here(), int):
         marked["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 
 
-def _here(batch: Batch, state: RunState) -> tuple[int, int | None]:
+def _here(experiment: Experiment, state: RunState) -> tuple[int, int | None]:
     """How many of a run's devices are on this machine, and on how many GPUs."""
-    virtual = state.nodes > 1 and launchers.choose(batch.plan.launcher, state.nodes).virtual
+    virtual = state.nodes > 1 and launchers.choose(experiment.plan.launcher, state.nodes).virtual
     here = state.nodes if virtual else 1
     return here * state.devices, None if state.gpus is None else here * state.gpus
 
 
-def _order(batch: Batch, state: RunState) -> ranks.Order:
+def _order(experiment: Experiment, state: RunState) -> ranks.Order:
     """What the ranks of a run are to be."""
     here = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
     return ranks.order(
         state.notebook,
         state.kernel,
-        batch.plan.launcher,
+        experiment.plan.launcher,
         state.nodes,
         state.devices,
         here.kind,
@@ -311,7 +319,7 @@ def _order(batch: Batch, state: RunState) -> ranks.Order:
 
 
 def _settle(
-    batch: Batch,
+    experiment: Experiment,
     state: RunState,
     outcome: str,
     reason: str,
@@ -322,20 +330,20 @@ def _settle(
     A notebook that failed has said why itself. One that was interrupted before it began a record
     leaves none: such a record would have to tell of devices that nobody has asked for.
     """
-    folder = batch.folder / state.folder
+    folder = experiment.folder / state.folder
     try:
         content = record.read(folder)
     except UserError:
-        content = batch.short_record(state)
+        content = experiment.short_record(state)
     if outcome == "interrupted":
         if "devices" in content:
-            experiment.write_record(folder, content | {"state": outcome, "reason": reason})
+            experiments.write_record(folder, content | {"state": outcome, "reason": reason})
     elif content["state"] not in ("failed", "skipped"):
-        experiment.write_record(folder, content | {"state": outcome, "reason": reason})
+        experiments.write_record(folder, content | {"state": outcome, "reason": reason})
     else:
         reason = content["reason"]
-    experiment.complete(folder, **said)
-    batch.note(state, outcome, reason)
+    experiments.complete(folder, **said)
+    experiment.note(state, outcome, reason)
 
 
 def record_state(folder: Path) -> str | None:
@@ -346,35 +354,35 @@ def record_state(folder: Path) -> str | None:
         return None
 
 
-def _check(batch: Batch) -> None:
+def _check(experiment: Experiment) -> None:
     """Everything that can be wrong with the user's input, before the first kernel starts.
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
-    recipes.check(batch.plan)
-    for state in batch.runs:
-        if not batch.is_finished(state):
+    recipes.check(experiment.plan)
+    for state in experiment.runs:
+        if not experiment.is_finished(state):
             selection.check_parameters_cell(state.notebook)
-            _check_launcher(batch, state)
+            _check_launcher(experiment, state)
     # The largest global batch to fill.
-    most = max(batch.runs, key=lambda state: state.nodes * state.devices)
-    virtual = most.nodes > 1 and launchers.choose(batch.plan.launcher, most.nodes).virtual
-    for seed in dict.fromkeys(state.seed for state in batch.runs):
+    most = max(experiment.runs, key=lambda state: state.nodes * state.devices)
+    virtual = most.nodes > 1 and launchers.choose(experiment.plan.launcher, most.nodes).virtual
+    for seed in dict.fromkeys(state.seed for state in experiment.runs):
         setup = parameters.resolve(
             "check",
-            **batch.plan.parameters(),
+            **experiment.plan.parameters(),
             devices=most.devices,
             nodes=most.nodes,
             virtual_nodes=virtual,
             gpus=most.gpus,
-            run=batch.folder / "check",
+            run=experiment.folder / "check",
             seed=seed,
         )
         setup.recipe.steps(len(image_data.load_data(setup).train))
     image_data.check_images(setup.recipe.recipe, setup.data)
 
 
-def _check_launcher(batch: Batch, state: RunState) -> None:
+def _check_launcher(experiment: Experiment, state: RunState) -> None:
     """Whether the launcher can start a run's ranks; of a run that will be skipped nobody asks."""
     if not (paths.NOTEBOOKS / f"{state.notebook}.ipynb").exists() or (
         installed.problem(state.kernel)
@@ -383,13 +391,13 @@ def _check_launcher(batch: Batch, state: RunState) -> None:
     ):
         return
     try:
-        ranks.check(_order(batch, state), state.kernel)
+        ranks.check(_order(experiment, state), state.kernel)
     except UserError as error:
         raise UserError(f"{state.notebook}: {error}") from None
 
 
-def _compare(batch: Batch, stall_minutes: float) -> str | None:
-    """Execute Compare.ipynb into the batch's folder; why it failed, or None."""
+def _compare(experiment: Experiment, stall_minutes: float) -> str | None:
+    """Execute Compare.ipynb into the experiment's folder; why it failed, or None."""
     source = paths.NOTEBOOKS / f"{COMPARE}.ipynb"
     kernel = "lab" if installed.problem("lab") is None else "python3"
     say(f"Comparing ({source.name})")
@@ -397,26 +405,26 @@ def _compare(batch: Batch, stall_minutes: float) -> str | None:
         with terminal.Line() as line:
             kernel_processes.execute(
                 source,
-                batch.folder / source.name,
-                {"runs": str(batch.folder)},
+                experiment.folder / source.name,
+                {"runs": str(experiment.folder)},
                 kernel=kernel,
                 reached=lambda section, cell, cells: line.show("reading records, drawing"),
                 stall_minutes=stall_minutes,
-                environment={kernel_processes.MARK: str(batch.folder)},
+                environment={kernel_processes.MARK: str(experiment.folder)},
             )
     except Exception as error:
         return f"{source.name} failed: {kernel_processes.reason_of(error)}"
     return None
 
 
-def _report(batch: Batch) -> str | None:
-    """Write report.html and what goes with it into the batch's folder; why not, or None."""
+def _report(experiment: Experiment) -> str | None:
+    """Write report.html and what goes with it into the experiment's folder; why not, or None."""
     # Imported here because it needs Jinja and the charts, which running a notebook does not.
     from helpers.results import report
 
     say("Writing the report")
     try:
-        report.write(batch.folder)
+        report.write(experiment.folder)
     except Exception as error:
         return f"the report failed: {kernel_processes.reason_of(error)}"
     return None
