@@ -18,7 +18,7 @@ class Version(argparse.Action):
         from importlib import metadata
 
         try:
-            version = metadata.version("chexnet-compare")
+            version = metadata.version("gpu-rosetta")
         except metadata.PackageNotFoundError:  # run from a folder that was copied
             version = "not installed"
         print(f"{parser.prog} {version}")

@@ -102,7 +102,7 @@ class Suite:
         head = [new_code_cell(f"NAME = {name!r}"), first, new_markdown_cell("## 9. Train")]
         metadata: dict[str, Any] = {"kernelspec": {"name": kernel, "display_name": kernel}}
         if framework:
-            metadata["compare"] = {"framework": framework}
+            metadata["rosetta"] = {"framework": framework}
         rest = [(new_markdown_cell if c.startswith("## ") else new_code_cell)(c) for c in cells]
         content = new_notebook(cells=[*head, *rest], metadata=metadata)
         (self.folder / "notebooks").mkdir(exist_ok=True)

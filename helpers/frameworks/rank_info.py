@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "COMPARE_RANKS"
+VARIABLE = "ROSETTA_RANKS"
 """Environment variable with the folder of the run's ranks; nobody is a rank without it."""
 
 SLURM_NODE = "SLURMD_NODENAME"

@@ -20,7 +20,7 @@ from helpers.launch import processes
 from helpers.runner import hangs, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
-MARK = "COMPARE_BATCH"
+MARK = "ROSETTA_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
 GRACE_SECONDS = 10.0
 """What an interrupted kernel gets to write its record and close its trace."""

@@ -339,7 +339,7 @@ def _whole(what: str, value: int | str, least: int) -> int:
 def framework_notebooks() -> dict[str, tuple[str, str]]:
     """Each framework notebook's framework and kernel, in the order they are run and shown.
 
-    A framework notebook says so in its metadata: ``"compare": {"framework": "PyTorch"}``.
+    A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
 
     Raises:
         UserError: a file there is no notebook, or has no kernel.
@@ -348,7 +348,7 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-            framework = metadata.get("compare", {}).get("framework")
+            framework = metadata.get("rosetta", {}).get("framework")
             if framework:
                 found[path.stem] = (str(framework), str(metadata["kernelspec"]["name"]))
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:

@@ -22,7 +22,7 @@ from typing import Any
 
 from helpers.errors import GO_ON, number_in
 
-PATIENCE_VARIABLE = "COMPARE_STOP_SECONDS"
+PATIENCE_VARIABLE = "ROSETTA_STOP_SECONDS"
 """Environment variable: how long a stop in order may take."""
 PATIENCE_SECONDS = 120.0
 AGAIN_SECONDS = 0.01

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helpers.launch import step_counter
 
-VARIABLE = "COMPARE_STEPS"
+VARIABLE = "ROSETTA_STEPS"
 """Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
 FILE = ".steps"
 MOVING = ".progress"

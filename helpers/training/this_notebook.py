@@ -12,7 +12,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 
-VARIABLE = "COMPARE_NOTEBOOK"
+VARIABLE = "ROSETTA_NOTEBOOK"
 """Environment variable with the path of the notebook that a kernel runs; the runner sets it."""
 VS_CODE = "__vsc_ipynb_file__"
 """The notebook's path in its own globals, where VS Code runs it."""

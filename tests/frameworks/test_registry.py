@@ -99,7 +99,7 @@ def test_rows_look_alike_where_they_are_of_one_framework_and_nowhere_else() -> N
 def test_its_notebook_says_the_same(row: Row) -> None:
     path = paths.NOTEBOOKS / f"{row.notebook}.ipynb"
     metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-    assert metadata["compare"]["framework"] == row.framework
+    assert metadata["rosetta"]["framework"] == row.framework
     assert metadata["kernelspec"]["name"] == rows_of(row.notebook)[0].kernel
 
 

@@ -131,7 +131,7 @@ def _notebooks() -> Iterator[tuple[str, str]]:
     """Each framework's notebook and its kernel."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-        if "framework" in metadata.get("compare", {}):
+        if "framework" in metadata.get("rosetta", {}):
             yield path.stem, metadata["kernelspec"]["name"]
 
 

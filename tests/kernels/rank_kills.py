@@ -25,7 +25,7 @@ from helpers.runner import ranks
 from helpers.runner.notebook_code import run_cells
 
 NOTEBOOK = "PyTorch_MultiGPU"
-MARK = "COMPARE_TEST"
+MARK = "ROSETTA_TEST"
 """What a run starts inherits this environment variable, with the run's folder."""
 SOON = 15.0
 """Seconds in which everything has ended after a kill."""

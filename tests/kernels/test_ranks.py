@@ -340,8 +340,8 @@ def test_ranks_that_fail_at_random_moments(tmp_path: Path) -> None:
     """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
     import rank_kills  # which takes a framework's imports
 
-    kills = int(os.environ.get("COMPARE_KILLS", "20"))
-    seed = int(os.environ.get("COMPARE_SEED", random.randrange(10**6)))
+    kills = int(os.environ.get("ROSETTA_KILLS", "20"))
+    seed = int(os.environ.get("ROSETTA_SEED", random.randrange(10**6)))
     print(f"seed {seed}")
     batch, draws, done = rank_kills.prepare(tmp_path), random.Random(seed), 0
     for whole in (tmp_path / "first", tmp_path / "whole"):  # later runs start sooner than the first

@@ -58,7 +58,7 @@ def test_the_script_is_what_one_would_write_by_hand(
     assert lines.index("trap again USR1 # until the runner has begun") < loaded
     assert loaded + 1 < lines.index(f"{script.ROSETTA} --recipe {path} \\")
     assert f".venvs/lab/bin/rosetta run --recipe {path} \\" in lines
-    assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
+    assert "ROSETTA_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_a_stop_in_order_is_given_up_before_slurm_ends_the_job(
     notice: int, seconds: int, tmp_path: Path
 ) -> None:
     said = script.text(script.job_of(write(tmp_path, f"[slurm]\nsignal_seconds = {notice}\n")))
-    assert f"\nexport COMPARE_STOP_SECONDS={seconds} #" in said
+    assert f"\nexport ROSETTA_STOP_SECONDS={seconds} #" in said
     check_shell(said, tmp_path)
 
 

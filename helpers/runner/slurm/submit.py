@@ -20,7 +20,7 @@ from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import parameters
 
-QUEUED = "COMPARE_QUEUED"
+QUEUED = "ROSETTA_QUEUED"
 """The variable by which a job knows what was queued (:func:`digest`)."""
 
 
