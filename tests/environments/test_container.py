@@ -137,4 +137,4 @@ def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
     if program == "buildah":  # runs commands, and no entry point
         container = has_worked(program, "from", tag).split()[-1]
         start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/rosetta"]
-    assert "usage: compare" in has_worked(*start, "--help")
+    assert "usage: rosetta" in has_worked(*start, "--help")
