@@ -32,7 +32,9 @@ from pathlib import Path
 from mutations import ROOT, Mutant, mutants, path_of
 
 TESTS = {
-    "results.shared_settings": {"lab": ["results/test_shared_settings.py", "results/test_other_recipes.py"]},
+    "results.shared_settings": {
+        "lab": ["results/test_shared_settings.py", "results/test_other_recipes.py"]
+    },
     "fairness.check_results": {"lab": ["fairness/test_check_results.py"]},
     "training.checkpoint": {"lab": ["training/test_checkpoint.py"]},
     "fairness.reference_checks": {
