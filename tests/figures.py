@@ -231,7 +231,7 @@ def expected(made: list[Record]) -> Cells:
         check = content["fairness"]["checks"][0]
         limit = f"limit {size(check['threshold'], 0)}"
         told = f"pass: {size(check['difference'], 1)} ({limit})"
-        cells["FairnessCheck", check["check"], run(content)] = told
+        cells["Fairness check", check["check"], run(content)] = told
         for package, version in content["framework"]["versions"].items():
             cells["Versions", package, label(content)] = version
     return cells

@@ -68,7 +68,7 @@ SLOW = (
     "tests/results/test_classes.py",
     "tests/results/test_comparison.py",
     "tests/results/test_other_recipes.py",
-    "tests/results/test_paired.py",
+    "tests/results/test_paired_test.py",
     "tests/results/test_regression.py",
     "tests/results/test_report.py",
     "tests/results/test_report_browser.py",

@@ -388,7 +388,7 @@ def test_a_damaged_part_is_counted_and_is_a_gap(tmp_path: Path, small: None, spo
     assert trace.recording.damaged and len(trace.recording.gaps) == 1
 
 
-def test_what_a_untrusted_wrote_is_refused_or_left_out(
+def test_what_an_untrusted_wrote_is_refused_or_left_out(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Recorded(tmp_path / "t")

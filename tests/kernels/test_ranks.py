@@ -309,7 +309,7 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize("launcher", tools.ENGINES)
-def test_what_a_untrusted_left_in_the_environment_does_not_matter(
+def test_what_an_untrusted_left_in_the_environment_does_not_matter(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}

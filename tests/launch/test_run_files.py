@@ -10,7 +10,7 @@ from helpers.errors import UserError
 from helpers.launch import processes, run_files
 
 
-def test_a_untrusteds_file_is_not_read(tmp_path: Path) -> None:
+def test_untrusted_file_is_not_read(tmp_path: Path) -> None:
     """Another user's, one that others may write, and what is no file: each is refused in a line."""
     path = tmp_path / "call-0"
     assert run_files.read(path) is None

@@ -140,7 +140,7 @@ def test_more_runs_than_fit_go_into_another_table(tab: browser.Page, tmp_path: P
 def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, address: str) -> None:
     tab.size(*PHONE)
     tab.open(address)
-    assert "FairnessCheck" in tab.run(WIDER) and tab.run(HINTED)
+    assert "Fairness check" in tab.run(WIDER) and tab.run(HINTED)
     tab.run(
         "document.head.append(Object.assign(document.createElement('style'),"
         " {textContent: '.scroll.over::before { content: none !important }'}))"

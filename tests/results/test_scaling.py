@@ -438,7 +438,7 @@ def test_the_tidy_table_and_json_hold_every_number(
         {"all_reduce": {"seconds": 0.1}},
     ],
 )
-def test_a_untrusteds_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
+def test_untrusted_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
     content = law.make(devices=2, nodes=2)
     content["cluster"] |= bad
     folder = tmp_path / "b" / "run"

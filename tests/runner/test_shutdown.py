@@ -364,7 +364,7 @@ def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -
     assert "give minutes, 0 or more" in capsys.readouterr().err
 
 
-def test_a_batch_from_a_untrusted_ends_no_process_but_its_own(suite: Suite) -> None:
+def test_an_untrusted_experiment_ends_no_process_but_its_own(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('once')")
     assert suite.compare("--name", "given") == 1
     wait = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]

@@ -298,7 +298,7 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
     assert not (folder / "runs" / "mine-1n").exists()
 
 
-def test_a_untrusteds_lines_of_shell_are_shown_before_anything_is_queued(
+def test_untrusted_lines_of_shell_are_shown_before_anything_is_queued(
     folder: Path, said: Said
 ) -> None:
     lines = 'setup = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'

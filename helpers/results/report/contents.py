@@ -128,7 +128,7 @@ def _fairness(compared: Comparison) -> Section:
         "With repeated runs, the worst result of each check is shown."
     )
     blocks: list[Block] = [
-        Table("fairness", "FairnessCheck", comparison_tables.fairness(compared), kind="verdicts"),
+        Table("fairness", "Fairness check", comparison_tables.fairness(compared), kind="verdicts"),
         Texts("How each program was executed", _executions(compared.finished)),
         Texts("What was switched on to be fast", _switches(compared.finished)),
         Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
