@@ -425,7 +425,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_another_users_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
 
 

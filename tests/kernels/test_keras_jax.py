@@ -105,7 +105,7 @@ def test_resnet44_is_the_references() -> None:
     same_networks.assert_is_the_references(framework, networks, "resnet44", TWO[:1], known)
 
 
-def test_the_weights_of_another_users_own_network_follow_from_the_seed(tmp_path: Path) -> None:
+def test_the_weights_of_a_custom_network_follow_from_the_seed(tmp_path: Path) -> None:
     own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
 
 

@@ -621,7 +621,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_another_users_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     known = {"running variance after 5 SGD steps"}
     average = "the average of all replicas'"
     own_networks.assert_it_is_trained(NOTEBOOK, "mxnet", tmp_path, known, average)

@@ -561,7 +561,7 @@ def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow  # planted_ trains one every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_another_users_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(notebook: str, tmp_path: Path) -> None:
     uneven = {"gradients, uneven batch, n devices / one"}
     own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
 

@@ -62,7 +62,7 @@ def test_the_record_says_how_many_gpus_are_shared(tmp_path: Path) -> None:
         run.fail(RuntimeError("enough is known"))
 
 
-def test_they_rank_none(shared: Comparison) -> None:
+def test_they_are_not_ranked(shared: Comparison) -> None:
     first, line = conclusions.fastest(shared), conclusions.headline(shared)
     assert first.verdict == conclusions.UNRANKED
     assert first.text.startswith("Replicas that share a GPU take turns on it")

@@ -47,7 +47,7 @@ def test_outside_of_slurm_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("notice", [30, 60, 180, 600])
-def test_slurms_own_notice_is_never_taken_for_another_user_elses_wish(
+def test_slurms_own_notice_is_never_taken_for_another_users_wish(
     notice: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where it comes a minute early; else such a job would be queued again for ever."""

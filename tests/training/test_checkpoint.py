@@ -514,7 +514,7 @@ OWN = {"w": np.zeros((2, 3), np.float32), "fixed": np.zeros(3, np.float32)}
         ({"step": None}, "step is missing"),
     ],
 )
-def test_of_another_users_own_network_what_is_trained_has_all_its_moments(
+def test_of_a_custom_network_what_is_trained_has_all_its_moments(
     tmp_path: Path, changed: dict[str, Any], damaged: str | None
 ) -> None:
     """What is trained only its framework knows: here by what else than its name."""
