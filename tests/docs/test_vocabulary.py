@@ -19,7 +19,7 @@ BETTER = {
     r"hollow|lopsided": "low occupancy, imbalanced",
     r"learning factor|hardware factor": "statistical efficiency, hardware efficiency",
     r"told apart": "distinguished, significantly different",
-    r"nobody|somebody|everybody|anybody|strangers?": "no process, another user, all ranks, untrusted",
+    r"nobody|somebody|everybody|anybody|strangers?": "another user, no process, all ranks",
     r"held against": "compared with, checked against",
     r"gone? on with|goes on|begun again": "continues, resumes, restarts",
     r"the least and the most": "minimum and maximum",
