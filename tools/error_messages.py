@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lists the messages of the errors that a user can put right, from the code that raises them.
 
-    python3 tools/error_messages.py            one a line, with "…" for what differs
+python3 tools/error_messages.py            one a line, with "…" for what differs
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("helpers", "data_prep", "gpumon", "environments")
 ERRORS = frozenset(
-    "UserError DataError MonitorError UnsupportedError ChoiceError LoaderError HeldError RankError"
-    " BuildError DriverError ArgumentTypeError".split()
+    ["UserError", "DataError", "MonitorError", "UnsupportedError", "ChoiceError", "LoaderError", "HeldError", "RankError", "BuildError", "DriverError", "ArgumentTypeError"]
 )
 
 
