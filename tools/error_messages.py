@@ -12,9 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("helpers", "data_prep", "gpumon", "environments")
-ERRORS = frozenset(
-    ["UserError", "DataError", "MonitorError", "UnsupportedError", "ChoiceError", "LoaderError", "HeldError", "RankError", "BuildError", "DriverError", "ArgumentTypeError"]
-)
+ERRORS = {
+    *("UserError", "DataError", "MonitorError", "UnsupportedError", "ChoiceError", "LoaderError"),
+    *("HeldError", "RankError", "BuildError", "DriverError", "ArgumentTypeError"),
+}
 
 
 def text(node: ast.expr) -> str:
