@@ -71,10 +71,10 @@ def parser() -> argparse.ArgumentParser:
     )
     generate.add_argument("folder", help="write the data set to this folder")
     generate.add_argument(
-        "--format",
+        "--layout",
         choices=("nih", "table", "imagefolder", "imagenet", "cifar10"),
         default="nih",
-        help="write this published layout (default: nih)",
+        help="write the files of this published data set (default: nih)",
     )
     generate.add_argument(
         "--num-images",

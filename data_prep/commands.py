@@ -20,18 +20,18 @@ def generate(options: argparse.Namespace) -> int:
     arguments = {name: value for name, value in given.items() if value is not None}
     arguments["num_workers"] = options.num_workers
     of = ""
-    if options.format == "nih":
+    if options.layout == "nih":
         made = synthetic_nih.generate_nih(options.folder, **arguments)
         of = f" of {made['patients']:,} patients"
-    elif options.format == "table":
+    elif options.layout == "table":
         made = synthetic_chexpert.generate_chexpert(options.folder, **arguments)
-    elif options.format == "cifar10":
+    elif options.layout == "cifar10":
         if options.size not in (None, 32):
             raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")
         arguments.pop("size", None)
         made = synthetic_shapes.generate_cifar10(options.folder, **arguments)
     else:
-        archive = options.format == "imagenet"
+        archive = options.layout == "imagenet"
         made = synthetic_shapes.generate_imagefolder(options.folder, archive=archive, **arguments)
     _print(f"{options.folder}: {made['images']:,} images{of} {_new_text(made)}")
     return 0

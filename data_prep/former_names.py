@@ -24,6 +24,9 @@ OPTIONS = {
     "--color": "--rgb",
 }
 
+OPTIONS_OF = {"generate": {"--format": "--layout"}}
+"""Former options of one subcommand, which others still have."""
+
 #: Values of options that were renamed together with their option.
 VALUES = {"--fit": {"crop": "center-crop"}}
 
@@ -55,11 +58,12 @@ def refuse_former_names(words: Sequence[str]) -> None:
         if word == "--":
             return
         option, _, value = word.partition("=")
-        if option in OPTIONS:
+        options = OPTIONS | OPTIONS_OF.get(words[0], {})
+        if option in options:
             values = VALUES.get(option, {})
             changed = values.get(value or following)
             hint = f" {changed}" if changed else ""
-            raise DataError(f"{option} is now {OPTIONS[option]}{hint}")
+            raise DataError(f"{option} is now {options[option]}{hint}")
 
 
 def with_current_keys(

@@ -17,6 +17,7 @@ FORMER = {
     "--kernels": "--environments",
     "--nodes": "--nnodes",
     "--stall-minutes": "--hang-timeout",
+    "--to": "--out",
     "--workers": "--num-workers, for each device",
 }
 """Options of before with what took their place."""

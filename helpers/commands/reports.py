@@ -34,7 +34,7 @@ def _add_report(commands: Commands) -> None:
         epilog="""\
 examples:
   rosetta report                       write the last experiment's report again
-  rosetta report one four --to both    one report of two experiments
+  rosetta report one four --out both    one report of two experiments
   rosetta report --price 12.24/h       with what a run costs
 """,
     )
@@ -46,7 +46,7 @@ examples:
         help=f"{NAME}; several are reported together (default: the last)",
     )
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="write into FOLDER (default: the first NAME's)"
+        "--out", type=Path, metavar="FOLDER", help="write into FOLDER (default: the first NAME's)"
     )
     parser.add_argument(
         "--price",
@@ -81,15 +81,15 @@ def _add_diff(commands: Commands) -> None:
 
 
 def _report(given: argparse.Namespace) -> int:
-    if given.json and given.to:
-        raise UserError("--json writes no file, so --to has no effect; give one of them")
+    if given.json and given.out:
+        raise UserError("--json writes no file, so --out has no effect; give one of them")
     from helpers.results import prices, report  # with Jinja and the charts
 
     each = prices.read(given.price)
     if given.json:
         print(report.as_json(report.load(given.names, each)))
     else:
-        say(report.write(given.names, given.to, each))
+        say(report.write(given.names, given.out, each))
     return 0
 
 

@@ -276,7 +276,7 @@ def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     words = (
         "generate",
         tmp_path / "set",
-        "--format",
+        "--layout",
         format,
         "--num-images",
         60,
@@ -311,9 +311,9 @@ def test_sizes_and_numbers_that_make_no_set(tmp_path: Path) -> None:
         ("imagefolder", "--num-images", 5),
         ("table", "--size", 2),
     ):
-        line = the_line(command("generate", tmp_path / "set", "--format", *words))
+        line = the_line(command("generate", tmp_path / "set", "--layout", *words))
         assert "images" in line and not (tmp_path / "set").exists()
-    line = the_line(command("generate", tmp_path / "set", "--format", "cifar10", "--size", 64))
+    line = the_line(command("generate", tmp_path / "set", "--layout", "cifar10", "--size", 64))
     assert "32 pixels a side" in line
 
 

@@ -425,7 +425,7 @@ def test_the_tidy_table_and_json_hold_every_number(
     assert {"runs", "split", "scaling", "cost", "step_parts", "epochs"} <= set(told["tables"])
     assert len(told["tables"]["runs"]) == len(law.EPOCHS)
     assert not (batch / report.HTML).exists()
-    assert main(["report", str(batch), "--json", "--to", "x"]) == 2
+    assert main(["report", str(batch), "--json", "--out", "x"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
