@@ -1,9 +1,11 @@
-"""How long each way takes over each grid: ranks under an ``mpiexec`` of their own measure it.
+"""Measure how long each all-reduce algorithm takes over each grid of ranks.
+
+:func:`run` starts the ranks, and rank 0 prints the measurements of all of them::
 
     mpiexec -n RANKS python -m mpi4py -m helpers.all_reduce.measure ORDER
 
-is what :func:`run` starts; rank 0 prints what all have measured. Ways, libraries, grids and sizes
-take turns within a round, so that a slow minute of the machine is everybody's.
+Ways, libraries, grids and sizes take turns within a round, so that a slow minute of the machine
+affects all of them.
 """
 
 from __future__ import annotations
@@ -76,12 +78,12 @@ def run(
         rounds: of all measurements.
         seconds: that each measurement of a round is to last, unless one call takes longer.
         ranks_a_host: where MPI has several hosts; 0: as it likes.
-        by: of ``grids.LIBRARIES``, those to measure beside MPI's ways.
+        by: libraries of ``grids.LIBRARIES`` to measure in addition to MPI's ways.
 
     Returns:
         A row a round and measurement: ranks, way (or library), rows, columns, variant, bytes,
-        round, seconds (of one call, those of the rank it took longest), copied (bytes, by rank 0 in
-        one call; of a library 0, for nobody sees it).
+        round, seconds (of one call, on the slowest rank), copied (bytes, by rank 0 in one call; 0
+        for a library, which does not report it).
 
     Raises:
         UserError: MPI or a library is missing, or the ranks failed.

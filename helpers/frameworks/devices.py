@@ -25,7 +25,7 @@ from helpers.frameworks.cpu_cores import CpuDevice
 CPU_DEVICES = 2
 FEW_SHARING, A_CORE = 12, 4
 """CPU devices that may share the cores of any machine, as a shipped sweep asks; more by cores."""
-MOST_VIRTUAL = 1024
+MOST_REPLICAS_A_GPU = 1024
 """Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
@@ -284,8 +284,8 @@ def resolve(
             "replicas share what is there, or for gpus 0 to have CPU devices"
         )
     on = asked or count
-    if count > MOST_VIRTUAL * on:
-        raise UserError(f"devices {count}: at most {MOST_VIRTUAL} replicas may share a GPU")
+    if count > MOST_REPLICAS_A_GPU * on:
+        raise UserError(f"devices {count}: at most {MOST_REPLICAS_A_GPU} replicas may share a GPU")
     if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
@@ -381,7 +381,7 @@ def _driver_version() -> str | None:
     except pynvml.NVMLError:
         return None
     try:
-        version = topology.told(pynvml.nvmlSystemGetDriverVersion)
+        version = topology.query(pynvml.nvmlSystemGetDriverVersion)
         return None if version is None else text(version)
     finally:
         pynvml.nvmlShutdown()
@@ -389,7 +389,7 @@ def _driver_version() -> str | None:
 
 def words(error: pynvml.NVMLError) -> str:
     """The driver's own words for an error; its bindings' where its library has none."""
-    said = topology.told(pynvml.nvmlErrorString, error.value)
+    said = topology.query(pynvml.nvmlErrorString, error.value)
     return text(said) if said else str(error)
 
 

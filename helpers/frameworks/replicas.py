@@ -40,7 +40,7 @@ RENDEZVOUS = "REPLICA_RENDEZVOUS"
 PREFIX = "replicas-"
 """How the names of folders begin that are removed with a run of replicas, or before the next."""
 
-DONE, TOLD, FAILED = "done", "told", "failed"
+DONE, MESSAGE, FAILED = "done", "message", "failed"
 """What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
 error itself)."""
 
@@ -95,7 +95,7 @@ def run(
 
 def tell(message: Any) -> None:
     """From a replica to the caller of :func:`run`, who goes on waiting for its result."""
-    _Caller.pipe.send_bytes(cloudpickle.dumps((TOLD, message)))
+    _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
 
 
 def end_with(processes: Iterable[Any]) -> None:
@@ -152,7 +152,7 @@ def _collect(
                 except ReplicaError:
                     _raise_a_users_mistake([pipes[other] for other in left if other != rank])
                     raise
-                if kind == TOLD:
+                if kind == MESSAGE:
                     heard(value)
                 else:
                     results[rank] = value

@@ -1,4 +1,4 @@
-"""What ranks tell each other, as JSON: numbers, texts, arrays, and this project's own records.
+"""Encode the values that ranks exchange as JSON: numbers, texts, arrays and dataclasses.
 
 Nothing that is read here can run code, as a pickle could.
 """

@@ -1,7 +1,7 @@
-"""A recipe from its TOML file, checked as a stranger's.
+"""Read a recipe from its TOML file, which is treated as untrusted.
 
-Nothing in it is run. Every mistake is answered in one line: the file, the line in it, what is
-wrong and what would be right.
+Nothing in the file is run. Every mistake gives one line: the file, the line in it, the error and
+the fix.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ FOLDER = paths.ROOT / "recipes"
 
 SWEEP = "sweep"
 NOT_TRAINED = ("slurm", SWEEP)
-"""Tables from which nothing follows for a run of given settings: where and how often it is run. So
-a job that ended for lack of time goes on when the file asks for more."""
+"""Tables that do not change the training itself: they say where and how often it runs. A job that
+ran out of time therefore resumes after the file asks for more time."""
 Tables = dict[str, dict[str, Any]]
 _FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
 
@@ -167,7 +167,7 @@ def _check_value(where: str, table: str, key: str, value: Any, known: Key) -> No
 
 
 def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``[model]``: a network that ships, or one's own; what is given replaces the other way."""
+    """``[model]``: a built-in or a custom network; the one that is given replaces the other."""
     own = [key for key in given if key in FRAMEWORKS]
     if own and "network" in given:
         raise UserError(

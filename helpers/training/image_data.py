@@ -270,7 +270,7 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         return
     where = recipe.own[custom_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        with custom_code.told(recipe, custom_code.READER, f"read({i})"):
+        with custom_code.report_errors(recipe, custom_code.READER, f"read({i})"):
             image = reader.read(i)
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):

@@ -37,9 +37,9 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
     if recipe.reader == OWN:
         where = recipe.own[custom_code.READER]
         name = where.rpartition(":")[2]
-        with custom_code.told(recipe, custom_code.READER, name):
+        with custom_code.report_errors(recipe, custom_code.READER, name):
             maker = custom_code.load(recipe, custom_code.READER)
-        with custom_code.told(
+        with custom_code.report_errors(
             recipe, custom_code.READER, f"{name}({'' if folder is None else 'folder'})"
         ):
             return _own(maker, where, folder, _changed(folder))

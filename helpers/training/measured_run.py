@@ -83,7 +83,7 @@ from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained, With
 from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
-OF_LAUNCHERS = ("nodes", "virtual_nodes")
+OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = tuple(
     name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
 )[2:]
@@ -139,7 +139,7 @@ def begin(*given: Any) -> Any:
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(
-            label, networks, **given_ones, nodes=nodes, virtual_nodes=virtual
+            label, networks, **given_ones, nodes=nodes, simulated_nodes=virtual
         )
     if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
         many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
@@ -189,7 +189,7 @@ class Run(RunBase):
         # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
-        self._told = 0  # the last epoch of which a line was printed
+        self._printed = 0  # the last epoch of which a line was printed
         self._moving = 0  # characters of a line that the next one replaces
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
@@ -323,7 +323,7 @@ class Run(RunBase):
             self.images,
             self.recipe,
             processes=self.processes,
-            hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
+            hosts=1 if self.setup.simulated_nodes else self.setup.nodes,
         )
         if rank_info.here() is not None and self.setup.replicas > 1:
             self.fairness_check = ranks_gradients.check_fairness(
@@ -364,7 +364,7 @@ class Run(RunBase):
         Raises:
             Stopped: somebody wished that the run stops; its checkpoint says how far it is.
         """
-        self._told = 0
+        self._printed = 0
         with self._ends_in_order():
             return self._train()
 
@@ -374,7 +374,7 @@ class Run(RunBase):
             world = self.worlds()[0]
             images = self.recipe.recipe.batch_size * len(world.devices)
             workers = loader_workers.choose_workers(self.training_batches, images)
-            workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
+            workers *= 1 if self.setup.simulated_nodes else self.setup.nodes
             self.workers = exchange.of_first(workers)
         self.record.add(
             "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
@@ -390,7 +390,7 @@ class Run(RunBase):
         except gpumon.MonitorError as error:
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
         exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
-        self._trace, self._told = samplers.began(self.folder), self._begin.epoch
+        self._trace, self._printed = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
@@ -671,9 +671,9 @@ class Run(RunBase):
 
         def interrupted(*_: object) -> None:
             signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
-            checkpoint.await_epoch(self.folder, self._told)
+            checkpoint.await_epoch(self.folder, self._printed)
             raise Interrupted(
-                f"training was interrupted after {self._told} of {self.recipe.recipe.epochs} "
+                f"training was interrupted after {self._printed} of {self.recipe.recipe.epochs} "
                 "epochs; run section 9 to begin it again, or set resume = True and run all cells "
                 "to continue from the checkpoint"
             )
@@ -756,7 +756,7 @@ class Run(RunBase):
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
-        self._told = row["epoch"]
+        self._printed = row["epoch"]
         print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
 

@@ -230,7 +230,7 @@ def train(
                 permit,
                 taken,
                 f"epoch {epoch}",
-                told=partial(within, report, taken) if world.rank == 0 else None,
+                progress=partial(within, report, taken) if world.rank == 0 else None,
                 observer=observer,
             )
         observer.end()
@@ -408,7 +408,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasureme
         return StepMeasurements(seconds)
     with work.monitor.phase("all-reduce alone"):
         all_reduce = bus_bandwidth.measure(world, work.framework, replica)
-    if world.nodes == 1 or world.virtual_nodes:
+    if world.nodes == 1 or world.simulated_nodes:
         return StepMeasurements(seconds, all_reduce)
     meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
     return StepMeasurements(seconds, all_reduce, meetings)
@@ -465,7 +465,7 @@ def take_steps(
     permit: graceful_stop.Permit | None = None,
     first: int = 0,
     what: str = "training-loop check",
-    told: Callable[[int, float], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
     observer: Observer | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
@@ -479,7 +479,7 @@ def take_steps(
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
         what: the part of the run, for the error's message.
-        told: how far the steps are, now and then (:class:`StepClock`).
+        progress: how far the steps are, now and then (:class:`StepClock`).
         observer: notes what the steps are taken on, and how.
 
     Raises:
@@ -490,7 +490,7 @@ def take_steps(
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
     try:
-        with StepClock(work.framework.completion, told, observer) as clock:
+        with StepClock(work.framework.completion, progress, observer) as clock:
             loss = work.functions.train_epoch(replica, loader, steps, clock)
     except LoaderError as error:
         raise LoaderError(

@@ -35,7 +35,7 @@ class World:
     nodes: int = 1
     node: int = 0
     """Which of them this process is on."""
-    virtual_nodes: bool = False
+    simulated_nodes: bool = False
     """Whether all nodes are one machine, whose cores they share."""
 
     @property
@@ -46,7 +46,7 @@ class World:
     @property
     def on_machine(self) -> int:
         """How many of the devices are this machine's, and share its cores."""
-        return self.size if self.virtual_nodes else self.size // self.nodes
+        return self.size if self.simulated_nodes else self.size // self.nodes
 
     @property
     def device(self) -> Any:

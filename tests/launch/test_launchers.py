@@ -1,4 +1,4 @@
-"""Which engine starts the ranks, with which command line."""
+"""Which launcher starts the ranks, with which command line."""
 
 import subprocess
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.launch import launchers
-from helpers.launch.launchers import Engine, choose
+from helpers.launch.launchers import Launcher, choose
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu[01-03]"}
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every engine is there; scontrol knows the allocation's nodes."""
+    """Every launcher is there; scontrol knows the allocation's nodes."""
     for name in ("mpiexec", "torchrun", "srun"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -26,7 +26,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_outside_an_allocation_nodes_are_virtual() -> None:
-    assert choose("auto", 2, environment={}) == Engine("mpiexec", 2, True)
+    assert choose("auto", 2, environment={}) == Launcher("mpiexec", 2, True)
     assert choose("torchrun", 2, environment=SLURM).virtual
 
 
@@ -80,7 +80,7 @@ def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
 ) -> None:
     """Where there is no Slurm, whoever asks for mpiexec gets it; else a line says what to do."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert choose("mpiexec", 2, environment=SLURM) == Engine("mpiexec", 2, True, asked="mpiexec")
+    assert choose("mpiexec", 2, environment=SLURM) == Launcher("mpiexec", 2, True, asked="mpiexec")
     with pytest.raises(UserError, match=r"SLURM_JOB_ID=7, but scontrol .* unset SLURM_JOB_ID"):
         choose("auto", 2, environment=SLURM)
 
@@ -131,19 +131,19 @@ def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
     assert "--nproc-per-node=4" in torchrun and "--rdzv-endpoint=127.0.0.1:0" in torchrun
 
 
-def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_launcher_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mpiexec: it is not in this environment .*'make envs'"):
-        Engine("mpiexec", 2, True).command([f"{tmp_path}/python"], 1)
+        Launcher("mpiexec", 2, True).command([f"{tmp_path}/python"], 1)
 
 
-def test_the_version_is_what_the_engine_says(programs: Path) -> None:
+def test_the_version_is_what_the_launcher_reports(programs: Path) -> None:
     for name, said in {
         "mpiexec": "HYDRA build details:\n  Version:  5.0.2",
         "srun": "slurm 23.11",
     }.items():
         (programs / name).write_text(f'#!/bin/sh\nprintf "{said}\\n"\n')
     python = programs / "python"
-    assert Engine("mpiexec", 2, True).version(python) == "5.0.2"
-    assert Engine("srun", 2, True).version(python) == "23.11"
-    assert set(launchers.RANK_IN) == set(launchers.ENGINES)
+    assert Launcher("mpiexec", 2, True).version(python) == "5.0.2"
+    assert Launcher("srun", 2, True).version(python) == "23.11"
+    assert set(launchers.RANK_IN) == set(launchers.LAUNCHERS)
     assert subprocess.run([programs / "srun"], check=True).returncode == 0

@@ -183,7 +183,7 @@ def test_every_reason_leads_on() -> None:
 
 
 @pytest.mark.parametrize("virtual", [True, False])
-def test_virtual_nodes_rank_none(virtual: bool, tmp_path: Path) -> None:
+def test_simulated_nodes_rank_none(virtual: bool, tmp_path: Path) -> None:
     for name, speed in (("PyTorch", 50), ("TensorFlow", 90)):
         world = records.world(2, virtual=virtual)
         records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, world=world))
