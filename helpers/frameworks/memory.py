@@ -1,5 +1,4 @@
-"""Memory: the host's, where a framework asks the C library for each tensor, and what is said when
-a GPU's has run out."""
+"""Tune the host's memory allocation, and explain when a GPU runs out of memory."""
 
 import ctypes
 from collections.abc import Sequence

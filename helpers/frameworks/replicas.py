@@ -94,7 +94,7 @@ def run(
 
 
 def tell(message: Any) -> None:
-    """From a replica to the caller of :func:`run`, who goes on waiting for its result."""
+    """Send a message from a replica to the caller of :func:`run`, who keeps waiting."""
     _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
 
 
@@ -112,8 +112,8 @@ def end_with(processes: Iterable[Any]) -> None:
 def _keep_sockets() -> None:
     """Have multiprocessing's own folder, with the server's socket, where the next caller looks.
 
-    It is there for as long as this process, which nobody waits for: Jupyter ends a kernel that has
-    started a server by a signal, and Python's own clean-up does not come.
+    It exists as long as this process, which is not shut down in order: Jupyter ends a kernel that
+    has started a server by a signal, so Python's own clean-up does not run.
     """
     kept = ExitStack()
     folder = kept.enter_context(temporary_files.own(PREFIX))
@@ -224,8 +224,8 @@ def _replica(
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(count),
             RENDEZVOUS: rendezvous,
-            # All are on this machine. Left to itself Gloo listens at the address that the host's
-            # name stands for, where whoever reaches it could join in: it asks for no password.
+            # All are on this machine. By default Gloo listens at the address of the host's name,
+            # where any process that reaches it could join: Gloo asks for no password.
             "GLOO_SOCKET_IFNAME": _loopback(),
         }
     )

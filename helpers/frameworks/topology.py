@@ -1,4 +1,4 @@
-"""What lies between a machine's GPUs, as far as its driver tells."""
+"""The connections between a machine's GPUs, as its driver reports them."""
 
 import itertools
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def pairs() -> list[str]:
 
 
 def between(one: Any, other: Any) -> str:
-    """The way data takes between two GPUs, as far as the driver tells."""
+    """The connection between two GPUs, as the driver reports it."""
     nvlink = query(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     if nvlink == pynvml.NVML_P2P_STATUS_OK:
         states = (
@@ -56,7 +56,7 @@ def between(one: Any, other: Any) -> str:
 
 
 def query(ask: Callable[..., Any], *of: Any) -> Any:
-    """What NVML says; None where it does not."""
+    """The answer of an NVML function; None where it fails."""
     with suppress(pynvml.NVMLError):
         return ask(*of)
     return None

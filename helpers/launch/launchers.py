@@ -145,7 +145,7 @@ def _listed(path: Path) -> tuple[str, ...]:
 
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The hosts of the Slurm allocation; none where it is one machine, which simulates its nodes."""
+    """The hosts of the Slurm allocation; none where it is one machine, with simulated nodes."""
     asked = ["scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")]
     try:
         said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout

@@ -66,7 +66,8 @@ class Setup:
         """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
-        return f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes with {self.devices.short} each"
+        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
+        return f"{nodes} with {self.devices.short} each"
 
 
 def resolve(

@@ -1,4 +1,4 @@
-"""Ranks under real launchers, with functions that take no time: how a run ends when one of them does.
+"""Ranks under real launchers, with functions that take no time: how a run ends when one does.
 
 No framework takes part. The kernel is PyTorch's, whose environment has both launchers.
 """
