@@ -1,4 +1,4 @@
-"""TensorFlow with Horovod over several nodes, whose processes get their settings from ``mpiexec``."""
+"""TensorFlow with Horovod over several nodes; ``mpiexec`` gives its processes their settings."""
 
 from __future__ import annotations
 

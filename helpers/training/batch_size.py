@@ -1,4 +1,4 @@
-"""The largest batch that fits a device's memory, and what to do when one does not."""
+"""Find the largest batch that fits a device's memory, and advise when one does not fit."""
 
 import gc
 from collections.abc import Callable, Iterator

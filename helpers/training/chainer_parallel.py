@@ -1,4 +1,4 @@
-"""What Chainer lacks for this suite: loaders that an updater can change, threads for CPU devices.
+"""Extend Chainer's updaters with exchangeable loaders and with threads for CPU devices.
 
 An updater keeps the iterators that it was made with, and ``MultiprocessParallelUpdater`` forks its
 processes, with a copy of them each, once and for good. Here an updater reads a :class:`Feed`, which
@@ -202,7 +202,7 @@ class Behind:
 class Again:
     """All batches of an iterator that ends, as often as asked for.
 
-    From ``iter`` on its workers read the first batches, before anybody waits for one.
+    Its workers read the first batches from ``iter`` on, before the training asks for one.
     """
 
     def __init__(self, iterator: chainer.dataset.Iterator) -> None:
@@ -268,7 +268,7 @@ class Lasting:
         return getattr(self.updater, name)
 
     def finalize(self) -> None:
-        """Nothing: that is left to whoever made the updater."""
+        """Do nothing: the creator of the updater finalizes it."""
 
 
 def create_communicator(all_reduce: str, on_gpu: bool, ranks: int) -> Any:

@@ -4,15 +4,15 @@ It is written after every epoch, and after the step at which a run stops as it w
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
 weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
-PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. Nothing else goes on from
+PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. No other state passes from
 step to step, for the order of the images and every crop follow from seed, epoch and image. So a
 run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
 name that is renamed once they are on the disk, while the next epoch trains.
 
-The file holds arrays and JSON, and nothing in it is ever executed. One that is damaged is set aside
-and training begins anew: a run that nobody watches must not stop at what it cannot mend.
+The file holds arrays and JSON, and nothing in it is ever executed. A damaged checkpoint is set
+aside and training restarts, because an unattended run must not stop at an error that it cannot fix.
 """
 
 import json
@@ -111,7 +111,7 @@ class Writer:
         optimizer: Mapping[str, np.ndarray],
         part: Part | None = None,
     ) -> None:
-        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's.
+        """Write a checkpoint while the caller continues; the caller must not use the arrays again.
 
         Args:
             history: the rows of the epochs that are done.
@@ -153,11 +153,11 @@ class Writer:
 
 
 def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
-    """Where ``run`` begins: with ``resume`` at the last checkpoint in its folder, else anew.
+    """The start of ``run``: with ``resume`` the last checkpoint in its folder, else the beginning.
 
-    Its record says already which recipe, data and code it is of. With other code a run goes on,
-    for whoever changes a cell wants to; that is printed and recorded. A damaged checkpoint gets
-    the name ``checkpoint.damaged`` and training begins anew; that is printed and recorded too.
+    The run's record names its recipe, data and code. With changed code the run continues, because
+    a user may edit a cell between two attempts; the change is printed and recorded. A damaged
+    checkpoint is renamed ``checkpoint.damaged`` and training restarts; that is recorded too.
 
     Raises:
         UserError: the checkpoint is of another recipe, other images or another framework.

@@ -1,6 +1,6 @@
-"""What a schema cannot see: figures of a record that contradict each other.
+"""Find figures of a record that contradict each other, which its schema cannot detect.
 
-A record may come from a stranger. What a report adds up, ranks or looks up must then fit together.
+A record may be untrusted, so the figures that a report adds up, ranks or looks up must agree.
 """
 
 from __future__ import annotations

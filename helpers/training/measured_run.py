@@ -1,9 +1,9 @@
-"""One run of a notebook: what is the same in every framework, told once.
+"""One run of a notebook: the steps that are the same in every framework.
 
-A notebook begins a run, defines its framework's part (``helpers.training.world.Lesson``), and lets
-the run carry it out: the check of fairness, the epochs, the test, the measurements of section 11,
-the charts and the record. Everything a notebook shows after that, it shows by a method of this
-class.
+A notebook begins a run and defines the functions of its framework
+(``helpers.training.world.TrainingFunctions``). The run calls them for the fairness check, the
+epochs, the test, the measurements of section 11, the charts and the record. Methods of this class
+show all results.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = tuple(
     name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
 )[2:]
-"""What a notebook's parameters cell sets, beside ``resume``."""
+"""The parameters that a notebook's parameters cell sets, apart from ``resume``."""
 
 
 def begin(*given: Any) -> Any:
@@ -186,7 +186,7 @@ class Run(RunBase):
         self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
-        # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
+        # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
         self._printed = 0  # the last epoch of which a line was printed
@@ -226,7 +226,7 @@ class Run(RunBase):
 
     @cached_property
     def initial(self) -> Weights:  # type: ignore[override]
-        """The weights that every framework starts from; of one's own network this one's own."""
+        """The initial weights, the same in every framework; a custom network draws its own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
             found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
@@ -239,7 +239,7 @@ class Run(RunBase):
         return found
 
     def end(self) -> None:
-        """Another run takes this one's place in the kernel, so nothing of this one goes on."""
+        """End this run because another one takes its place in the kernel."""
         self.progress.replaced = True
         samplers.stop(self.monitor)
         if self._replica is not None:
@@ -362,7 +362,7 @@ class Run(RunBase):
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
         Raises:
-            Stopped: somebody wished that the run stops; its checkpoint says how far it is.
+            Stopped: the run was asked to stop; its checkpoint holds its progress.
         """
         self._printed = 0
         with self._ends_in_order():
@@ -420,7 +420,7 @@ class Run(RunBase):
 
     @section(10, "test", needs=("train",), records=("test",))
     def test(self) -> pd.DataFrame:
-        """How well each finding or class of the test part is told, by the weights that were saved.
+        """Evaluate the saved weights on the test part, for each finding or class.
 
         With intervals, as a chart and a table.
         """
@@ -553,8 +553,8 @@ class Run(RunBase):
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        told = check_results.counted(check.verdict for check in checks)
-        print(f"Checks of this training: {told}")
+        counts = check_results.counted(check.verdict for check in checks)
+        print(f"Checks of this training: {counts}")
 
     def _check_test_part(self, each: list[train_loop.Tested]) -> None:
         """Whether the test read its images, goes into the fairness check with the validations."""

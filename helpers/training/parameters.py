@@ -1,4 +1,4 @@
-"""From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
+"""Resolve the values of a notebook's parameters cell, often ``auto``, to a run's settings."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What the ranks of a run measured of their network and of each other, in words and as a table."""
+"""Show the measurements of a run's ranks and their network, in words and as a table."""
 
 from collections.abc import Mapping
 from typing import Any

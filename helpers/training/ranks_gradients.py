@@ -1,7 +1,7 @@
-"""Holds the gradients of all ranks against those of one device, in float64.
+"""Compare the gradients of all ranks with those of one device, in float64.
 
 The rows of the fairness check are those of one machine (``fairness.reference_checks``, and
-``fairness.own_network``), and so is their code. It is run on every rank: there ``n devices`` are
+``fairness.custom_network``), and so is their code. It is run on every rank: there ``n devices`` are
 all devices of the world, whose gradients are combined as training combines them, in the world that
 the notebook's functions has joined (``gradients`` of the framework's ``<module>_ranks.py``).
 """
@@ -76,7 +76,7 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     else:
         exact = framework.exact(functions.build_model, reference.arrays(network))
         checks = reference_checks.same_on_all_devices(over_ranks, exact, devices, network)
-    framework.slowest(0.0, world.devices)  # nobody leaves the world before all are through
+    framework.slowest(0.0, world.devices)  # no rank leaves the world before all are through
     functions.stop(replica)
     return checks
 

@@ -107,7 +107,7 @@ class Run:
         return self.folder / FILE
 
     def fail(self, error: BaseException) -> None:
-        """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
+        """The run ended with ``error``: interrupted if it was stopped, else failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         # An error that carries another process's traceback names the cause in its last line.
@@ -223,9 +223,9 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``; of a
-    process on another host, of which nobody here knows, it says so in its reason. It may come from
-    a stranger: its numbers are finite, and its texts hold nothing but text.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. If
+    the process is on another host and its state is unknown, the reason says so. The file may be
+    untrusted: its numbers are checked to be finite, and its texts to hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -239,7 +239,7 @@ def read(path: Path) -> dict[str, Any]:
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])
-        content["reason"] = f"{who}: whether it still runs cannot be told here"
+        content["reason"] = f"{who}: this host cannot find out if it still runs"
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
@@ -354,7 +354,7 @@ def memory(summary: pd.DataFrame, resident: int | None = None) -> dict[str, Any]
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     peaks = gpus.get("memory peak (MiB)", pd.Series(dtype=float)).dropna()
     if peaks.empty:
-        return {"peak_bytes": None, "reason": "no GPU told its memory"}
+        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
     return {"peak_bytes": round(float(peaks.max()) * 2**20), "reason": None}
 
 

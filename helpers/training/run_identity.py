@@ -1,4 +1,4 @@
-"""What makes two runs the same run: recipe, data, and the code that trained them."""
+"""Identify a run by its recipe, its data and the code that trained it."""
 
 import hashlib
 import json

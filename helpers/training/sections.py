@@ -1,4 +1,4 @@
-"""The order of a notebook's sections: what each needs, and what no longer holds once it runs again.
+"""The order of a notebook's sections: the needs of each, and the results that a rerun discards.
 
 A method of a run that carries out a section says so with :func:`section`. Sections may be run in
 any order and more than once; one that came too early says in a line what to run first.

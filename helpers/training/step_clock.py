@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes, step by step, measured from inside the training loop.
+"""Measure step by step, from inside the training loop, where the time of an epoch goes.
 
 A framework that queues its work returns from a step long before the device has done it, so a
 clock read between two lines of the loop would measure how fast Python queues. Waiting for the
@@ -26,7 +26,7 @@ devices have computed it; None where they had when the step returned."""
 
 
 class Observes(Protocol):
-    """Who is told what a training does (``helpers.training.observer``)."""
+    """An observer of a training (``helpers.training.observer``)."""
 
     shares: int
 
@@ -38,7 +38,7 @@ class Observes(Protocol):
 
 
 TELL_SECONDS = 5.0
-"""Between two calls of a clock's ``told``."""
+"""Between two calls of a clock's ``report``."""
 
 
 class StepClock:
@@ -56,7 +56,7 @@ class StepClock:
         completion: the framework module's.
         report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
             steps that are done and the seconds since the loop's start.
-        observer: told of each batch that arrives, and of each step that was queued.
+        observer: notified of each batch that arrives, and of each step that was queued.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class StepClock:
 
     def _tell(self, report: Callable[[int, float], None]) -> None:
         while not self._over.wait(TELL_SECONDS):
-            with suppress(OSError):  # of whoever listens
+            with suppress(OSError):  # of the listener
                 report(self.steps, time.perf_counter() - self._start)
 
     def _watch(self) -> None:

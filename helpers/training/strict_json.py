@@ -1,6 +1,6 @@
-"""JSON that may come from a stranger: read whole or refused in one line, and never in a traceback.
+"""Read untrusted JSON, or refuse it in one line without a traceback.
 
-What is read has finite numbers, and texts that are nothing but text to a terminal or a page.
+Accepted content has finite numbers, and texts that are safe to show in a terminal or on a page.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which notebook runs here, the cells of its file, and the cells that IPython has run."""
+"""Find the notebook that runs here, the cells of its file, and the cells that IPython has run."""
 
 import ast
 import json
@@ -56,7 +56,7 @@ def find(names: Mapping[str, Any]) -> Path:
 
 
 def _file(name: str, where: str) -> Path:
-    """The file, which Jupyter names from its server's folder, and which is beside its kernel."""
+    """The notebook's file; Jupyter names it relative to its server, not to the kernel's folder."""
     given = Path(name)
     for path in (given, Path.cwd() / given.name, paths.NOTEBOOKS / given.name):
         if path.is_file():

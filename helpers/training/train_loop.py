@@ -1,4 +1,4 @@
-"""What every process of a run does, the same in all frameworks: epochs, test, measurements.
+"""The work of every process of a run, the same in all frameworks: epochs, test, measurements.
 
 ``helpers.training.measured_run`` calls these where the replicas live: in the notebook's own
 process, in a child, or in a process for each device.
@@ -189,10 +189,10 @@ def train(
     agreement: graceful_stop.Agreement,
     report: Callable[[Any], None],
 ) -> Trained:
-    """All epochs that are left, or as many steps as nobody wishes that it stops.
+    """Train all remaining epochs, or until the run is asked to stop.
 
     Args:
-        begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
+        begin: the checkpoint to resume from; process 0 writes the next ones, and the weights.
         agreement: by which all processes stop after the same step.
         report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
             ``Within`` every few seconds.
@@ -362,7 +362,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasureme
     """Section 11's measurements of this process, in rounds; over several nodes, of their network.
 
     Args:
-        steps: of a turn, beside a first one that is not counted.
+        steps: of a turn, after a first one that is not counted.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))

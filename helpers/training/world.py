@@ -96,7 +96,7 @@ class TrainingFunctions:
     all_reduce_alone: Callable[..., None] | None = None
     """``(replica, steps, clock)``, in place of it where a step cannot do without: reduces only."""
     ready: Callable[..., None] = lambda replica, loaders: None
-    """``(replica, loaders)``: before its first step a replica is told all that it will train on
+    """``(replica, loaders)``: before its first step a replica gets all that it will train on
     (nothing where it only evaluates), for a framework that has to know it beforehand."""
     sync_seconds: Callable[[Any], float | None] = lambda replica: None
     """``(replica)``: for how long the steps since the last call waited for gradients, if seen."""
