@@ -210,7 +210,7 @@ def _independent(crops: Sequence[Crop], batch: int) -> Check:
     chances = []
     for one, other in (("top", "left"), ("top", "flip"), ("left", "flip")):
         sides = [(_half(crop, one), _half(crop, other)) for crop in crops]
-        chances.append((_halves(sides)[0], f"{one} tells {other}"))
+        chances.append((_halves(sides)[0], f"{one} predicts {other}"))
     for pairs, said in (
         (_again(crops), "an image has the same {} in each epoch"),
         (_after(crops, batch), "{}s repeat from batch to batch"),
@@ -220,7 +220,7 @@ def _independent(crops: Sequence[Crop], batch: int) -> Check:
             chances.append((_chance(pairs), said.format("crop")))
         for what in ("top", "left", "flip"):
             chance, alike = _halves([(_half(one, what), _half(two, what)) for one, two in pairs])
-            other = f"one {what} tells the next one"
+            other = f"one {what} predicts the next one"
             chances.append((chance, said.format(what) if alike else other))
     chance, said = min(chances, key=lambda each: each[0])
     worst = float(stats.norm.isf(max(chance, 1e-300) / 2))

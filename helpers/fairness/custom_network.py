@@ -29,7 +29,7 @@ UNKNOWN = (
     "running mean after a step",
     "running variance after a step",
 )
-"""What only a reference could tell."""
+"""Checks that need a reference."""
 
 
 def check_fairness(

@@ -218,8 +218,8 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
         for epoch in each.epochs:
             missing = own * (steps - epoch.first) // steps - epoch.images
             if missing:
-                counted = f"epoch {epoch.number}: {epoch.images} images instead of "
-                wrong[counted + f"{epoch.images + missing}"] = abs(missing)
+                came = f"epoch {epoch.number}: {epoch.images} images instead of "
+                wrong[came + f"{epoch.images + missing}"] = abs(missing)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
         if updates is not None and updates != taken and not (overflows and updates < taken):
             wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)

@@ -17,8 +17,8 @@ from typing import Any
 class Row:
     """A row of the comparison: a notebook in a kernel, and how it is shown.
 
-    By these two, notebook and kernel, plans, journals and records tell rows apart: of a notebook
-    that has several, each is run in another kernel, and the first is the notebook's own.
+    Plans, journals and records identify a row by its notebook and kernel. A notebook may have
+    several rows, each in another kernel; the first is the notebook's own.
     """
 
     name: str

@@ -186,12 +186,10 @@ def _present() -> list[_Present]:
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 found.append(_look_at(index, driver))
-            except (
-                pynvml.NVMLError
-            ) as error:  # it has fallen off the bus, or belongs to another user
+            except pynvml.NVMLError as error:  # it is off the bus, or belongs to another user
                 raise UserError(
                     f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' "
-                    "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)"
+                    "(to continue without GPUs, hide them: CUDA_VISIBLE_DEVICES=)"
                 ) from None
         return found
     finally:

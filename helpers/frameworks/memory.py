@@ -16,7 +16,7 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
     """MiB that are free on the fullest of these GPUs, or MIG instances.
 
     Raises:
-        pynvml.NVMLError: the driver cannot tell.
+        pynvml.NVMLError: the driver does not report it.
     """
     pynvml.nvmlInit()
     try:

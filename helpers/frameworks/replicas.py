@@ -61,9 +61,9 @@ def run(
 ) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
-    ``heard`` is called here with everything that a replica tells meanwhile (:func:`tell`). When one
-    replica fails or dies, or the caller is interrupted, all are ended, with everything
-    they started.
+    ``heard`` is called here with every message that a replica sends meanwhile (:func:`tell`). When
+    one replica fails or dies, or the caller is interrupted, all replicas and their child processes
+    are ended.
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.

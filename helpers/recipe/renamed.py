@@ -92,7 +92,7 @@ _reported: set[str] = set()
 
 
 def in_new_words(file: TomlFile) -> TomlFile:
-    """The file as if it had been written with the new names; which they are is said once.
+    """The file with its old names replaced by the new ones, which are printed once.
 
     Raises:
         UserError: it has a key by its old and by its new name.

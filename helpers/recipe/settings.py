@@ -19,7 +19,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 ``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
 ``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
-https://arxiv.org/abs/1710.03740). A framework that cannot says so (``configure``)."""
+https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
 MULTILABEL, MULTICLASS = "multilabel", "multiclass"
 TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}

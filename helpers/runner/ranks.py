@@ -234,7 +234,7 @@ def run(
             try:
                 with _alive(folder, watch.trouble), hearing:
                     last = None
-                    while watch.goes_on():
+                    while watch.may_continue():
                         if (cell := run_files.read(folder / "cell-0")) != last:
                             last = cell
                             hearing.hear()
@@ -294,7 +294,7 @@ class _Watch:
         self.trouble: list[OSError] = []
         """Why no sign of life could be given."""
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether some rank still runs.
 
         Raises:

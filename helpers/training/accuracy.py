@@ -17,7 +17,7 @@ CONFUSIONS = 10
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the shares and how to take them.
+    """The accuracy of a test part; its text gives the shares and explains them.
 
     ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
     has no image of it, its interval where all are of one group. ``confusions`` are the most

@@ -43,7 +43,7 @@ def attribute(
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
-    A share may come out below zero: then nothing was waited for, as far as the rounds can tell.
+    A share can be below zero: then the rounds measured no wait.
 
     Args:
         history: the record's epochs; ``data_seconds`` and ``communication_seconds`` are what the
@@ -53,7 +53,7 @@ def attribute(
         devices: how to name the devices in the sentence, e.g. "2 CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
-        resumed_after: epochs of another process, of which nothing is said here.
+        resumed_after: epochs of another process, which are left out.
         cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
     """
     own = history[resumed_after:]
@@ -80,7 +80,7 @@ def attribute(
 
 
 def read(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's section ``attribution``; one from before there were rounds is held to them too.
+    """A record's section ``attribution``; records without rounds are judged by the same rules.
 
     Then each thing was measured once, and where files were faster than synthetic data, nothing
     can be taken off.

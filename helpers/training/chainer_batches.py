@@ -30,7 +30,7 @@ Order = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a part of a batch where it is told."""
+    """A dataset that writes the pixels of a part of a batch into given memory."""
 
     part: int
 

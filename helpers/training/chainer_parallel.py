@@ -123,7 +123,7 @@ class Loader:
     def __init__(self, iterators: Iterable[chainer.dataset.Iterator]) -> None:
         self.iterators = list(iterators)
         self.passed = multiprocessing.Value("i", 0)
-        self.goes_on: Callable[[int], bool] = lambda taken: True
+        self.may_continue: Callable[[int], bool] = lambda taken: True
         """Whether a Trainer that has taken so many steps is to take the next one."""
 
     def skip(self, batches: int) -> None:
@@ -131,8 +131,8 @@ class Loader:
         self.passed.value = batches
 
     def until(self, permit: Permit, first: int) -> None:
-        """Go on as far as ``permit`` goes; the next step is number ``first``, of all epochs."""
-        self.goes_on = lambda taken: permit.may_take(first + taken)
+        """Continue as far as ``permit`` allows; the next step is number ``first`` of all epochs."""
+        self.may_continue = lambda taken: permit.may_take(first + taken)
 
     def __iter__(self) -> Iterator[Arrays]:
         """Global batches as arrays in the host's memory; to close it ends the loader's workers."""
@@ -174,7 +174,7 @@ class Steps:
         iteration = trainer.updater.iteration
         self.first = iteration if self.first is None else self.first
         taken = iteration - self.first
-        return taken == self.steps or not self.loader.goes_on(taken)
+        return taken == self.steps or not self.loader.may_continue(taken)
 
 
 class Behind:
@@ -233,7 +233,7 @@ class Feed(chainer.dataset.Iterator):
         self.noted: Iterator[list[Any]] | None = None
 
     def use(self, loader: Loader, clock: StepClock) -> None:
-        """In all processes, go on with this loader; from the first one's.
+        """In all processes, continue with this loader; called in the first one.
 
         Raises:
             ValueError: the updater was not made for that loader.

@@ -1,6 +1,6 @@
-"""What is needed to go on from there: weights, optimiser, what was measured.
+"""Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-It is written after every epoch, and after the step at which a run stops as it was asked to.
+A checkpoint is written after every epoch, and after the step at which a run stops on request.
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
 weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
@@ -41,7 +41,7 @@ AWAIT_SECONDS = 8.0
 """What a checkpoint that is being written gets before an interrupt ends its writer; the runner
 waits no longer than ``kernel_processes.GRACE_SECONDS`` for a kernel that it has interrupted."""
 DAMAGED = "checkpoint.damaged"
-"""What a checkpoint is called that could not be gone on from."""
+"""The name of a checkpoint from which no run could resume."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Checkpoint:
     weights: Arrays
     folder: Path
     about: dict[str, Any]
-    """What must be the same for a run to go on: the recipe, the digest of the images, and the
+    """A run resumes only if these are the same: the recipe, the digest of the images, and the
     framework with its kernel."""
     run: str = ""
     """The id of the run that trains now."""
@@ -66,8 +66,7 @@ class Checkpoint:
     part: Part = NONE
     """Of the epoch after those that are done."""
     restarts: tuple[dict[str, int], ...] = ()
-    """Where each attempt went on that began with a checkpoint: ``epoch`` and ``step`` that were
-    done."""
+    """The ``epoch`` and ``step`` at which each resumed attempt continued."""
     damaged: str | None = None
     """Why the checkpoint that was there could not be used."""
 
@@ -203,7 +202,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
 
 
 class _Damaged(Exception):
-    """Why a file cannot be gone on from, in a few words."""
+    """The reason why no run can resume from a file, in a few words."""
 
 
 def _read(
@@ -256,7 +255,7 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
     if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
         raise UserError(
-            f"{path}: of a run by {before}, and this is {about[_FRAMEWORK]}; go on with it there, "
+            f"{path}: of a run by {before}, and this is {about[_FRAMEWORK]}; resume it there, "
             "or remove the file"
         )
     was = {**was, _FRAMEWORK: before}
@@ -308,7 +307,7 @@ def _restarts(said: Mapping[str, Any]) -> list[dict[str, int]]:
         and all(type(value) is int and 0 <= value < 2**31 for value in each.values())
         for each in found
     ):
-        raise _Damaged("where it went on before is not to be understood")
+        raise _Damaged("its list of restarts cannot be read")
     return found
 
 
@@ -330,7 +329,7 @@ def await_epoch(folder: Path, epoch: int, seconds: float = AWAIT_SECONDS) -> Non
 
 
 def remove(folder: Path) -> None:
-    """The run is whole, so nothing is left to go on with."""
+    """Remove the checkpoint of a finished run, which no run can resume."""
     (Path(folder) / FILE).unlink(missing_ok=True)
 
 
@@ -340,7 +339,7 @@ _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says that must be the same for a run to go on."""
+    """The parts of a record that must be the same for a run to resume."""
     recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
     framework = content["framework"]
     return {

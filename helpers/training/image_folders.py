@@ -128,7 +128,7 @@ def _as_published(recipe: Recipe) -> bool:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    """Generate the images, and what is to be read of them; both go on where they were cut short.
+    """Generate the images and their index; both resume after an interruption.
 
     One process makes them, and the others wait: jobs of a cluster begin together.
     """

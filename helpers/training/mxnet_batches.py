@@ -29,7 +29,7 @@ AT_EXIT = 16
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a batch where it is told."""
+    """A dataset that writes the pixels of a batch into given memory."""
 
     def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
         """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""

@@ -17,7 +17,7 @@ from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
 BY_HAND = "interactive"
-"""The folder under ``runs/`` of what no batch runs."""
+"""The folder under ``runs/`` of runs outside an experiment."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
@@ -177,7 +177,7 @@ def resolve(
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
     """Up to 8 loader workers a device, and no more than there are CPU cores for them.
 
-    Of all nodes together, each with these devices; virtual ones share this machine's cores.
+    Of all nodes together, each with these devices; simulated nodes share this machine's cores.
     """
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)

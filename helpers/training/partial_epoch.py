@@ -41,7 +41,7 @@ NONE = Part()
 
 
 def of_said(said: Any, steps: int) -> Part:
-    """The part that a checkpoint tells of; none of it where it tells of none.
+    """The part that a checkpoint names; an empty part where it names none.
 
     Args:
         said: from an untrusted file.

@@ -25,7 +25,7 @@ Arrived = tuple[torch.Tensor, torch.Tensor]
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a batch where it is told."""
+    """A dataset that writes the pixels of a batch into given memory."""
 
     def __len__(self) -> int:
         """The number of its images."""

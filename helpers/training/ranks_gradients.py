@@ -47,7 +47,7 @@ def check_fairness(
         fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each rank.
         network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
-        weights: the initial ones of an own network, else None.
+        weights: the initial ones of a custom network, else None.
         devices: of all ranks.
     """
     began = time.perf_counter()
@@ -61,12 +61,12 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     functions, framework = work.functions, work.framework
     with functions.scope():
         shallow = framework.shallow(reference.shallow_arrays(), world.devices)
-    # No step is taken: with a replica the notebook's functions joins the ranks to a world.
+    # No step is taken: a replica of the notebook's functions joins the ranks to a world.
     replica = functions.start(world, shallow, rule=training_loop.SGD, rates=repeat(0.1))
     functions.ready(replica, [])
     over_ranks, devices = over_all_ranks(world, work), world.devices * world.processes
     if network == "own":
-        assert weights is not None, "an own network's weights come from the kernel"
+        assert weights is not None, "a custom network's weights come from the kernel"
         recipe, outputs = work.recipe.recipe, len(work.images.classes)
         given = (functions.build_model, weights, devices, recipe, outputs)
         checks = [

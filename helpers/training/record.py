@@ -335,7 +335,7 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     figures = training.iloc[0]
     joules = float(figures["energy (J)"])
     if not joules > 0:
-        return unknown | {"reason": "the GPUs tell no energy, or one of them was lost"}
+        return unknown | {"reason": "the GPUs report no energy, or one of them was lost"}
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("items/J", figures["items"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}

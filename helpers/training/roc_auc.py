@@ -16,7 +16,7 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the mean and how to take it.
+    """The AUC of a test part; its text gives the mean and explains it.
 
     ``table`` has one row a finding: finding, auc, low, high, positives, negatives, reason; auc or
     its interval is NaN where it cannot be had, and reason says why, or why it is not in the mean.

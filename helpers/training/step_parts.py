@@ -101,7 +101,7 @@ def table(parts: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Who was slowest, in a sentence."""
+    """The slowest rank, in a sentence."""
     if len(parts) < 2:
         return ""
     if (found := slowest(parts)) is None:

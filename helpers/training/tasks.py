@@ -113,7 +113,7 @@ TOP1, TOP5 = (
 
 @dataclass(frozen=True)
 class Task:
-    """What the outputs of a network stand for, and how well it tells them.
+    """The meaning of a network's outputs, and the metrics of their quality.
 
     name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.

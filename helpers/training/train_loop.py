@@ -119,7 +119,7 @@ class StepMeasurements(NamedTuple):
     all_reduce: bus_bandwidth.Measured | None = None
     """On ranks: of the gradients alone."""
     meetings: clocks.Meetings | None = None
-    """Over several machines: what tells how far their clocks are apart."""
+    """Over several machines: the data from which the difference of their clocks follows."""
 
 
 def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:

@@ -116,11 +116,11 @@ tools.keep([began, time.monotonic()])
 
 def test_a_kind_that_ranks_do_not_tell_is_refused(tmp_path: Path) -> None:
     cell = "from helpers.launch import exchange\nexchange.exchange(object())"
-    with pytest.raises(RankError, match="TypeError: ranks do not tell each other a object"):
+    with pytest.raises(RankError, match="TypeError: ranks cannot exchange a value of type object"):
         tools.run(tmp_path, cell)
-    with pytest.raises(ValueError, match="no rank of ours tells a 'os:system'"):
+    with pytest.raises(ValueError, match="no rank sends a 'os:system'"):
         json_values.decode({"kind": "os:system", "fields": {"command": "true"}})
-    with pytest.raises(ValueError, match="no rank of ours tells"):
+    with pytest.raises(ValueError, match="no rank sends"):
         json_values.decode({"kind": "helpers.paths:Path", "fields": {}})
 
 

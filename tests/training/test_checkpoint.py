@@ -135,7 +135,7 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
         begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
     assert str(refused.value) == (
         f"{tmp_path / checkpoint.FILE}: of a run by Keras in kernel tensorflow, and this is Keras "
-        "in kernel jax; go on with it there, or remove the file"
+        "in kernel jax; resume it there, or remove the file"
     )
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
