@@ -89,10 +89,12 @@ def run(
         UserError: MPI or a library is missing, or the ranks failed.
     """
     if why := missing():
-        raise UserError(f"ranks of MPI cannot be started: {why}; make envs makes an environment")
+        raise UserError(
+            f"ranks of MPI cannot be started: {why}; run 'make envs' to build the environment"
+        )
     for name in by:
         if why := libraries.missing(name, ranks_a_host or ranks):
-            raise UserError(f"nothing can be reduced by {name}: {why}")
+            raise UserError(f"{name} cannot be used for the all-reduce: {why}")
     if ranks < 2 or any(size < 4 or size % 4 for size in sizes):
         raise UserError(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"

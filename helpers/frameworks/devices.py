@@ -288,7 +288,7 @@ def resolve(
     if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
-            f"give a multiple of {on}, or other gpus"
+            f"give a multiple of {on}, or another value of gpus"
         )
     if why := installed.why_not_here(found[:on]):
         raise UnsupportedError(why)

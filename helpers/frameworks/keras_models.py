@@ -303,7 +303,7 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
             taken[kind] += 1
         found[f"{names[layer]}/{part}"] = variable
     if len(found) < len(model.variables):
-        raise UserError("two layers of your own network have one name: give each its own")
+        raise UserError("two layers of your network have the same name: give each another name")
     return found
 
 

@@ -81,7 +81,7 @@ def check(launcher: str) -> str:
         )
     for host in hosts:  # it goes to mpiexec, and from there to ssh
         if not _HOST.fullmatch(host):
-            raise UserError(f"launcher: {host[:100]!r} is no host's name")
+            raise UserError(f"launcher: {host[:100]!r} is not a valid host name")
     if twice := [host for host in hosts if hosts.count(host) > 1]:
         raise UserError(f"launcher: {twice[0]} is named twice; each node is a host of its own")
     return launcher
@@ -111,9 +111,12 @@ def choose(
     if name == "auto":
         name = "srun" if in_slurm and not mpi else "mpiexec"
     if mpi and name != "mpiexec":
-        raise UserError(f"launcher {name}: this framework's ranks talk by MPI; give mpiexec")
+        raise UserError(f"launcher {name}: this framework's ranks use MPI; give mpiexec")
     if name == "srun" and not in_slurm:
-        raise UserError("launcher srun: this is no Slurm allocation (salloc or sbatch makes one)")
+        raise UserError(
+            "launcher srun: this process is not in a Slurm allocation; "
+            "get one with salloc or sbatch"
+        )
     interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
     hosts = _split(listed)
     if not hosts and name == "mpiexec" and environment.get(HOST_FILE):

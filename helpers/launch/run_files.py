@@ -79,7 +79,9 @@ def read(path: Path) -> Any:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):  # just replaced, on a network filesystem
             return None
-        raise UserError(f"{path}: not read, as it is none of our files ({error})") from None
+        raise UserError(
+            f"{path}: not read, because this project did not write it ({error})"
+        ) from None
     with os.fdopen(file, "rb") as opened:
         about = os.fstat(file)
         ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()

@@ -51,7 +51,7 @@ def make(
         found = tuple(shape(model))
     if found != (IMAGES, outputs):
         raise UserError(
-            f"{called}: of {IMAGES} images of {recipe.crop} px its network makes {list(found)}: "
+            f"{called}: of {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
             f"give {outputs} logits an image, {[IMAGES, outputs]}"
         )
     setattr(model, _MARK, True)  # by which weights are named otherwise, see is_own

@@ -80,7 +80,9 @@ def canonical(
     except (OSError, UserError) as error:
         if source == "imagenet":
             raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
-        return Weights(arrays, "random", f"seed {seed}, because ImageNet's cannot be had: {error}")
+        return Weights(
+            arrays, "random", f"seed {seed}, because the ImageNet weights are unavailable: {error}"
+        )
     note = f"torchvision's, with a classifier from seed {seed}"
     return Weights({**arrays, **backbone}, "imagenet", note)
 

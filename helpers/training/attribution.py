@@ -178,16 +178,16 @@ def agreement(found: Mapping[str, Any]) -> str:
             near.append(what)
         else:
             far.append(f"on {what} by {_percent(said['difference'])} of an epoch")
-    significant = []
+    sentences = []
     if near:
-        significant.append(
+        sentences.append(
             f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."
         )
     if far:
-        significant.append(
+        sentences.append(
             f"The ways differ {' and '.join(far)}, within half the range of the rounds."
         )
-    return " ".join(significant)
+    return " ".join(sentences)
 
 
 def _by_ablation(

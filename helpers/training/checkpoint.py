@@ -255,8 +255,8 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
     if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
         raise UserError(
-            f"{path}: of a run by {before}, and this is {about[_FRAMEWORK]}; resume it there, "
-            "or remove the file"
+            f"{path}: it is of a run by {before}, but this run uses "
+            f"{about[_FRAMEWORK]}; resume it there, or remove the file"
         )
     was = {**was, _FRAMEWORK: before}
     differing = sorted(key for key in about if was.get(key) != about[key])

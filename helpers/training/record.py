@@ -234,7 +234,7 @@ def read(path: Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / FILE
     if not path.exists():
-        raise UserError(f"{path}: no record there; run its notebook first")
+        raise UserError(f"{path}: there is no record; run its notebook first")
     content = earlier_schemas.upgraded(strict_json.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):

@@ -61,7 +61,7 @@ class Progress:
             raise UserError(f"{section} needs {self._list(missing)}; run {_these(missing)}")
         after = [other for other in SECTIONS if name in _needs(other)]
         for other in self._done.intersection(after):
-            self._why[other] = f"is of before {section} was run again"
+            self._why[other] = f"is from before {section} was run again"
         self._why[name] = UNFINISHED
         self._done.difference_update([name, *after])
         return [record for each in (name, *after) for record in SECTIONS[each].records]

@@ -52,7 +52,7 @@ def find(names: Mapping[str, Any]) -> Path:
         path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
         if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:
             return path
-    raise UserError(f"which notebook this is cannot be found out: {_SET_IT}")
+    raise UserError(f"the name of this notebook is unknown: {_SET_IT}")
 
 
 def _file(name: str, where: str) -> Path:

@@ -58,7 +58,7 @@ def test_a_rank_has_its_share_of_the_smallest_nodes_cores(
 def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path) -> None:
     found = choose("auto", 3, mpi=True, environment=SLURM)
     assert (found.name, found.hosts) == ("mpiexec", ("gpu01", "gpu02", "gpu03"))
-    with pytest.raises(UserError, match="launcher srun: this framework's ranks talk by MPI"):
+    with pytest.raises(UserError, match="launcher srun: this framework's ranks use MPI"):
         choose("srun", 2, mpi=True, environment=SLURM)
 
 
@@ -69,9 +69,9 @@ def test_one_node_asks_slurm_for_nothing() -> None:
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
-    with pytest.raises(UserError, match=r"scontrol does not tell that job's nodes.*unset SLURM_JO"):
+    with pytest.raises(UserError, match=r"scontrol does not list that job's nodes.*unset SLURM_JO"):
         choose("auto", 2, environment=SLURM | {"SLURM_JOB_NODELIST": "other"})
-    with pytest.raises(UserError, match="this is no Slurm allocation"):
+    with pytest.raises(UserError, match="this process is not in a Slurm allocation"):
         choose("srun", 2, environment={})
 
 
@@ -88,9 +88,9 @@ def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
-        ("mpiexec:a,-oProxyCommand", "'-oProxyCommand' is no host's name"),
-        ("mpiexec:a;true,b", "'a;true' is no host's name"),
-        ("mpiexec:a\n,b c", "'b c' is no host's name"),
+        ("mpiexec:a,-oProxyCommand", "'-oProxyCommand' is not a valid host name"),
+        ("mpiexec:a;true,b", "'a;true' is not a valid host name"),
+        ("mpiexec:a\n,b c", "'b c' is not a valid host name"),
         ("mpiexec:a,b,a", "a is named twice"),
         ("mpiexec:,", "launcher is 'mpiexec:,': give auto"),
         ("ssh" * 9999, "give auto, mpiexec"),

@@ -427,7 +427,7 @@ def test_a_notebook_of_mpi_says_how_it_is_run(
     name: str, cell: dict[str, Any], tmp_path: Path
 ) -> None:
     said = (
-        f"which a launcher starts: run: rosetta run --notebooks {name} --devices N in a terminal$"
+        f"which a launcher starts: in a terminal run: rosetta run --notebooks {name} --devices N$"
     )
     with pytest.raises(UserError, match=said):
         begin(module("chainermn"), cell | said_to_be(name, tmp_path))
@@ -447,7 +447,7 @@ SECTIONS = {
     "check_fairness": (None, None, None),
     "check_training_loop": (None,),
     **dict.fromkeys(("largest_batch", "train", "test", "profile"), ()),
-    **dict.fromkeys(("chart", "explain", "finish"), ()),
+    **dict.fromkeys(("chart", "attribute_time", "finish"), ()),
 }
 
 

@@ -17,7 +17,7 @@ WHOLE = [
     "test",
     "profile",
     "chart",
-    "explain",
+    "attribute_time",
     "finish",
 ]
 
@@ -52,7 +52,7 @@ def test_in_the_notebooks_order_all_run() -> None:
         (WHOLE[:2], "test", "section 10 (test) needs section 9 (training); run section 9 first"),
         (WHOLE[:2], "profile", "section 11 (measurements) needs section 9 (training); run"),
         (WHOLE[:3], "chart", "section 12 (utilisation) needs section 11 (measurements); run"),
-        (WHOLE[:5], "explain", "needs section 12 (utilisation); run section 12 first"),
+        (WHOLE[:5], "attribute_time", "needs section 12 (utilisation); run section 12 first"),
         (WHOLE[:4], "finish", "needs section 11 (measurements), section 12 (utilisation), section "
             "13 (where the time went); run sections 11, 12 and 13 first"),
     ],
@@ -70,7 +70,7 @@ def test_what_is_of_an_earlier_training_has_to_run_again() -> None:
     assert refused(progress, "test") == said
     progress.end("train")
     said = refused(progress, "finish")
-    assert "section 10 (test), which is of before section 9 (training) was run again" in said
+    assert "section 10 (test), which is from before section 9 (training) was run again" in said
     assert said.endswith("run sections 10, 11, 12 and 13 first")
 
 
