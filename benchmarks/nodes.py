@@ -104,8 +104,8 @@ def on_ranks(folder: Path, cell: str, nodes: int) -> None:
 
 def bare_launch(nodes: int) -> float:
     """Seconds until all processes of a bare script are in a process group."""
-    engine = launchers.choose("mpiexec", nodes)
-    words = engine.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
+    launcher = launchers.choose("mpiexec", nodes)
+    words = launcher.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
     environment = os.environ | {"GLOO_SOCKET_IFNAME": network.loopback(network.addresses())[0]}
     began = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:

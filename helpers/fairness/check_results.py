@@ -1,4 +1,4 @@
-"""What a check found, and all of a run's checks together: the fairness check in its record."""
+"""The result of a single check, and all results of a run as its record stores them."""
 
 from collections import Counter
 from collections.abc import Iterable

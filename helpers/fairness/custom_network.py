@@ -1,7 +1,7 @@
-"""The fairness check of somebody's own network, of which there is no reference.
+"""The fairness check of a custom network, for which there is no reference.
 
-What needs one is not checked, and says so. All else is checked as for every network: the weights it
-starts from, its inputs, the gradients of n devices, and afterwards the training loop.
+Checks that need a reference are skipped and say why. The others run as for every network: initial
+weights, inputs, gradients of n devices, and afterwards the training loop.
 """
 
 import time
@@ -29,7 +29,7 @@ UNKNOWN = (
     "running mean after a step",
     "running variance after a step",
 )
-"""What only a reference could tell."""
+"""Checks that need a reference."""
 
 
 def check_fairness(
@@ -84,8 +84,8 @@ def same_on_all_devices(
 ) -> Check:
     """Gradients of n devices against one, with two images of noise for each; BatchNorm frozen.
 
-    In float64, unless the network cannot: nobody asked for that, but why not is said. Whatever its
-    task, each output is a sigmoid here.
+    The check computes in float64, or gives the reason if the network cannot. Each output is a
+    sigmoid here, whatever the task.
 
     Args:
         framework: its module of ``helpers.frameworks``.

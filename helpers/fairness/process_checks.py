@@ -1,10 +1,10 @@
-"""The fairness check's rows of the world: who computes together, what they read, how they end.
+"""Fairness checks across a run's processes: membership, the images read, and the evaluation.
 
-None of them needs a reference, so they hold for anybody's own network too. A process answers with
-what its own loaders and its own loop gave (``helpers.training.data_coverage`` asks it); here the
-answers of all processes are put together. How the gradients of n devices compare with those of
-one, and the steps of the loop, is in ``reference_checks`` and ``training_loop``; where the devices
-are on ranks, each of these compares, and here is whose row stands for all.
+None of them needs a reference, so they apply to custom networks too. Each process answers with the
+output of its own loaders and its own loop (``helpers.training.data_coverage`` asks it), and this
+module combines the answers. ``reference_checks`` compares the gradients of n devices with those of
+one, and ``training_loop`` compares the steps. Where each rank runs these checks itself, this module
+chooses the row that is reported for all ranks.
 """
 
 import math
@@ -40,7 +40,7 @@ class Answer:
     host: str
     process: int
     last: float
-    """The highest rank among those that it computes with, which a collective told it."""
+    """The highest rank among those that it computes with, found by a collective."""
     epochs: tuple[np.ndarray, ...]
     """Numbers of the images that it read, as they came: of each epoch int64 (images,)."""
     even: np.ndarray
@@ -52,7 +52,7 @@ class Answer:
 
 
 def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) -> Check:
-    """Whether those compute together that were asked for, and nobody else.
+    """Whether exactly the requested processes compute together.
 
     Args:
         answers: of all processes.
@@ -174,11 +174,11 @@ def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
         answers: of each rank, the same rows in the same order.
         devices: of all ranks.
     """
-    everybody = f"{devices} devices on {len(answers)} ranks"
+    all_ranks = f"{devices} devices on {len(answers)} ranks"
     found = []
     for row in zip(*answers, strict=True):
         rank = max(range(len(row)), key=lambda number: _how_bad(row[number]))
-        who = f"rank {rank} of {everybody}" if row[rank].verdict == "fail" else everybody
+        who = f"rank {rank} of {all_ranks}" if row[rank].verdict == "fail" else all_ranks
         found.append(replace(row[rank], reason=f"{row[rank].reason}; {who}"))
     return found
 

@@ -1,9 +1,9 @@
-"""The yardstick: what each network computes in float64, from weights and images made by NumPy.
+"""The reference: the float64 results of each network for weights and images made by NumPy.
 
-PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and a file a network
-keeps it, so that every framework can be held against it in its own kernel. The
-weights are no ordinary initial ones: every BatchNorm has a scale, an offset and statistics of its
-own, so that none of them can be mistaken or left out unnoticed.
+PyTorch computes it once (``tools/make_reference.py`` in the pytorch environment), and one file per
+network stores it. Every framework is compared with it in its own environment. The weights are not
+ordinary initial weights: every BatchNorm has its own scale, offset and statistics, so that a
+missing or swapped one is noticed.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ PATHS_OF_CLASSES = Path(__file__).with_name("reference_classes.npz")
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a network, and in which file beside this module."""
+    """The stored results of a network, and their file in this module's folder."""
 
     file: str
     pixels: int

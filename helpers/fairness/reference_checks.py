@@ -1,13 +1,13 @@
-"""The fairness check: is this framework training the same thing as the others?
+"""The fairness check of pixels, weights, network and gradients against the float64 reference.
 
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
 the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
 and a verdict. A run with a failed check is marked as not comparable wherever its times are shown.
-What cannot be made equal is measured: the verdict is *expected* where a stated
-cause predicts the found value to within the threshold, and only there.
+Differences that cannot be removed are measured: the verdict is *expected* only where a stated
+cause predicts the found value to within the threshold.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
-are float32. ``helpers.fairness.training_loop`` goes on with the training loop.
+are float32. ``helpers.fairness.training_loop`` checks the training loop.
 """
 
 import time

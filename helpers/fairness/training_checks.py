@@ -1,9 +1,9 @@
-"""The fairness check's rows of the training that ran: its rates, its steps, its images.
+"""Fairness checks of the finished training: its learning rates, its steps and its images.
 
-The training-loop check gives a notebook's loop rates and batches. These rows look at the training:
-what its processes noted while it ran (``helpers.training.observer``) is compared with the recipe. A
-notebook that trains something else on purpose is no bug: most rows then give the verdict
-*different*, and say what differs.
+The training-loop check gives a notebook's loop rates and batches. The checks here compare what the
+processes noted while they trained (``helpers.training.observer``) with the recipe. A notebook may
+train something else on purpose: most checks then give the verdict *different*, and name the
+difference.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Che
 
 
 def constants_of(recipe: Recipe) -> dict[str, float]:
-    """What the optimiser's rule has, of what its steps depend on beside the rate."""
+    """The constants of the optimiser's rule, apart from the learning rate."""
     rule = recipe.rule
     found = {"weight decay": rule.weight_decay}
     if rule.name == "momentum":
@@ -200,8 +200,8 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
             worst = max(worst, 1.0 if math.isnan(apart) else apart)
         said += [f"no {what}" for what in wanted if what not in dict(pairs)]
         if None not in (each.weights, each.seen.weights) and each.weights != each.seen.weights:
-            worst, told = 1.0, f"{each.seen.weights:,} of {each.weights:,} weights are trained"
-            said.append(told)
+            worst = 1.0
+            said.append(f"{each.seen.weights:,} of {each.weights:,} weights are trained")
     listed = ", ".join(f"{what} {value:g}" for what, value in wanted.items())
     fair = f"{name}, {listed}; read from it after the last step"
     variant = f"optimiser ({', '.join(dict.fromkeys(said))})"
@@ -218,8 +218,8 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
         for epoch in each.epochs:
             missing = own * (steps - epoch.first) // steps - epoch.images
             if missing:
-                told = f"epoch {epoch.number}: {epoch.images} images instead of "
-                wrong[told + f"{epoch.images + missing}"] = abs(missing)
+                came = f"epoch {epoch.number}: {epoch.images} images instead of "
+                wrong[came + f"{epoch.images + missing}"] = abs(missing)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
         if updates is not None and updates != taken and not (overflows and updates < taken):
             wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)

@@ -1,9 +1,9 @@
-"""The training-loop check: what a notebook's training loop does on all its devices.
+"""The training-loop check: compare the first steps of a notebook's loop with the reference.
 
 Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
-precision. The net is shallow (``frameworks.*.shallow``): ``helpers.fairness.reference_checks`` has
-the deep one, and through it rounding would grow from step to step until it hides what is looked for
-here.
+precision. The network is shallow (``frameworks.*.shallow``). In the deep one of
+``helpers.fairness.reference_checks``, rounding would grow from step to step and hide the
+differences that this check looks for.
 
 Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7; with an expected difference
 of Adam 5e-6), the way the weights go to 2e-3 of its length (found: 1e-5, with Adam 4e-4). With
@@ -75,7 +75,7 @@ class Trial:
         return len(self.rates)
 
 
-Rehearsal = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
+TrainingLoopCheck = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
 """Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
 logits (images, 14) that the notebook then validates with: each device those of its own share,
 share after share."""
@@ -83,7 +83,7 @@ share after share."""
 
 def check_fairness(
     fairness_check: FairnessCheck,
-    check_training_loop: Rehearsal,
+    check_training_loop: TrainingLoopCheck,
     *,
     devices: int,
     precision: str = "fp32",
@@ -114,7 +114,7 @@ def check_fairness(
 
 
 def _walk(
-    check_training_loop: Rehearsal, rule: Rule, devices: int, task: str
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, task: str
 ) -> tuple[float, Mapping[str, np.ndarray]]:
     """The mean loss of the loop's steps by ``rule``, and the weights after them."""
     shares = (reference.batch_of(task),) * devices
@@ -124,7 +124,7 @@ def _walk(
 
 
 def _on_path(
-    check_training_loop: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, limits: Limits, task: str
 ) -> list[Check]:
     """The loop's first steps by ``rule`` against the reference's."""
     known, start = reference.paths(task), reference.shallow_arrays()
@@ -170,7 +170,7 @@ def _weight_change(
 
 
 def _decay(
-    check_training_loop: Rehearsal, rule: Rule, devices: int, limits: Limits, task: str
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, limits: Limits, task: str
 ) -> Check:
     """Which weight decay the loop has: found by the path that it is nearest to."""
     found = _way(_walk(check_training_loop, rule, devices, task)[1])
@@ -195,7 +195,7 @@ def _way_of(path: str, task: str) -> np.ndarray:
 
 
 def _statistics(
-    check_training_loop: Rehearsal, devices: int, limits: Limits, task: str
+    check_training_loop: TrainingLoopCheck, devices: int, limits: Limits, task: str
 ) -> list[Check]:
     """What becomes of BatchNorm's statistics: found by giving each device other images.
 

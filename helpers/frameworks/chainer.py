@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for Chainer.
+"""The framework-specific helper functions for Chainer.
 
 Peculiar to Chainer: one process holds all devices of ParallelUpdater, which **sums** their
 gradients instead of averaging them, so every loss here is divided by the whole batch and not by
@@ -403,7 +403,7 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
         layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
@@ -640,7 +640,7 @@ class _MeanLoss(chainer.Chain):
 def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
     """Canonical name and array of every parameter and running statistic.
 
-    Of somebody's own network Chainer's names, ``conv1/W``, and all that its links hold as arrays.
+    A custom network keeps Chainer's names, ``conv1/W``, and all arrays that its links hold.
     """
     if custom.is_own(model):
         for path, link in model.namedlinks():

@@ -1,4 +1,4 @@
-"""ChainerMN over several nodes: all that its processes need they have of ``mpiexec``."""
+"""ChainerMN over several nodes, whose processes get their settings from ``mpiexec``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def gradients(
     They are what the multi-node optimiser hands to the one in it, the means over all ranks.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

@@ -1,4 +1,4 @@
-"""What the modules of several nodes share: an all-reduce, and a sum that gathers rows."""
+"""Collectives that several framework modules share: an all-reduce, and a sum that gathers rows."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,9 +1,9 @@
-"""What TensorFlow's and Keras's ranks under Horovod share: a process, and a device, for each.
+"""Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank.
 
 ``mpiexec`` has started the ranks (``helpers.launch``, or ``mpi_ranks`` for a moment), and
 ``hvd.init()`` joins them, by MPI. A rank sees one device of its machine, so that whatever it
-computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel nobody else is in the
-world.
+computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel, the world has no
+other process.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _join() -> None:
 
 
 def _numbered(devices: Sequence[str]) -> list[tuple[str, int, int]]:
-    """What :func:`_see_one` is told in each rank."""
+    """The arguments of :func:`_see_one` in each rank."""
     kind = devices[0].partition(":")[0].lower()
     return [(kind, number, len(devices)) for number in range(len(devices))]
 

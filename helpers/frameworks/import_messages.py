@@ -1,4 +1,4 @@
-"""What native code remarks on stderr while a library is imported, kept out of a notebook."""
+"""Keep the stderr messages of native code out of a notebook while a library is imported."""
 
 import os
 import sys

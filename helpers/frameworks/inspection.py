@@ -1,4 +1,4 @@
-"""What a framework's own objects say of a training that has ended: ``watch`` in each module."""
+"""Read facts about a finished training from a framework's own objects (``watch``)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether a kernel can be used here: is it installed, and does it serve these GPUs?"""
+"""Check that an environment is installed and supports the GPUs of this machine."""
 
 import json
 import sys

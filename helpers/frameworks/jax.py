@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for JAX.
+"""The framework-specific helper functions for JAX.
 
 Peculiar to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
 one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
@@ -383,7 +383,7 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
         layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
@@ -637,7 +637,7 @@ def _apart(moment: jax.Array, params: Any) -> Any:
 
 
 def _name(path: tuple[Any, ...], is_own: bool) -> str:
-    """torchvision's name of a variable; of somebody's own network the way to it."""
+    """torchvision's name of a variable; in a custom network, its path."""
     *way, last = map(str, path)
     return ".".join([*way, last if is_own else _CANONICAL.get(last, last)])
 

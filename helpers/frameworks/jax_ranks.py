@@ -1,4 +1,4 @@
-"""JAX over several nodes: a process for each node, which drives all its devices.
+"""JAX over several nodes, with one process per node that drives all devices of the node.
 
 ``jax.distributed.initialize`` joins them, and ``jax.devices()`` are those of all nodes from then
 on: a mesh of all of them is all that the notebook's step needs. An array may then lie where this
@@ -134,7 +134,7 @@ def gradients(
     They are the sums over a mesh of the devices of all ranks.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

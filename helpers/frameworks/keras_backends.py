@@ -1,4 +1,4 @@
-"""Which module of this folder is Keras's on which backend.
+"""Map each Keras backend to its module in this folder.
 
 Each sets ``KERAS_BACKEND`` before it imports Keras, so it does not matter what the shell or
 ``~/.keras/keras.json`` says.

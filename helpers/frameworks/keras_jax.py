@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for Keras 3 on the JAX backend.
+"""The framework-specific helper functions for Keras 3 on the JAX backend.
 
 Peculiar to it: ``fit`` compiles one step for all devices, and ``keras.distribution.DataParallel``
 lays each batch out over them, so XLA splits what is written as for one device. BatchNorm therefore

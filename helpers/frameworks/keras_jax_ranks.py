@@ -1,4 +1,4 @@
-"""Keras on JAX over several nodes: a process for each node, joined as JAX's are (``jax_ranks``).
+"""Keras on JAX over several nodes, with one process per node, joined as in ``jax_ranks``.
 
 ``keras.distribution.initialize`` would join them too, but let all networks reach the first, and
 have Slurm's variables say which devices are whose. Keras places what it makes on the devices of all

@@ -1,8 +1,8 @@
-"""What is the same for Keras 3 on every backend: its models, their weights and their optimiser.
+"""Models, weights and optimisers of Keras 3, the same on every backend.
 
 A model is built by ``keras.applications``, its layers have names of their own, and images are
-channels-last on every backend. Which backend Keras has is up to the module that imports this one:
-``keras``, ``keras_jax`` and ``keras_torch`` set ``KERAS_BACKEND`` before they do.
+channels-last on every backend. The importing module chooses the backend: ``keras``, ``keras_jax``
+and ``keras_torch`` set ``KERAS_BACKEND`` before they import this module.
 """
 
 import math
@@ -235,7 +235,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 
 
 _UNUSED = ("amsgrad", "nesterov", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-"""What Keras's optimisers can do beside, and none of the recipes' rules has."""
+"""Options of Keras's optimisers that no recipe uses."""
 
 PARTS = {
     "kernel": "weight",
@@ -272,7 +272,7 @@ def trained(model: Model) -> dict[str, keras.Variable]:
 
 
 def variables(model: Model) -> dict[str, keras.Variable]:
-    """The model's variables by torchvision's names; of somebody's own network by Keras's."""
+    """The model's variables by torchvision's names; those of a custom network by Keras's."""
     if custom.is_own(model):
         return _by_path(model)
     return {
@@ -303,7 +303,7 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
             taken[kind] += 1
         found[f"{names[layer]}/{part}"] = variable
     if len(found) < len(model.variables):
-        raise UserError("two layers of your own network have one name: give each its own")
+        raise UserError("two layers of your network have the same name: give each another name")
     return found
 
 

@@ -1,9 +1,9 @@
-"""The few framework-bound helpers, for Keras 3 on the PyTorch backend.
+"""The framework-specific helper functions for Keras 3 on the PyTorch backend.
 
 Peculiar to it: ``fit`` runs each operation as it comes, on one device; ``keras.distribution`` has
 no data parallelism on PyTorch. Losses on the device are those of ``helpers.frameworks.pytorch``,
-models and their weights those of ``keras_models``. Keras puts what it makes on the GPU where there
-is one, unless it is told another device (:func:`list_devices`). The same seed gives the same bits
+models and their weights those of ``keras_models``. Keras creates arrays on the GPU where there is
+one, unless it is given another device (:func:`list_devices`). The same seed gives the same bits
 on CPUs; on GPUs it need not, for cuDNN picks its algorithms by their speed (:func:`configure`).
 """
 

@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for MXNet Gluon.
+"""The framework-specific helper functions for MXNet Gluon.
 
 Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
@@ -378,7 +378,7 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
         layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
@@ -612,7 +612,7 @@ def _frozen(model: Model) -> Iterator[None]:
 def _named(model: Model) -> dict[str, Any]:
     """The model's parameters by their canonical names, which are in the same order.
 
-    Those of somebody's own network as ``save_parameters`` names them: by the way to them.
+    Those of a custom network have the names of ``save_parameters``, which are their paths.
     """
     if custom.is_own(model):
         return dict(model._collect_params_with_prefix())

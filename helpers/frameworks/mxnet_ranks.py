@@ -1,4 +1,4 @@
-"""MXNet over several nodes: a process for each node (a *worker*), and beside it a server.
+"""MXNet over several nodes, with one worker process and one server process per node.
 
 A key-value store ``dist_device_sync`` sums gradients over the devices of each node, as ``device``
 does, and then over the nodes: every worker pushes its sums to the servers, which answer when those
@@ -105,7 +105,7 @@ def gradients(
     They are what ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

@@ -1,4 +1,4 @@
-"""PyTorch over several nodes: all that its processes need is in torchrun's variables."""
+"""PyTorch over several nodes, whose processes get their settings from torchrun's variables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gradients(
     They are what DistributedDataParallel in the notebook's process group hands to the optimiser.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

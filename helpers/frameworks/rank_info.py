@@ -1,9 +1,9 @@
-"""Which of a run's ranks this process is, if it is one, and where the others are.
+"""Describe the rank that this process is, if it is one, and the location of the other ranks.
 
 A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
-Beside a framework's module may be another, ``<module>_ranks.py``, with what its ranks need:
-the gradients that they combine, and, in ``environment(place)``, variables of its own that are set
-before any cell runs.
+A framework's module may have a companion, ``<module>_ranks.py``, with the code for its ranks: it
+combines their gradients, and ``environment(place)`` gives variables that are set before any cell
+runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "ROSETTA_RANKS"
-"""Environment variable with the folder of the run's ranks; nobody is a rank without it."""
+"""Environment variable with the folder of the run's ranks; no process is a rank without it."""
 
 SLURM_NODE = "SLURMD_NODENAME"
 """Environment variable in which Slurm says what it calls this node."""
@@ -39,7 +39,7 @@ class Place:
     hosts: tuple[str, ...]
     """The host's name of each rank."""
     addresses: tuple[str, ...]
-    """``10.0.0.1:4711`` of each rank, with a port that nobody used when it joined."""
+    """``10.0.0.1:4711`` of each rank, with a port that was free when it joined."""
     interfaces: tuple[str, ...]
     """The network interface of each rank."""
     port: int
@@ -102,7 +102,7 @@ def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:
 
     Args:
         place: where it is.
-        tell_why: told in one line why the rank fails, by :func:`fail`.
+        tell_why: :func:`fail` calls it with the reason of the failure, in one line.
     """
     _Here.place, _Here.tell_why = place, tell_why  # type: ignore[method-assign]
 

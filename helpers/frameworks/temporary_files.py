@@ -1,8 +1,8 @@
-"""Folders for all that a run's processes leave in the temporary folder, removed with the run.
+"""Give a run's processes a temporary folder of their own, which is removed with the run.
 
 A process that is killed cannot clean up: its sockets, IPython's profile and compilers' caches stay.
-So a kernel, a probe and replicas get a folder of their own as ``TMPDIR``, which whoever started
-them removes once they have ended.
+So kernels, self-tests and replicas get a folder of their own as ``TMPDIR``. The process that
+started them removes it once they have ended.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for TensorFlow without Keras.
+"""The framework-specific helper functions for TensorFlow without Keras.
 
 Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
 ``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
@@ -67,7 +67,7 @@ _RAN_OUT = (
 )
 
 _LEFT_TO_CUDA = 2048
-"""MiB of a GPU that is shared: CUDA, cuDNN and cuBLAS take theirs beside TensorFlow's."""
+"""MiB of a shared GPU that stay free for CUDA, cuDNN and cuBLAS."""
 _LEAST_PART = 512
 """MiB, without which a replica has no room for its weights and their gradients and moments."""
 
@@ -397,7 +397,7 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
         layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
@@ -617,7 +617,7 @@ def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
 def _named(model: Model) -> dict[str, tf.Variable]:
     """The model's variables by their names, torchvision's.
 
-    Those of somebody's own network by the way to them, ``layers.0.kernel``: many share a name.
+    Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
     """
     if custom.is_own(model):
         found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)

@@ -1,4 +1,4 @@
-"""TensorFlow over several nodes: a process for each node, which drives all its devices.
+"""TensorFlow over several nodes, with one process per node that drives all devices of the node.
 
 ``tf.distribute.MultiWorkerMirroredStrategy`` joins them: it reads from ``TF_CONFIG`` where the
 others are, waits until all are there, and adds gradients up over all replicas of all nodes (NCCL
@@ -110,7 +110,7 @@ def gradients(
     They are the sums that MultiWorkerMirroredStrategy gives, each loss divided by the global batch.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

@@ -1,4 +1,4 @@
-"""Weights between the canonical layout and one with the channels last, as TensorFlow's."""
+"""Convert weights between the canonical layout and a channels-last layout, as TensorFlow's."""
 
 from collections.abc import Mapping
 from typing import Any

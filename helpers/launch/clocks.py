@@ -1,8 +1,8 @@
-"""How far the hosts' clocks are apart, within bounds that hold whatever the network does.
+"""Measure how far the clocks of the hosts are apart, with guaranteed bounds.
 
-Nobody leaves an all-reduce before all have entered it. So of two processes each has left after the
-other had entered, by whatever clock: one all-reduce bounds the difference of their clocks from
-both sides, as narrowly as it was quick, and of several the bounds are cut with each other.
+No rank leaves an all-reduce before all ranks have entered it. Of two processes, each therefore
+leaves after the other has entered. One all-reduce bounds the difference of their clocks from both
+sides, and a quick one bounds it tightly. The bounds of several are intersected.
 """
 
 from __future__ import annotations

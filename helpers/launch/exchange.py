@@ -1,8 +1,8 @@
-"""What the ranks of a run tell each other beside their framework's collectives.
+"""Exchange values between the ranks of a run through files, without a framework's collectives.
 
 Every rank runs the same notebook, so all make the same calls of this module in the same order.
-They wait here without a device: for a rank that downloads or compiles others may wait longer than
-a collective would let them. On one machine in one process there is nobody to wait for.
+They wait here without a device: a rank may download or compile for longer than a collective's
+timeout. With one process there is nothing to wait for.
 """
 
 import os

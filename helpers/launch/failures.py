@@ -1,4 +1,4 @@
-"""What ended a run of several ranks: the earliest cause, as one line.
+"""Find the earliest cause that ended a run of several ranks, and report it in one line.
 
 One rank fails, and all others fail after it, for a connection that was closed. Each rank writes
 down its own error at once, and the process above it the signal that killed it. The files' times are
@@ -17,7 +17,7 @@ TOGETHER = 2e9
 """Nanoseconds in which one rank's death and the others' errors are distinguished by kind."""
 OUT_OF_MEMORY = 9
 TERMINATED = "Terminated"
-"""The ``ename`` of a :class:`RankError` where somebody has ended the launcher by a signal."""
+"""The ``ename`` of a :class:`RankError` where a signal from outside has ended the launcher."""
 
 
 class RankError(Plain, RuntimeError):

@@ -1,4 +1,4 @@
-"""What ranks tell each other, as JSON: numbers, texts, arrays, and this project's own records.
+"""Encode the values that ranks exchange as JSON: numbers, texts, arrays and dataclasses.
 
 Nothing that is read here can run code, as a pickle could.
 """
@@ -20,7 +20,7 @@ def encode(value: Any) -> Any:
     """``value`` as ``json.dumps`` takes it.
 
     Raises:
-        TypeError: it is of a kind that ranks do not tell each other.
+        TypeError: ranks cannot exchange values of its type.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -37,7 +37,7 @@ def encode(value: Any) -> Any:
     if names is None and isinstance(value, tuple | set):
         return {"kind": type(value).__name__, "items": [encode(each) for each in value]}
     if names is None or not type(value).__module__.startswith(OURS):
-        raise TypeError(f"ranks do not tell each other a {type(value).__name__}")
+        raise TypeError(f"ranks cannot exchange a value of type {type(value).__name__}")
     kind = f"{type(value).__module__}:{type(value).__qualname__}"
     return {"kind": kind, "fields": {name: encode(getattr(value, name)) for name in names}}
 
@@ -62,10 +62,10 @@ def decode(said: Any) -> Any:
         return {"tuple": tuple, "set": set}[kind](decode(each) for each in said["items"])
     module, _, name = kind.partition(":")
     if not module.startswith(OURS) or "." in name:
-        raise ValueError(f"no rank of ours tells a {kind!r}")
+        raise ValueError(f"no rank sends a {kind!r}")
     made = getattr(import_module(module), name)
     if not isinstance(made, type) or not (is_dataclass(made) or issubclass(made, tuple)):
-        raise ValueError(f"no rank of ours tells a {kind!r}")
+        raise ValueError(f"no rank sends a {kind!r}")
     return made(**{field: decode(value) for field, value in said["fields"].items()})
 
 

@@ -1,9 +1,9 @@
-"""The command lines that start a run's ranks: engines that laptops and clusters have already.
+"""Build the command lines that start a run's ranks with mpiexec, srun or torchrun.
 
-``mpiexec`` is that of the kernel's own environment (package ``mpich``). On hosts that it is given,
-``mpiexec:node1,node2``, it starts its ranks by ssh. ``srun`` starts them on the nodes of a Slurm
-allocation, ``torchrun`` on this machine. Where no other host is named all nodes are *virtual*:
-processes of this machine.
+``mpiexec`` comes with the environment of the run (package ``mpich``). Given hosts,
+``mpiexec:node1,node2``, it starts the ranks by ssh. ``srun`` starts them on the nodes of a Slurm
+allocation, ``torchrun`` on this machine. Without other hosts all nodes are *simulated*: processes
+of this machine.
 """
 
 import os
@@ -17,19 +17,19 @@ from pathlib import Path
 from helpers import network
 from helpers.errors import UserError
 
-ENGINES = ("mpiexec", "srun", "torchrun")
+LAUNCHERS = ("mpiexec", "srun", "torchrun")
 RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
-"""The variable in which each tells a process its number."""
+"""The variable in which each launcher gives a process its rank."""
 HOST_FILE = "HYDRA_HOST_FILE"
-"""The variable by which MPICH's process manager, Hydra, is told its hosts."""
+"""The variable that gives MPICH's process manager, Hydra, its hosts."""
 MOST_NODES = 1024
-MOST_VIRTUAL = 16
+MOST_SIMULATED = 16
 """Nodes that one machine can stand for, before their processes fill its memory."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
 
 
 @dataclass(frozen=True)
-class Engine:
+class Launcher:
     """What starts the ranks of so many nodes."""
 
     name: str
@@ -37,9 +37,9 @@ class Engine:
     virtual: bool
     """Whether all nodes are this machine."""
     hosts: tuple[str, ...] = ()
-    """Their names, where the engine has to be told."""
+    """Their names, where the launcher needs them."""
     interface: str = ""
-    """The network interface that somebody named."""
+    """The network interface that the user named."""
     asked: str = "auto"
     """What it was chosen by."""
 
@@ -47,13 +47,13 @@ class Engine:
         """The command line that runs ``program``, Python's first, once for each rank.
 
         Raises:
-            UserError: the engine is not beside that Python.
+            UserError: the launcher is not installed next to that Python.
         """
         start = _program(self.name, Path(program[0]).parent)
         return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
 
     def version(self, python: Path) -> str:
-        """What the engine says that it is.
+        """The version that the launcher reports.
 
         Args:
             python: of the ranks' environment.
@@ -74,14 +74,14 @@ def check(launcher: str) -> str:
     """
     name, colon, listed = str(launcher).partition(":")
     hosts = _split(listed)
-    if name not in ("auto", *ENGINES) or (colon and (name != "mpiexec" or not hosts)):
+    if name not in ("auto", *LAUNCHERS) or (colon and (name != "mpiexec" or not hosts)):
         raise UserError(
-            f"launcher is {str(launcher)[:100]!r}: give auto, {', '.join(ENGINES)}, or "
+            f"launcher is {str(launcher)[:100]!r}: give auto, {', '.join(LAUNCHERS)}, or "
             "mpiexec:HOST,HOST,..."
         )
     for host in hosts:  # it goes to mpiexec, and from there to ssh
         if not _HOST.fullmatch(host):
-            raise UserError(f"launcher: {host[:100]!r} is no host's name")
+            raise UserError(f"launcher: {host[:100]!r} is not a valid host name")
     if twice := [host for host in hosts if hosts.count(host) > 1]:
         raise UserError(f"launcher: {twice[0]} is named twice; each node is a host of its own")
     return launcher
@@ -93,12 +93,12 @@ def _split(listed: str) -> tuple[str, ...]:
 
 def choose(
     launcher: str, nodes: int, *, mpi: bool = False, environment: Mapping[str, str] = os.environ
-) -> Engine:
-    """The engine for so many nodes.
+) -> Launcher:
+    """Choose the launcher for so many nodes.
 
     Args:
-        launcher: ``auto``, an engine's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in a
-            Slurm allocation, else ``mpiexec``.
+        launcher: ``auto``, a launcher's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in
+            a Slurm allocation, else ``mpiexec``.
         nodes: how many.
         mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
         environment: the variables of the process that asks.
@@ -111,9 +111,12 @@ def choose(
     if name == "auto":
         name = "srun" if in_slurm and not mpi else "mpiexec"
     if mpi and name != "mpiexec":
-        raise UserError(f"launcher {name}: this framework's ranks talk by MPI; give mpiexec")
+        raise UserError(f"launcher {name}: this framework's ranks use MPI; give mpiexec")
     if name == "srun" and not in_slurm:
-        raise UserError("launcher srun: this is no Slurm allocation (salloc or sbatch makes one)")
+        raise UserError(
+            "launcher srun: this process is not in a Slurm allocation; "
+            "get one with salloc or sbatch"
+        )
     interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
     hosts = _split(listed)
     if not hosts and name == "mpiexec" and environment.get(HOST_FILE):
@@ -126,12 +129,12 @@ def choose(
         hosts = () if leftover else _allocated(nodes, environment)
     hosts = hosts[:nodes]
     virtual = len(set(hosts)) < 2
-    if virtual and nodes > MOST_VIRTUAL:
+    if virtual and nodes > MOST_SIMULATED:
         raise UserError(
-            f"nodes {nodes}: on one machine they are virtual, and {MOST_VIRTUAL} of those do; give "
-            "fewer, name the machines (launcher), or run in a Slurm allocation"
+            f"nodes {nodes}: one machine can simulate at most {MOST_SIMULATED} nodes; give fewer, "
+            "name the machines (launcher), or run in a Slurm allocation"
         )
-    return Engine(name, nodes, virtual, hosts, interface, launcher)
+    return Launcher(name, nodes, virtual, hosts, interface, launcher)
 
 
 def _listed(path: Path) -> tuple[str, ...]:
@@ -145,13 +148,13 @@ def _listed(path: Path) -> tuple[str, ...]:
 
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The hosts of the Slurm allocation; none where it is one machine, whose nodes are virtual."""
+    """The hosts of the Slurm allocation; none where it is one machine, with simulated nodes."""
     asked = ["scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")]
     try:
         said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(
-            f"SLURM_JOB_ID={environment['SLURM_JOB_ID'][:40]}, but scontrol does not tell that "
+            f"SLURM_JOB_ID={environment['SLURM_JOB_ID'][:40]}, but scontrol does not list that "
             f"job's nodes ({error}): outside of Slurm, unset SLURM_JOB_ID"
         ) from None
     hosts = tuple(said.split())
@@ -165,7 +168,7 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _program(name: str, folder: Path) -> str:
-    """Where an engine's program is, for the Python of a folder.
+    """The path of a launcher's program, for the Python of a folder.
 
     Raises:
         UserError: it is not there.
@@ -178,26 +181,26 @@ def _program(name: str, folder: Path) -> str:
     return found
 
 
-def _mpiexec(engine: Engine, ranks_a_node: int) -> list[str]:
-    where = ["-hosts", ",".join(engine.hosts)] if not engine.virtual else []
+def _mpiexec(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    where = ["-hosts", ",".join(launcher.hosts)] if not launcher.virtual else []
     # On one machine nothing of it listens where another could reach it.
-    interface = network.loopback(network.addresses())[0] if engine.virtual else engine.interface
+    interface = network.loopback(network.addresses())[0] if launcher.virtual else launcher.interface
     by = ["-iface", interface] if interface else []
-    if engine.virtual:  # whatever an allocation has left in the environment
+    if launcher.virtual:  # whatever an allocation has left in the environment
         by += ["-rmk", "user", "-launcher", "fork"]
-    number = ["-n", str(engine.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
+    number = ["-n", str(launcher.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
     return [*where, *by, *number]
 
 
-def _srun(engine: Engine, ranks_a_node: int) -> list[str]:
-    nodes = 1 if engine.virtual else engine.nodes
-    ranks = engine.nodes * ranks_a_node
+def _srun(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    nodes = 1 if launcher.virtual else launcher.nodes
+    ranks = launcher.nodes * ranks_a_node
     return [
         f"--nodes={nodes}",
         f"--ntasks={ranks}",
         f"--ntasks-per-node={ranks // nodes}",
         *_cores(ranks // nodes, os.environ.get("SLURM_JOB_CPUS_PER_NODE", "")),
-        *([f"--nodelist={','.join(engine.hosts)}"] if engine.hosts else []),
+        *([f"--nodelist={','.join(launcher.hosts)}"] if launcher.hosts else []),
         "--distribution=block",
         "--kill-on-bad-exit=1",
         "--mpi=none",
@@ -219,8 +222,8 @@ def _cores(ranks: int, given: str) -> list[str]:
     return [f"--cpus-per-task={share}"] if share else []
 
 
-def _torchrun(engine: Engine, ranks_a_node: int) -> list[str]:
-    ranks = engine.nodes * ranks_a_node
+def _torchrun(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    ranks = launcher.nodes * ranks_a_node
     # --rdzv-endpoint: by default its store listens on all interfaces.
     options = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
     options += ["--rdzv-endpoint=127.0.0.1:0", "--max-restarts=0"]

@@ -1,13 +1,13 @@
-"""A rank's program: it meets the others and runs the whole notebook, in its own process.
+"""The program of a rank: join the other ranks and run the whole notebook in this process.
 
     python -m helpers.launch.rank FOLDER
 
-A launcher starts it (``helpers.launch.launchers``); FOLDER is that of the run's ranks. The process
-that the launcher knows forks the rank, and stands by: it says that its host is there, and how the
-rank ended that could not say so itself; it ends the rank and all that the rank has started when the
-runner says so, or when the runner is gone. It does so from outside, for a rank that hangs in native
-code could not end itself. It sets torchrun's variables before any cell runs, so that what stands in
-the notebook finds what it would find in a script.
+A launcher starts it (``helpers.launch.launchers``); FOLDER holds the files of the run's ranks. The
+process that the launcher knows forks the rank and supervises it. It reports that its host is alive,
+and how the rank ended if the rank could not report that itself. It ends the rank and all of its
+children when the runner asks for it or is gone; a rank that hangs in native code could not end
+itself. It sets torchrun's variables before any cell runs, so that notebook code finds the same
+variables as a script.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
         os.setpgid(0, 0)
         _die_with(known)
         return _rank(folder, order, rank, host)
-    with suppress(OSError):  # whoever is first
+    with suppress(OSError):  # parent and child both try; the first one succeeds
         os.setpgid(process, process)
     return _stand_by(folder, rank, host, process)
 
@@ -135,7 +135,8 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     rank_info.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
-    # By this torchrun promises that it listens at MASTER_PORT: nobody would at ours, and all wait.
+    # torchrun promises with this that it listens at MASTER_PORT. No process listens at our port,
+    # so all ranks would wait.
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"

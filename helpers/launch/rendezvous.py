@@ -1,4 +1,4 @@
-"""How a run's ranks meet: each says where it is, and all work out the same place of all."""
+"""The rendezvous of a run's ranks: each writes down its host, and all derive the same layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_SECONDS = 0.02
 
 
 def join(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> Place:
-    """Meet the others: nobody goes on before all are in.
+    """Join the other ranks; every rank waits until all have joined.
 
     Args:
         folder: of the run's ranks, with the launcher's order.

@@ -1,9 +1,9 @@
-"""A monitor's sampler on every host of a run, and their traces as one.
+"""Run a monitor's sampler on every host of a run, and align their traces in time.
 
-The first rank of each host has one: rank 0 writes ``trace``, rank N ``trace-rankN`` beside it. The
-host's other ranks mark their phases there. Clocks of several machines are not trusted: once it is
-known how far they are apart (``helpers.launch.clocks``), :func:`align` puts each trace's beginning
-where rank 0's clock has it, and says so in it.
+The first rank of each host starts one: rank 0 writes ``trace``, rank N ``trace-rankN`` in the same
+folder. The host's other ranks mark their phases in the same trace. The clocks of several machines
+differ (``helpers.launch.clocks`` measures by how much), so :func:`align` converts the start of each
+trace to rank 0's clock and records the correction in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many steps a rank has taken, and where it is: what is told of it, should it hang."""
+"""Count a rank's steps and record where its main thread is, for the report of a hang."""
 
 import sys
 import time

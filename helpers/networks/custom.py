@@ -1,6 +1,6 @@
-"""Networks of somebody's own: made by their function, and tried out before anything depends on it.
+"""Build the custom networks of a recipe, and try them out before a run depends on them.
 
-Their weights go by the framework's own names, and begin as the framework draws them.
+Their weights have the framework's own names and its own initial values.
 """
 
 import random
@@ -43,7 +43,7 @@ def make(
     file, _, name = recipe.own[framework].rpartition(":")
     path = Path(recipe.beside).resolve() / file
     called = f"{path}: {name}({outputs})"
-    with custom_code.told(recipe, framework, f"{name}({outputs})"), _seeded(recipe.seed):
+    with custom_code.report_errors(recipe, framework, f"{name}({outputs})"), _seeded(recipe.seed):
         model = custom_code.load(recipe, framework)(outputs)
         if not isinstance(model, kind):
             wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
@@ -51,7 +51,7 @@ def make(
         found = tuple(shape(model))
     if found != (IMAGES, outputs):
         raise UserError(
-            f"{called}: of {IMAGES} images of {recipe.crop} px its network makes {list(found)}: "
+            f"{called}: of {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
             f"give {outputs} logits an image, {[IMAGES, outputs]}"
         )
     setattr(model, _MARK, True)  # by which weights are named otherwise, see is_own
@@ -59,7 +59,7 @@ def make(
 
 
 def is_own(model: Any) -> bool:
-    """Whether a model is somebody's own network, whose weights go by the framework's names."""
+    """Whether a model is a custom network, whose weights have the framework's names."""
     return getattr(model, _MARK, False) is True
 
 
@@ -87,7 +87,7 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Inside, what is drawn follows from the seed; afterwards it goes on as if nothing had been."""
+    """Seed the random generators inside the block, and restore their state afterwards."""
     # NumPy's one generator for all is what Chainer draws by, and others' initialisers.
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)

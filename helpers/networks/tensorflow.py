@@ -1,4 +1,4 @@
-"""The networks in TensorFlow without Keras, which has no model zoo: all is written out.
+"""The networks in TensorFlow without Keras, written out because it has no model zoo.
 
 Channels last, as TensorFlow prefers; variables bear torchvision's names, and a network computes
 in the dtype of the images that it is given. Two things have to be spelled out. Padding: ``SAME``
@@ -31,16 +31,16 @@ def build(
     A model cannot be cast afterwards, so the weights' dtype is its own.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)

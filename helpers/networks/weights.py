@@ -80,7 +80,9 @@ def canonical(
     except (OSError, UserError) as error:
         if source == "imagenet":
             raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
-        return Weights(arrays, "random", f"seed {seed}, because ImageNet's cannot be had: {error}")
+        return Weights(
+            arrays, "random", f"seed {seed}, because the ImageNet weights are unavailable: {error}"
+        )
     note = f"torchvision's, with a classifier from seed {seed}"
     return Weights({**arrays, **backbone}, "imagenet", note)
 
@@ -164,7 +166,7 @@ def load(path: Path) -> Arrays:
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What :func:`save` was told to say of the arrays.
+    """The metadata that :func:`save` stored with the arrays.
 
     Raises:
         OSError, SafetensorError: it cannot be read.
@@ -211,7 +213,7 @@ def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> Non
 
 def _imagenet_backbone(network: str) -> Arrays:
     if network not in IMAGENET:
-        raise UserError(f"nobody publishes them for {network}")
+        raise UserError(f"no published ImageNet weights exist for {network}")
     cache = CACHE / f"{network}-imagenet.safetensors"
     with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
         return load(cache)

@@ -1,8 +1,8 @@
-"""Recipes: what is trained, on what, and how; the same for every framework.
+"""Recipes: the network, data and hyperparameters of a training, the same for every framework.
 
-One place for each setting: a notebook never writes a number that stands in its recipe. Recipes are
-TOML files (docs/recipes.md): those that ship are in ``recipes/``, anybody's own lie where they
-like, with their own code beside them.
+Each setting has one place: a notebook never repeats a number of its recipe. Recipes are TOML files
+(docs/recipes.md). Built-in recipes are in ``recipes/``. A user's recipe can be in any folder, and
+its custom code is in the same folder.
 """
 
 from helpers.recipe.catalog import RECIPES, digest_now, file_of, full_name, lookup

@@ -1,4 +1,4 @@
-"""Recipes by name, or by their file."""
+"""Find recipes by name or by file."""
 
 import os
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Somebody's own code beside a recipe: looked at as text first, and run only when it is needed.
+"""Load the custom code of a recipe: check it as text first, and run it only when it is needed.
 
-A recipe names it as ``mine.py:net``. The file lies in the recipe's folder, also once its links are
-followed, and it is known what it holds and which bytes it is of before anything of it runs.
+A recipe names it as ``mine.py:net``. The file must be in the recipe's folder, also after links are
+resolved. Its names and its digest are checked before any of it runs.
 """
 
 import ast
@@ -65,8 +65,8 @@ def digest(data: bytes) -> str:
 def load(recipe: Recipe, what: str) -> Any:
     """The object that a recipe names for ``what``, a framework's module or ``reader``.
 
-    What is about to run is said first. Every process that is handed such an object is handed its
-    code with it, for none could import it.
+    Print the file and its digest before it runs. The object is pickled together with its code,
+    because other processes cannot import it.
 
     Raises:
         UserError: the file is another than when the recipe was read.
@@ -81,8 +81,8 @@ def load(recipe: Recipe, what: str) -> Any:
 
 
 @contextmanager
-def told(recipe: Recipe, what: str, called: str) -> Iterator[None]:
-    """Inside, whatever goes wrong in somebody's code becomes one line, with the line in its file.
+def report_errors(recipe: Recipe, what: str, called: str) -> Iterator[None]:
+    """Turn any error of custom code inside the block into one line that names the file and line.
 
     Args:
         what: a framework's module, or ``reader``.

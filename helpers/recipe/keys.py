@@ -1,4 +1,4 @@
-"""The keys of a recipe's tables, and what each may be given."""
+"""The keys of a recipe's tables, and the values that each accepts."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.settings import LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
-"""Modules of ``helpers.frameworks`` that may be given a network of one's own."""
+"""Modules of ``helpers.frameworks`` that accept a custom network."""
 
 NETWORKS = ("densenet121", "resnet44", "resnet50")
 COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
@@ -99,7 +99,7 @@ def _is_schedule(value: Any) -> bool:
     )
 
 
-_OWN = _text("a Python file beside this one and a name in it", '"mine.py:net"')
+_OWN = _text("a Python file in this file's folder and a name in it", '"mine.py:net"')
 
 DATA = {
     "reader": _text(

@@ -1,7 +1,7 @@
-"""A recipe from its TOML file, checked as a stranger's.
+"""Read a recipe from its TOML file, which is treated as untrusted.
 
-Nothing in it is run. Every mistake is answered in one line: the file, the line in it, what is
-wrong and what would be right.
+Nothing in the file is run. Every mistake gives one line: the file, the line in it, the error and
+the fix.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ FOLDER = paths.ROOT / "recipes"
 
 SWEEP = "sweep"
 NOT_TRAINED = ("slurm", SWEEP)
-"""Tables from which nothing follows for a run of given settings: where and how often it is run. So
-a job that ended for lack of time goes on when the file asks for more."""
+"""Tables that do not change the training itself: they say where and how often it runs. A job that
+ran out of time therefore resumes after the file asks for more time."""
 Tables = dict[str, dict[str, Any]]
 _FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
 
@@ -90,7 +90,7 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
     for number, line in enumerate(file.text.split("\n"), start=1):
         if not line.isprintable():  # the whole text is recorded, and shown again
             raise UserError(
-                f"{file.path}, line {number}: a tab or another invisible character: take it out"
+                f"{file.path}, line {number}: a tab or another invisible character: remove it"
             )
     tables: Tables = {}
     known = ("recipe", *TABLES, SWEEP)
@@ -106,7 +106,9 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
         elif not isinstance(value, dict):
             raise UserError(f"{where}: '{name}' is a table: write [{name}], and its keys below it")
     if not file.content:
-        raise UserError(f"{file.path}: nothing in it; a recipe has tables such as [model], [train]")
+        raise UserError(
+            f"{file.path}: the file is empty; a recipe has tables such as [model], [train]"
+        )
     for name in TABLES:
         given = file.content.get(name, {})
         for key, value in given.items():
@@ -128,7 +130,9 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
 def _check_name(path: Path) -> None:
     """Raises UserError for a name that another recipe has, or that no table could show."""
     if path.stem in shipped() and path.resolve().parent != FOLDER:
-        raise UserError(f"{path}: '{path.stem}' is a recipe that ships: give yours another name")
+        raise UserError(
+            f"{path}: '{path.stem}' is the name of a built-in recipe: give yours another name"
+        )
     if not path.stem.isprintable():
         raise UserError(f"{path}: its name has invisible characters: rename it")
 
@@ -140,7 +144,7 @@ def _reader(tables: Tables) -> str:
 def _begun_with(file: TomlFile, name: Any) -> Tables:
     if not isinstance(name, str) or name not in shipped():
         raise UserError(
-            f"{file.where('recipe')}: {name!r} is not a recipe that ships: begin with one of "
+            f"{file.where('recipe')}: {name!r} is not a built-in recipe: begin with one of "
             f"{', '.join(shipped())}, or with none"
         )
     base = FOLDER / f"{name}.toml"
@@ -167,12 +171,12 @@ def _check_value(where: str, table: str, key: str, value: Any, known: Key) -> No
 
 
 def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``[model]``: a network that ships, or one's own; what is given replaces the other way."""
+    """``[model]``: a built-in or a custom network; the one that is given replaces the other."""
     own = [key for key in given if key in FRAMEWORKS]
     if own and "network" in given:
         raise UserError(
             f"{file.where('model', own[0])}: [model] has both 'network' and '{own[0]}': "
-            "name a network that ships, or your own for each framework"
+            "name a built-in network, or a custom one for each framework"
         )
     replaced: tuple[str, ...] = FRAMEWORKS if "network" in given else ()
     if own:
@@ -207,7 +211,7 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
     elif reader not in READERS:
         raise UserError(
             f"{file.where('data', 'reader')}: unknown reader '{reader}': the readers are "
-            f"{', '.join(READERS)}, or one of your own as file.py:name"
+            f"{', '.join(READERS)}, or a custom one as file.py:name"
         )
     code = {}
     for what, said in own.items():
@@ -253,8 +257,8 @@ def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path)
         if key not in READERS.get(reader, ()):
             takes = ", ".join((*DATA, *READERS.get(reader, ())))
             raise UserError(
-                f"{file.where('data', key)}: the reader {reader} takes no '{key}'; "
-                f"[data] takes {takes} with it"
+                f"{file.where('data', key)}: the reader {reader} has no option '{key}'; "
+                f"[data] accepts {takes} with it"
             )
     if isinstance(found.get("table"), str):
         found["table"] = str(folder / found["table"])

@@ -1,6 +1,6 @@
-"""Recipes in the words of before: each key and value that has another name now, and its name.
+"""Read recipes with old key and value names, and map them to the current names.
 
-A file with old names is read as if it had the new ones, and a line says which they are.
+A file with old names is read as if it had the new ones, and one line lists the new names.
 """
 
 import sys
@@ -86,13 +86,13 @@ DIGESTS: Mapping[str, str] = {
     "5f154e7034468e110ba4ef8645bb51feb6217f159416488e7af4081a16f5efed": "resnet44-cifar10",
     "ea5fe17c47f3e9eba42c9e3ce4c518ccb36ac61857af7c2c146ddc2bce7f356b": "resnet50-imagenet",
 }
-"""SHA-256 that those which ship had in the words of before; but for the words they are the same."""
+"""SHA-256 digests of the built-in recipes with the old names; only the names differ."""
 
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def in_new_words(file: TomlFile) -> TomlFile:
-    """The file as if it had been written with the new names; which they are is said once.
+    """The file with its old names replaced by the new ones, which are printed once.
 
     Raises:
         UserError: it has a key by its old and by its new name.
@@ -122,8 +122,8 @@ def in_new_words(file: TomlFile) -> TomlFile:
                 found["momentum"] = given.get("momentum", MOMENTUM)
                 said[-1] += f" with momentum = {found['momentum']}"
         content[table] = found
-    if said and str(file.path) not in _told:
-        _told.add(str(file.path))
+    if said and str(file.path) not in _reported:
+        _reported.add(str(file.path))
         names = ", ".join(dict.fromkeys(said))
         line = f"{file.path}: old names, which are still read; the new ones: {names}"
         print(printable(line), file=sys.stderr, flush=True)

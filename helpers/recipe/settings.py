@@ -1,4 +1,4 @@
-"""The recipe every framework follows, and how it scales with the number of devices.
+"""The settings that every framework follows, and how they scale with the number of devices.
 
 Sources: learning rate times the number of devices is the linear scaling rule of Goyal et al. 2017
 (https://arxiv.org/abs/1706.02677), times its square root that of Krizhevsky 2014
@@ -19,7 +19,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 ``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
 ``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
-https://arxiv.org/abs/1710.03740). A framework that cannot says so (``configure``)."""
+https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
 MULTILABEL, MULTICLASS = "multilabel", "multiclass"
 TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}
@@ -74,7 +74,7 @@ class Recipe:
     Sizes are in pixels, ``batch_size`` is images per device, ``learning_rate`` is for one device.
     With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
 
-    ``own`` is somebody's own code, ``mine.py:net``, by the framework's module or ``reader``, and
+    ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and
     ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest
     without the tables ``[slurm]`` and ``[sweep]``.
     ``demo`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
@@ -99,7 +99,7 @@ class Recipe:
     seed: int = 0
     task: str = MULTILABEL
     network: str = "densenet121"  # "own" where each framework has its own
-    reader: str = "nih"  # "own" where it is somebody's own
+    reader: str = "nih"  # "own" where it is custom code
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     color_mode: str = "grayscale"  # or rgb
@@ -111,9 +111,9 @@ class Recipe:
     lr_gamma: float = 1.0
     lr_milestones: tuple[int, ...] = ()  # after these the rate is multiplied by lr_gamma
     metric: str = "auc"
-    quality_targets: tuple[float, ...] = ()  # of the metric; the time to each is told
+    quality_targets: tuple[float, ...] = ()  # of the metric; the time to each is reported
     own: dict[str, str] = field(default_factory=dict)
-    beside: str = ""  # the folder that own code is in
+    beside: str = ""  # the folder of the custom code
     code: dict[str, str] = field(default_factory=dict)
     demo: bool = False
     text: str = ""
@@ -169,7 +169,7 @@ class Recipe:
         return Rule(rule_name(self.optimizer, momentum), momentum, self.weight_decay)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of what the recipe is made of, by file: its own, and the code beside it."""
+        """SHA-256 by file: of the recipe itself, and of its custom code."""
         return {f"{self.name}.toml": self.sha256, **self.code}
 
     def lacks(self, framework: str) -> str | None:

@@ -1,7 +1,7 @@
-"""A TOML file of settings, and the line that each of them stands in.
+"""Read a TOML file of settings, and find the line of each setting for error messages.
 
-``tomllib`` tells no lines. Every mistake is answered with the file, the line and what would be
-right; what a file is (a recipe, a sweep) its reader says.
+``tomllib`` reports no lines. Every mistake gives the file, the line and the fix; the reader names
+the kind of file (a recipe, a sweep).
 """
 
 import difflib
@@ -137,7 +137,7 @@ def _not_toml(
     problem, _, at = str(error).partition(" (at ")
     found = re.match(r"line (\d+)", at)
     number = int(found[1]) if found else text.rstrip().count("\n") + 1
-    if "overwrite" in problem:  # the value's end is told, and it may have begun lines before
+    if "overwrite" in problem:  # reported where the value ends; it may begin lines above
         while number > 1 and not re.match(_SETS, text.split("\n")[number - 1]):
             number -= 1
     key = text.split("\n")[number - 1].partition("=")[0].strip()

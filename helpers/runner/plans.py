@@ -260,7 +260,7 @@ def make_plan(
     with _choosing("nnodes"):
         each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nnodes)
     with _choosing("launcher"):
-        engine = launchers.choose(launcher, max(each_nodes))
+        chosen_launcher = launchers.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
     cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
     with _choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
@@ -319,7 +319,7 @@ def make_plan(
         batch_size,
         num_workers,
         warmup,
-        engine.asked,
+        chosen_launcher.asked,
         cores,
         loader_cores,
         digests,

@@ -26,7 +26,7 @@ from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import failures, launchers, run_files
 from helpers.launch.failures import RankError
-from helpers.launch.launchers import Engine
+from helpers.launch.launchers import Launcher
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
@@ -53,7 +53,7 @@ TROUBLED = 3
 class Order:
     """What a run's ranks are to be."""
 
-    engine: Engine
+    launcher: Launcher
     ranks_a_node: int
     devices: int
     """Of each node."""
@@ -65,7 +65,7 @@ class Order:
 
     @property
     def ranks(self) -> int:
-        return self.engine.nodes * self.ranks_a_node
+        return self.launcher.nodes * self.ranks_a_node
 
 
 def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
@@ -99,9 +99,9 @@ def order(
         UserError: the launcher cannot start them.
     """
     row = _row_of(notebook, kernel)
-    engine = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
+    chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
     each = devices if row and row.rank_a_device else 1
-    return Order(engine, each, devices, kind, gpus, row.module if row else "")
+    return Order(chosen, each, devices, kind, gpus, row.module if row else "")
 
 
 def check(order: Order, kernel: str) -> None:
@@ -110,7 +110,7 @@ def check(order: Order, kernel: str) -> None:
     Raises:
         UserError: it has not.
     """
-    order.engine.command([str(_python(kernel))], order.ranks_a_node)
+    order.launcher.command([str(_python(kernel))], order.ranks_a_node)
 
 
 def _python(kernel: str) -> Path:
@@ -211,7 +211,7 @@ def run(
         UserError: the launcher is not there.
         OSError: a file of the run cannot be written.
     """
-    command = order.engine.command([str(python)], order.ranks_a_node)
+    command = order.launcher.command([str(python)], order.ranks_a_node)
     folder = run_files.make_folder(target.parent)
     try:
         (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
@@ -226,7 +226,7 @@ def run(
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=_for(order.engine, variables),
+                    env=_for(order.launcher, variables),
                     start_new_session=True,  # Ctrl-C is the runner's alone
                 )
             watch = _Watch(folder, order, process, stall_minutes, join_seconds)
@@ -234,7 +234,7 @@ def run(
             try:
                 with _alive(folder, watch.trouble), hearing:
                     last = None
-                    while watch.goes_on():
+                    while watch.may_continue():
                         if (cell := run_files.read(folder / "cell-0")) != last:
                             last = cell
                             hearing.hear()
@@ -248,25 +248,25 @@ def run(
 
 
 def _say_what(folder: Path, order: Order, python: Path) -> None:
-    engine = order.engine
-    launcher = {"launcher": engine.name, "launcher_version": engine.version(python)}
-    about: dict[str, Any] = {"rank in": launchers.RANK_IN[engine.name], "launcher": launcher}
-    about |= {"ranks": order.ranks, "nodes": engine.nodes, "virtual": engine.virtual}
+    started_by = order.launcher
+    launcher = {"launcher": started_by.name, "launcher_version": started_by.version(python)}
+    about: dict[str, Any] = {"rank in": launchers.RANK_IN[started_by.name], "launcher": launcher}
+    about |= {"ranks": order.ranks, "nodes": started_by.nodes, "virtual": started_by.virtual}
     about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
-    about |= {"framework": order.framework, "interface": engine.interface}
+    about |= {"framework": order.framework, "interface": started_by.interface}
     run_files.write(folder / "order", about)
     run_files.write(folder / ALIVE, 0)
 
 
-def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
+def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
     # By PET_ torchrun is told its options, such as one for which our own are an error.
     found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
-    if engine.virtual:  # what leads it to other hosts
+    if launcher.virtual:  # what leads it to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
         del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
-    if engine.name == "mpiexec":  # hands this node's name on to ranks on others
+    if launcher.name == "mpiexec":  # hands this node's name on to ranks on others
         found.pop(rank_info.SLURM_NODE, None)
     return found
 
@@ -294,7 +294,7 @@ class _Watch:
         self.trouble: list[OSError] = []
         """Why no sign of life could be given."""
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether some rank still runs.
 
         Raises:
@@ -335,7 +335,7 @@ class _Watch:
             )
         how, log = self._process.returncode, self._folder.parent / LOG
         raise RankError(
-            f"{self._order.engine.name} ended with exit code {how}: see {log}",
+            f"{self._order.launcher.name} ended with exit code {how}: see {log}",
             failures.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
         )
 

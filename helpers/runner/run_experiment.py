@@ -373,7 +373,7 @@ def _check(experiment: Experiment) -> None:
             **experiment.plan.parameters(),
             devices=most.devices,
             nodes=most.nodes,
-            virtual_nodes=virtual,
+            simulated_nodes=virtual,
             gpus=most.gpus,
             run=experiment.folder / "check",
             seed=seed,

@@ -1,4 +1,4 @@
-"""How often the right class is named: top-1, top-5, and what is taken for what, with intervals."""
+"""Top-1 and top-5 accuracy with intervals, and the most frequent confusions of classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from helpers.training import resampling
 from helpers.training.tasks import GUESSES, TOP1, TOP5
 
 CONFUSIONS = 10
-"""The most frequent ones, which are told."""
+"""Number of the most frequent confusions that are reported."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the shares and how to take them.
+    """The accuracy of a test part; its text gives the shares and explains them.
 
     ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
     has no image of it, its interval where all are of one group. ``confusions`` are the most
@@ -44,16 +44,16 @@ class Evaluation:
                 shares.append(
                     f"{metric.short} {metric.text(share)} ({ends if low == low else 'no interval'})"
                 )
-        told = ", ".join(shares)
+        listed = ", ".join(shares)
         images = int(self.table["images"].sum())
         alone = self.groups == images
         part = f"{images} images" if alone else f"{images} images in {self.groups} groups"
-        lines = [f"{told[0].upper()}{told[1:]} of {len(self.table)} classes, {part}."]
+        lines = [f"{listed[0].upper()}{listed[1:]} of {len(self.table)} classes, {part}."]
         if not self.confusions.empty:
             first = self.confusions.iloc[0]
             lines.append(
                 f"Most often confused: {TOP1.text(first['share'])} of the images of "
-                f"{first['class']} are taken for {first['predicted_as']}."
+                f"{first['class']} are classified as {first['predicted_as']}."
             )
         lines.append(resampling.said("images" if alone else "groups of images"))
         return "\n".join(lines)

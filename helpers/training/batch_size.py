@@ -1,4 +1,4 @@
-"""The largest batch that fits a device's memory, and what to do when one does not."""
+"""Find the largest batch that fits a device's memory, and advise when one does not fit."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -27,9 +27,8 @@ def largest(
     Args:
         attempt: takes one training step with that many images on every device.
         images: in the training part, which has to fill at least one global batch.
-        kind: of the devices. The CPU's virtual ones share the machine's memory, of which the
-            system takes back what is too much by killing the process; there no batch above the
-            recipe's is tried.
+        kind: of the devices. CPU devices share the machine's memory, and the system kills a
+            process that takes too much of it; no batch above the recipe's is tried there.
 
     Raises:
         UserError: not even one image fits.

@@ -1,7 +1,7 @@
-"""Places for batches in memory that workers share: written there, read there, and used again.
+"""A pool of reusable buffers for batches in memory that workers share.
 
-A batch that arrived is handed on where it lies. Its place is free again once nobody has an array of
-it any more. Whoever keeps many batches gets copies, so that there is always a place to write to.
+A batch is passed on without a copy. Its buffer is free again once no array refers to it any more.
+A caller that keeps many batches gets copies, so that a buffer is always free for writing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Places:
         self.free.append(place)
 
     def give_back_coming(self) -> None:
-        """Nobody writes to the places asked for any more, nor will anybody read them."""
+        """Free the requested buffers, which no process writes or reads any more."""
         for place in list(self.coming):
             self.give_back(place)
 

@@ -1,6 +1,6 @@
-"""What a schema cannot see: figures of a record that contradict each other.
+"""Find figures of a record that contradict each other, which its schema cannot detect.
 
-A record may come from a stranger. What a report adds up, ranks or looks up must then fit together.
+A record may be untrusted, so the figures that a report adds up, ranks or looks up must agree.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _classes(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     rows = {row["class"]: row for row in test["classes"]}
-    told: Counter[str] = Counter()
+    confused: Counter[str] = Counter()
     pairs = set()
     for number, found in enumerate(test["confusions"]):
         one, other, where = found["class"], found["predicted_as"], f"test/confusions/{number}"
@@ -95,9 +95,9 @@ def _confusions(test: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield where, "it is not of two classes of the test part, or is listed twice"
             return
         pairs.add((one, other))
-        told[one] += found["images"]
+        confused[one] += found["images"]
         wrong = rows[one]["images"] - rows[one]["right"]
-        if told[one] > wrong:
+        if confused[one] > wrong:
             yield where, f"more images are confused than the {wrong} of this class that are wrong"
         elif not _is(found["share"], found["images"], rows[one]["images"]):
             said = f"share is not {found['images']} of {rows[one]['images']} images"

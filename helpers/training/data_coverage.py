@@ -1,6 +1,6 @@
-"""Asks every process of a run who it is, what its loaders read, and what its evaluation counts.
+"""The data-coverage check: collect from every process the images that it reads and evaluates.
 
-The loaders are the notebook's own; which images they read is told by ``numbered_images``.
+The loaders are the notebook's own; ``numbered_images`` identifies the images that they read.
 """
 
 from __future__ import annotations

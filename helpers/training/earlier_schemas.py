@@ -1,4 +1,4 @@
-"""Records of earlier schemas, as ones of this schema: nothing else knows their names.
+"""Convert records of earlier schemas to the current schema.
 
 Schema 1 was of DenseNet121 and of findings alone. Schema 2 had other words for much: which,
 ``upgraded`` says. What is no record is left as it is, for the schema to say so.

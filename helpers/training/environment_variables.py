@@ -1,4 +1,4 @@
-"""What of the environment that ``compare`` was started in reaches a kernel, and its record.
+"""Choose the environment variables that reach a kernel, and those that its record lists.
 
 Python's own variables (``PYTHONPATH``, ``PYTHONHOME``, ``PYTHONSTARTUP`` and all others) and
 IPython's start-up files can have a kernel import other packages than those that are locked, or run
@@ -51,6 +51,6 @@ def _own() -> dict[str, str]:
     return {
         "PYTHONPATH": str(paths.ROOT),
         "PYTHONNOUSERSITE": "1",
-        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # nobody's start-up files are there
+        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # has no start-up files
         **idle_threads.VARIABLES,
     }

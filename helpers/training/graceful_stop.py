@@ -1,11 +1,11 @@
-"""A stop that all of a run's processes agree on: after the same step, and at any step.
+"""Stop all processes of a run after the same step, which can be any step.
 
-A job is told that its time ends, or that its nodes are wanted back. The runner then leaves a file,
-the *wish*, in the run's folder. Were every process to act on it as soon as it sees it, some would
-take one step more than others and wait for them for ever. So process 0 alone looks for the wish. It
-tells the others in a second file up to which step all may go, and renews that long before anybody
-is there; once it has seen the wish it no longer does. Nobody sends anything between devices for
-this, and a run that nobody asks to stop reads a small file every few seconds.
+A scheduler warns a job that its time ends or that it loses its nodes. The runner then writes a
+file, the *wish*, to the run's folder. If every process acted on it at once, some would take one
+step more than others and wait for them for ever. So process 0 alone looks for the wish. It writes
+the step up to which all may go to a second file. It raises that step long before any process
+reaches it, until it has seen the wish. No data passes between devices for this: each process reads
+a small file every few seconds.
 """
 
 import json
@@ -22,7 +22,7 @@ from helpers.errors import LoaderError, UserError
 from helpers.launch import exchange
 
 WISH = ".stop"
-"""In the run's folder: somebody wishes that the run stops in order."""
+"""File in the run's folder that asks the run to stop in order."""
 LOOK_SECONDS = 0.5
 AHEAD_SECONDS = 10.0
 """So far ahead all may go; a stop takes as long at most, and a step."""
@@ -30,7 +30,7 @@ WAIT_SECONDS = 0.02
 
 
 class Stopped(UserError):
-    """The run has stopped as it was asked to, and can be gone on with."""
+    """The run has stopped as requested, and can be resumed."""
 
 
 def wish(folder: Path) -> None:
@@ -97,7 +97,7 @@ class Permit:
             return
         if self._is_wished():
             self._last = True
-            if self._alone or step == self._first:  # nobody has been told anything yet
+            if self._alone or step == self._first:  # no process has a limit yet
                 self._until = step
         else:
             taken = step - self._first

@@ -1,4 +1,4 @@
-"""The images of a run: opened, checked against the recipe, split, read one by one."""
+"""Open the images of a run, check them against the recipe, split them and read them."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ NATIVE = ("png", "jpg", "jpeg")
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
 LARGEST_UNSIZED = 1024
-"""The same where the recipe names no size; whoever wants larger ones says so there."""
+"""The same limit where the recipe names no size; to use larger images, set a size there."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Data:
     classes: tuple[str, ...]
     task: str  # "multilabel" or "multiclass"
     recipe: Recipe
-    folder: Path | None  # None where somebody's own reader brings its images
+    folder: Path | None  # None where a custom reader brings its images
     kind: str  # "generated" or "real"
     reader: Reader
 
@@ -134,7 +134,7 @@ class Data:
         return str(found.hexdigest())
 
     def _sizes(self, images: pd.DataFrame) -> list[int]:
-        """Of the array, of each file, or of the first image that somebody's own code gives."""
+        """Of the array, of each file, or of the first image that custom code gives."""
         if self._array is not None:
             return list(self._array.shape)
         if not isinstance(self.reader, CatalogReader):
@@ -238,7 +238,7 @@ def image_size(recipe: Recipe, folder: Path | None) -> int:
 
 
 def load_data(setup: "Setup") -> Data:
-    """The folder's images, split by the recipe's seed where nobody published a split."""
+    """The folder's images, split by the recipe's seed where there is no published split."""
     recipe = setup.recipe.recipe
     reader = image_readers.open_images(recipe, setup.data)
     return Data(
@@ -270,7 +270,7 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         return
     where = recipe.own[custom_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        with custom_code.told(recipe, custom_code.READER, f"read({i})"):
+        with custom_code.report_errors(recipe, custom_code.READER, f"read({i})"):
             image = reader.read(i)
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):

@@ -1,4 +1,4 @@
-"""Which folder a run's images are in; generated ones are made there where they are missing."""
+"""Find the folder of a run's images, and generate images where they are missing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ def _stand_in(recipe: Recipe) -> StandIn:
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     """The folder with the images to train on; a generated set is made where it is missing.
 
-    None where somebody's own reader brings its images.
+    None where a custom reader brings its images.
     """
     folder = data_folder(recipe, data)
     if data == "auto" and folder is not None and not _is_there(folder):
@@ -128,7 +128,7 @@ def _as_published(recipe: Recipe) -> bool:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    """Generate the images, and what is to be read of them; both go on where they were cut short.
+    """Generate the images and their index; both resume after an interruption.
 
     One process makes them, and the others wait: jobs of a cluster begin together.
     """
@@ -149,7 +149,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
 
 
 def _given_folder(data: str | Path, recipe: Recipe) -> Path:
-    """What somebody named, a folder or an archive: from here, or from the checkout's top."""
+    """The folder or archive that the user named, relative to this folder or the checkout."""
     for folder in (Path(data), paths.ROOT / data):
         if folder.exists():
             return _in_utf8(folder.resolve())

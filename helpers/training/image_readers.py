@@ -1,4 +1,4 @@
-"""What reads a run's images: a reader of ``data_prep``'s, or somebody's own beside the recipe."""
+"""Open the reader of a run's images: one of ``data_prep``, or the recipe's custom reader."""
 
 import hashlib
 import json
@@ -22,14 +22,14 @@ OWN = "own"
 OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
 """What ``data_prep`` calls a recipe's options, where it has other names for them."""
 COLUMNS = ("image", "path", "row", "group")
-"""Of a part's table, beside its labels."""
+"""Columns of a part's table, apart from its labels."""
 
 
 def open_images(recipe: Recipe, folder: Path | None) -> Reader:
     """The recipe's reader of a folder, checked; opened once, until something changes there.
 
     Args:
-        folder: None where somebody's own reader brings its images.
+        folder: None where a custom reader brings its images.
 
     Raises:
         DataError, UserError: in one line, what is wrong with the folder or with the own code.
@@ -37,9 +37,9 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
     if recipe.reader == OWN:
         where = recipe.own[custom_code.READER]
         name = where.rpartition(":")[2]
-        with custom_code.told(recipe, custom_code.READER, name):
+        with custom_code.report_errors(recipe, custom_code.READER, name):
             maker = custom_code.load(recipe, custom_code.READER)
-        with custom_code.told(
+        with custom_code.report_errors(
             recipe, custom_code.READER, f"{name}({'' if folder is None else 'folder'})"
         ):
             return _own(maker, where, folder, _changed(folder))
@@ -50,7 +50,7 @@ def open_images(recipe: Recipe, folder: Path | None) -> Reader:
 
 
 def again(recipe: Recipe, folder: Path | None) -> Reader:
-    """As :func:`open_images`, of somebody's own code, made anew."""
+    """Open the images as :func:`open_images`, with a new instance of a custom reader."""
     _own.cache_clear()
     return open_images(recipe, folder)
 
@@ -132,7 +132,7 @@ def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
 
 
 def _changed(folder: Path | None) -> int:
-    """When images last came or went, or labels changed, so that nothing old is taken for new."""
+    """The last change of images or labels, so that old data is not treated as new."""
     if folder is None:
         return 0
     places = [folder, *folder.glob("*"), *folder.glob("*/*/")]

@@ -1,9 +1,9 @@
-"""One run of a notebook: what is the same in every framework, told once.
+"""One run of a notebook: the steps that are the same in every framework.
 
-A notebook begins a run, defines its framework's part (``helpers.training.world.Lesson``), and lets
-the run carry it out: the check of fairness, the epochs, the test, the measurements of section 11,
-the charts and the record. Everything a notebook shows after that, it shows by a method of this
-class.
+A notebook begins a run and defines the functions of its framework
+(``helpers.training.world.TrainingFunctions``). The run calls them for the fairness check, the
+epochs, the test, the measurements of section 11, the charts and the record. Methods of this class
+show all results.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained, With
 from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
-OF_LAUNCHERS = ("nodes", "virtual_nodes")
+OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = tuple(
     name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
 )[2:]
-"""What a notebook's parameters cell sets, beside ``resume``."""
+"""The parameters that a notebook's parameters cell sets, apart from ``resume``."""
 
 
 def begin(*given: Any) -> Any:
@@ -139,7 +139,7 @@ def begin(*given: Any) -> Any:
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(
-            label, networks, **given_ones, nodes=nodes, virtual_nodes=virtual
+            label, networks, **given_ones, nodes=nodes, simulated_nodes=virtual
         )
     if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
         many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
@@ -186,10 +186,10 @@ class Run(RunBase):
         self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
-        # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
+        # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
-        self._told = 0  # the last epoch of which a line was printed
+        self._printed = 0  # the last epoch of which a line was printed
         self._moving = 0  # characters of a line that the next one replaces
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
@@ -226,7 +226,7 @@ class Run(RunBase):
 
     @cached_property
     def initial(self) -> Weights:  # type: ignore[override]
-        """The weights that every framework starts from; of one's own network this one's own."""
+        """The initial weights, the same in every framework; a custom network draws its own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
             found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
@@ -239,7 +239,7 @@ class Run(RunBase):
         return found
 
     def end(self) -> None:
-        """Another run takes this one's place in the kernel, so nothing of this one goes on."""
+        """End this run because another one takes its place in the kernel."""
         self.progress.replaced = True
         samplers.stop(self.monitor)
         if self._replica is not None:
@@ -323,7 +323,7 @@ class Run(RunBase):
             self.images,
             self.recipe,
             processes=self.processes,
-            hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
+            hosts=1 if self.setup.simulated_nodes else self.setup.nodes,
         )
         if rank_info.here() is not None and self.setup.replicas > 1:
             self.fairness_check = ranks_gradients.check_fairness(
@@ -362,9 +362,9 @@ class Run(RunBase):
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
         Raises:
-            Stopped: somebody wished that the run stops; its checkpoint says how far it is.
+            Stopped: the run was asked to stop; its checkpoint holds its progress.
         """
-        self._told = 0
+        self._printed = 0
         with self._ends_in_order():
             return self._train()
 
@@ -374,7 +374,7 @@ class Run(RunBase):
             world = self.worlds()[0]
             images = self.recipe.recipe.batch_size * len(world.devices)
             workers = loader_workers.choose_workers(self.training_batches, images)
-            workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
+            workers *= 1 if self.setup.simulated_nodes else self.setup.nodes
             self.workers = exchange.of_first(workers)
         self.record.add(
             "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
@@ -390,7 +390,7 @@ class Run(RunBase):
         except gpumon.MonitorError as error:
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
         exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
-        self._trace, self._told = samplers.began(self.folder), self._begin.epoch
+        self._trace, self._printed = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
@@ -420,7 +420,7 @@ class Run(RunBase):
 
     @section(10, "test", needs=("train",), records=("test",))
     def test(self) -> pd.DataFrame:
-        """How well each finding or class of the test part is told, by the weights that were saved.
+        """Evaluate the saved weights on the test part, for each finding or class.
 
         With intervals, as a chart and a table.
         """
@@ -553,8 +553,8 @@ class Run(RunBase):
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        told = check_results.counted(check.verdict for check in checks)
-        print(f"Checks of this training: {told}")
+        counts = check_results.counted(check.verdict for check in checks)
+        print(f"Checks of this training: {counts}")
 
     def _check_test_part(self, each: list[train_loop.Tested]) -> None:
         """Whether the test read its images, goes into the fairness check with the validations."""
@@ -671,9 +671,9 @@ class Run(RunBase):
 
         def interrupted(*_: object) -> None:
             signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
-            checkpoint.await_epoch(self.folder, self._told)
+            checkpoint.await_epoch(self.folder, self._printed)
             raise Interrupted(
-                f"training was interrupted after {self._told} of {self.recipe.recipe.epochs} "
+                f"training was interrupted after {self._printed} of {self.recipe.recipe.epochs} "
                 "epochs; run section 9 to begin it again, or set resume = True and run all cells "
                 "to continue from the checkpoint"
             )
@@ -756,7 +756,7 @@ class Run(RunBase):
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
-        self._told = row["epoch"]
+        self._printed = row["epoch"]
         print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
 

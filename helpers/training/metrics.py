@@ -1,4 +1,4 @@
-"""The measure of a trained network, by task: an epoch's, and the test part's with intervals."""
+"""Evaluate a trained network by its task's metric, after an epoch or on the test part."""
 
 from collections.abc import Sequence
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Looks on while a process trains, and tells afterwards what it trained on and how.
+"""Observe a process while it trains, and report afterwards what it trained on and how.
 
 Of each step it keeps what costs nothing: the learning rate, if that is known without waiting for a
 device, and a reference to the batch's labels, which are counted when the epoch is over. Of the

@@ -1,4 +1,4 @@
-"""From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
+"""Resolve the values of a notebook's parameters cell, often ``auto``, to a run's settings."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
 BY_HAND = "interactive"
-"""The folder under ``runs/`` of what no batch runs."""
+"""The folder under ``runs/`` of runs outside an experiment."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
@@ -43,7 +43,7 @@ class Setup:
     search_batch: bool = False
     nodes: int = 1
     """Each has these devices."""
-    virtual_nodes: bool = False
+    simulated_nodes: bool = False
     """Whether all nodes are this machine."""
 
     @property
@@ -56,7 +56,7 @@ class Setup:
         """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
         each = self.devices
         gpus = self.nodes * each.gpus
-        if self.virtual_nodes and self.nodes > 1 and each.kind == "gpu":
+        if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
             gpus = min(gpus, len(device_helpers.visible()))
         shared = gpus if 0 < gpus < self.replicas else None
         return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
@@ -66,9 +66,8 @@ class Setup:
         """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
-        return (
-            f"{self.nodes} {'simulated ' * self.virtual_nodes}nodes with {self.devices.short} each"
-        )
+        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
+        return f"{nodes} with {self.devices.short} each"
 
 
 def resolve(
@@ -89,7 +88,7 @@ def resolve(
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
     nodes: int = 1,
-    virtual_nodes: bool = False,
+    simulated_nodes: bool = False,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -122,7 +121,7 @@ def resolve(
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
         nodes: how many machines, as the launcher of the run's ranks has it.
-        virtual_nodes: whether these are all this one.
+        simulated_nodes: whether these are all this one.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -167,18 +166,18 @@ def resolve(
         Path(run).resolve(),
         each * found.count * nodes
         if isinstance(each, int)
-        else default_workers(found, nodes, nodes == 1 or virtual_nodes),
+        else default_workers(found, nodes, nodes == 1 or simulated_nodes),
         measure_workers=each == "auto",
         search_batch=images == "auto",
         nodes=nodes,
-        virtual_nodes=virtual_nodes,
+        simulated_nodes=simulated_nodes,
     )
 
 
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
     """Up to 8 loader workers a device, and no more than there are CPU cores for them.
 
-    Of all nodes together, each with these devices; virtual ones share this machine's cores.
+    Of all nodes together, each with these devices; simulated nodes share this machine's cores.
     """
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)

@@ -1,4 +1,4 @@
-"""A part of an epoch: what was trained of it before the run was stopped, and what came after."""
+"""Combine the parts of an epoch that a run trained before and after it was stopped."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -41,10 +41,10 @@ NONE = Part()
 
 
 def of_said(said: Any, steps: int) -> Part:
-    """The part that a checkpoint tells of; none of it where it tells of none.
+    """The part that a checkpoint names; an empty part where it names none.
 
     Args:
-        said: from a file that anybody may have written.
+        said: from an untrusted file.
         steps: of a whole epoch.
 
     Raises:

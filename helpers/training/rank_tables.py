@@ -1,4 +1,4 @@
-"""What the ranks of a run measured of their network and of each other, in words and as a table."""
+"""Show the measurements of a run's ranks and their network, in words and as a table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from helpers.training import bus_bandwidth, run_tables, step_parts
 
 
 def lines(cluster: Mapping[str, Any]) -> list[str]:
-    """In sentences: the all-reduce alone, who was slowest, how far the clocks are apart.
+    """In sentences: the all-reduce alone, the slowest rank, the difference of the clocks.
 
     Args:
         cluster: the record's section.

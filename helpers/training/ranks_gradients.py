@@ -1,7 +1,7 @@
-"""Holds the gradients of all ranks against those of one device, in float64.
+"""Compare the gradients of all ranks with those of one device, in float64.
 
 The rows of the fairness check are those of one machine (``fairness.reference_checks``, and
-``fairness.own_network``), and so is their code. It is run on every rank: there ``n devices`` are
+``fairness.custom_network``), and so is their code. It is run on every rank: there ``n devices`` are
 all devices of the world, whose gradients are combined as training combines them, in the world that
 the notebook's functions has joined (``gradients`` of the framework's ``<module>_ranks.py``).
 """
@@ -47,7 +47,7 @@ def check_fairness(
         fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each rank.
         network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
-        weights: the initial ones of an own network, else None.
+        weights: the initial ones of a custom network, else None.
         devices: of all ranks.
     """
     began = time.perf_counter()
@@ -61,12 +61,12 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     functions, framework = work.functions, work.framework
     with functions.scope():
         shallow = framework.shallow(reference.shallow_arrays(), world.devices)
-    # No step is taken: with a replica the notebook's functions joins the ranks to a world.
+    # No step is taken: a replica of the notebook's functions joins the ranks to a world.
     replica = functions.start(world, shallow, rule=training_loop.SGD, rates=repeat(0.1))
     functions.ready(replica, [])
     over_ranks, devices = over_all_ranks(world, work), world.devices * world.processes
     if network == "own":
-        assert weights is not None, "an own network's weights come from the kernel"
+        assert weights is not None, "a custom network's weights come from the kernel"
         recipe, outputs = work.recipe.recipe, len(work.images.classes)
         given = (functions.build_model, weights, devices, recipe, outputs)
         checks = [
@@ -76,7 +76,7 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     else:
         exact = framework.exact(functions.build_model, reference.arrays(network))
         checks = reference_checks.same_on_all_devices(over_ranks, exact, devices, network)
-    framework.slowest(0.0, world.devices)  # nobody leaves the world before all are through
+    framework.slowest(0.0, world.devices)  # no rank leaves the world before all are through
     functions.stop(replica)
     return checks
 

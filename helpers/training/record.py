@@ -107,7 +107,7 @@ class Run:
         return self.folder / FILE
 
     def fail(self, error: BaseException) -> None:
-        """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
+        """The run ended with ``error``: interrupted if it was stopped, else failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         # An error that carries another process's traceback names the cause in its last line.
@@ -223,9 +223,9 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``; of a
-    process on another host, of which nobody here knows, it says so in its reason. It may come from
-    a stranger: its numbers are finite, and its texts hold nothing but text.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. If
+    the process is on another host and its state is unknown, the reason says so. The file may be
+    untrusted: its numbers are checked to be finite, and its texts to hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -234,12 +234,12 @@ def read(path: Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / FILE
     if not path.exists():
-        raise UserError(f"{path}: no record there; run its notebook first")
+        raise UserError(f"{path}: there is no record; run its notebook first")
     content = earlier_schemas.upgraded(strict_json.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])
-        content["reason"] = f"{who}: whether it still runs cannot be told here"
+        content["reason"] = f"{who}: this host cannot find out if it still runs"
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
@@ -335,7 +335,7 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     figures = training.iloc[0]
     joules = float(figures["energy (J)"])
     if not joules > 0:
-        return unknown | {"reason": "the GPUs tell no energy, or one of them was lost"}
+        return unknown | {"reason": "the GPUs report no energy, or one of them was lost"}
     # The monitor's own figure, because what it could not measure is in neither of its parts.
     per_joule = float(figures.get("items/J", figures["items"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
@@ -354,7 +354,7 @@ def memory(summary: pd.DataFrame, resident: int | None = None) -> dict[str, Any]
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     peaks = gpus.get("memory peak (MiB)", pd.Series(dtype=float)).dropna()
     if peaks.empty:
-        return {"peak_bytes": None, "reason": "no GPU told its memory"}
+        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
     return {"peak_bytes": round(float(peaks.max()) * 2**20), "reason": None}
 
 

@@ -1,4 +1,4 @@
-"""What a notebook's cells ask ``this_run`` up to section 9."""
+"""The methods of a run that a notebook's cells call up to section 9."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RunBase:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the devices are GPUs; else they are virtual ones, on the CPU."""
+        """Whether the devices are GPUs; else they are CPU devices."""
         return self.setup.devices.kind == "gpu"
 
     @cached_property

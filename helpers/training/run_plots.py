@@ -1,4 +1,4 @@
-"""What a notebook shows of its own run: images, curves of learning, how its test went."""
+"""The charts of a notebook's own run: images, learning curves and test results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ from helpers.training.tasks import MULTICLASS, MULTILABEL, Task
 
 IMAGES = 8
 CONFUSED = 12
-"""Classes in the chart of those most often taken for others."""
+"""Classes in the chart of those most often confused with others."""
 TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
 
 
@@ -136,7 +136,7 @@ def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> F
 
 @styled
 def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluation) -> Figure:
-    """The classes that are most often taken for others: what share of each, and for which most.
+    """The classes that are most often confused: the share of each, and the class named instead.
 
     Args:
         targets, scores: of the test part, (images,) and (images, classes); ``result`` has it all.
@@ -166,7 +166,7 @@ def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluatio
     axes.set_ylim(max(len(table), 1) - 0.5, -0.5)
     axes.set_xlim(0, 1.3 * max(100 * table["wrong"].max() if len(table) else 0, 1))
     axes.set_xlabel("% of the class's test images; dark: as the class named")
-    heading(axes, "Taken for another class")
+    heading(axes, "Confused with another class")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Tables as a notebook shows them: what has no value is a dash or left out, and never NaN."""
+"""Format tables for a notebook: a missing value is a dash or left out, and never NaN."""
 
 import pandas as pd
 

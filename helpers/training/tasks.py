@@ -1,6 +1,6 @@
-"""What each task's results are called, where a record has them, and how they are written.
+"""The names of each task's results, their place in a record, and their format.
 
-Everything that shows a result asks here, so that nothing else has to know the tasks apart.
+All code that shows a result asks this module, so that no other code depends on the task.
 """
 
 import math
@@ -36,7 +36,7 @@ class Metric:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The columns of its interval's ends, beside ``figure``."""
+        """The columns of its interval's ends, next to ``figure``."""
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
@@ -113,7 +113,7 @@ TOP1, TOP5 = (
 
 @dataclass(frozen=True)
 class Task:
-    """What the outputs of a network stand for, and how well it tells them.
+    """The meaning of a network's outputs, and the metrics of their quality.
 
     name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
@@ -140,8 +140,8 @@ class Task:
     def said(self, epoch: Mapping[str, Any]) -> str:
         """What the validation after an epoch found, ``AUC 0.757``, in a line among others."""
         texts = {metric.short: metric.text(epoch[metric.of_epoch]) for metric in self.metrics}
-        told = [f"{name} {text}" for name, text in texts.items() if text != NONE]
-        return ", ".join(told) or f"{self.metric.short} {NONE}"
+        texts_of = [f"{name} {text}" for name, text in texts.items() if text != NONE]
+        return ", ".join(texts_of) or f"{self.metric.short} {NONE}"
 
     def chance(self, outputs: int | None) -> float | None:
         """What guessing comes to, by the first metric; None where that hangs on how many."""

@@ -1,4 +1,4 @@
-"""What every process of a run does, the same in all frameworks: epochs, test, measurements.
+"""The work of every process of a run, the same in all frameworks: epochs, test, measurements.
 
 ``helpers.training.measured_run`` calls these where the replicas live: in the notebook's own
 process, in a child, or in a process for each device.
@@ -119,7 +119,7 @@ class StepMeasurements(NamedTuple):
     all_reduce: bus_bandwidth.Measured | None = None
     """On ranks: of the gradients alone."""
     meetings: clocks.Meetings | None = None
-    """Over several machines: what tells how far their clocks are apart."""
+    """Over several machines: the data from which the difference of their clocks follows."""
 
 
 def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -189,10 +189,10 @@ def train(
     agreement: graceful_stop.Agreement,
     report: Callable[[Any], None],
 ) -> Trained:
-    """All epochs that are left, or as many steps as nobody wishes that it stops.
+    """Train all remaining epochs, or until the run is asked to stop.
 
     Args:
-        begin: the checkpoint to go on from; process 0 writes the next ones, and the weights.
+        begin: the checkpoint to resume from; process 0 writes the next ones, and the weights.
         agreement: by which all processes stop after the same step.
         report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
             ``Within`` every few seconds.
@@ -230,7 +230,7 @@ def train(
                 permit,
                 taken,
                 f"epoch {epoch}",
-                told=partial(within, report, taken) if world.rank == 0 else None,
+                progress=partial(within, report, taken) if world.rank == 0 else None,
                 observer=observer,
             )
         observer.end()
@@ -362,7 +362,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasureme
     """Section 11's measurements of this process, in rounds; over several nodes, of their network.
 
     Args:
-        steps: of a turn, beside a first one that is not counted.
+        steps: of a turn, after a first one that is not counted.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
@@ -408,7 +408,7 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasureme
         return StepMeasurements(seconds)
     with work.monitor.phase("all-reduce alone"):
         all_reduce = bus_bandwidth.measure(world, work.framework, replica)
-    if world.nodes == 1 or world.virtual_nodes:
+    if world.nodes == 1 or world.simulated_nodes:
         return StepMeasurements(seconds, all_reduce)
     meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
     return StepMeasurements(seconds, all_reduce, meetings)
@@ -465,7 +465,7 @@ def take_steps(
     permit: graceful_stop.Permit | None = None,
     first: int = 0,
     what: str = "training-loop check",
-    told: Callable[[int, float], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
     observer: Observer | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock.
@@ -479,7 +479,7 @@ def take_steps(
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
         what: the part of the run, for the error's message.
-        told: how far the steps are, now and then (:class:`StepClock`).
+        progress: how far the steps are, now and then (:class:`StepClock`).
         observer: notes what the steps are taken on, and how.
 
     Raises:
@@ -490,7 +490,7 @@ def take_steps(
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
     try:
-        with StepClock(work.framework.completion, told, observer) as clock:
+        with StepClock(work.framework.completion, progress, observer) as clock:
             loss = work.functions.train_epoch(replica, loader, steps, clock)
     except LoaderError as error:
         raise LoaderError(

@@ -35,7 +35,7 @@ class World:
     nodes: int = 1
     node: int = 0
     """Which of them this process is on."""
-    virtual_nodes: bool = False
+    simulated_nodes: bool = False
     """Whether all nodes are one machine, whose cores they share."""
 
     @property
@@ -46,7 +46,7 @@ class World:
     @property
     def on_machine(self) -> int:
         """How many of the devices are this machine's, and share its cores."""
-        return self.size if self.virtual_nodes else self.size // self.nodes
+        return self.size if self.simulated_nodes else self.size // self.nodes
 
     @property
     def device(self) -> Any:
@@ -96,7 +96,7 @@ class TrainingFunctions:
     all_reduce_alone: Callable[..., None] | None = None
     """``(replica, steps, clock)``, in place of it where a step cannot do without: reduces only."""
     ready: Callable[..., None] = lambda replica, loaders: None
-    """``(replica, loaders)``: before its first step a replica is told all that it will train on
+    """``(replica, loaders)``: before its first step a replica gets all that it will train on
     (nothing where it only evaluates), for a framework that has to know it beforehand."""
     sync_seconds: Callable[[Any], float | None] = lambda replica: None
     """``(replica)``: for how long the steps since the last call waited for gradients, if seen."""

@@ -149,10 +149,10 @@ def sweep_sparse(folder: Path) -> list[str]:
 RUNS = "seeds: !!python/object/apply:os.abort []"
 SAME = [RUN, RUN]
 KEEPS = ("precious",)
-NO_JSON = "not JSON that is written here"
+NO_JSON = "not a JSON file of this project"
 
 CASES = [
-    Case("journal: empty", raw(""), r"experiment\.json: not JSON that is written here"),
+    Case("journal: empty", raw(""), r"experiment\.json: not a JSON file of this project"),
     Case("journal: zeros", raw(b"\0" * 4096), NO_JSON),
     Case("journal: not UTF-8", raw(b"\xff\xfe{}"), NO_JSON),
     Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), NO_JSON),

@@ -92,16 +92,16 @@ def larger_than_the_memory(path: Path) -> None:
 
 
 STRANGE: dict[str, tuple[Put, str]] = {
-    "empty": (text(""), "not JSON that is written here"),
-    "only zeros": (text(bytes(4096)), "not JSON that is written here"),
-    "cut short": (text(json.dumps(records.make())[:-9]), "not JSON that is written here"),
-    "two of them": (text(json.dumps(records.make()) * 2), "not JSON that is written here"),
-    "not UTF-8": (text(b'{"schema": 1, "reason": "\xff\xfe"}'), "not JSON that is written here"),
+    "empty": (text(""), "not a JSON file of this project"),
+    "only zeros": (text(bytes(4096)), "not a JSON file of this project"),
+    "cut short": (text(json.dumps(records.make())[:-9]), "not a JSON file of this project"),
+    "two of them": (text(json.dumps(records.make()) * 2), "not a JSON file of this project"),
+    "not UTF-8": (text(b'{"schema": 1, "reason": "\xff\xfe"}'), "not a JSON file of this project"),
     "a list": (text("[1]"), r"field \(top\)"),
     "null": (text("null"), r"field \(top\)"),
     "a number": (text("7"), r"field \(top\)"),
     "nothing in it": (text("{}"), "required property"),
-    "a pickle": (text(b"\x80\x04\x95\x1a\x00\x00\x00"), "not JSON that is written here"),
+    "a pickle": (text(b"\x80\x04\x95\x1a\x00\x00\x00"), "not a JSON file of this project"),
     "deep in brackets": (text("[" * 200_000), "nested too deep"),
     "deep in objects": (text('{"a":' * 200_000), "nested too deep"),
     "deep in a section": (
@@ -115,13 +115,13 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "an integer of 5,000 digits": (number("9" * 5000), "9999 is no number"),
     "larger than the memory": (larger_than_the_memory, "more than 16 MiB"),
     "a pipe": (os.mkfifo, "not a file"),
-    "a folder": (Path.mkdir, "no record there"),
+    "a folder": (Path.mkdir, "there is no record"),
     "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "not a file"),
     "a link to itself": (lambda path: path.symlink_to("record.json"), "no record under"),
     "a link to nothing": (lambda path: path.symlink_to("gone"), "no record under"),
     "a link to a file of another kind": (
         lambda path: path.symlink_to("/etc/hostname"),
-        "not JSON that is written here",
+        "not a JSON file of this project",
     ),
     "of a newer version": (changed("schema", to=4), r"newer version .*\(schema 4, this one reads"),
     "of version zero": (changed("schema", to=0), "field schema"),
@@ -296,7 +296,7 @@ def a_link_where_tables_go(folder: Path) -> list[str]:
 
 CASES = [
     *(Case(f"record: {name}", in_a_batch(put), says) for name, (put, says) in STRANGE.items()),
-    Case("record: compared with a strange one", against, "not JSON that is written here"),
+    Case("record: compared with a strange one", against, "not a JSON file of this project"),
     Case(
         "record: a link where tables go", a_link_where_tables_go, "a link", keeps=("own/runs.csv",)
     ),

@@ -361,5 +361,5 @@ def assert_mistakes_are_one_line_each(networks: Any, module: str, folder: Path) 
         assert_one_line(networks, module, folder / str(number), code, said)
     # Seven logits, whatever was asked for.
     code = f"{NETS[module]}\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
-    said = "of 2 images of 32 px its network makes [2, 7]: give 5 logits an image, [2, 5]"
+    said = "of 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
     assert_one_line(networks, module, folder / "shape", code, said)

@@ -22,7 +22,7 @@ from helpers.launch.failures import RankError
 from helpers.runner import ranks
 from helpers.training import heartbeat, loader_workers
 
-ENGINES = ("mpiexec", "torchrun")
+LAUNCHERS = ("mpiexec", "torchrun")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 THERE = (paths.ROOT, paths.ROOT / "tests" / "kernels", paths.ROOT / "tests")
 """Where ranks of tests import from."""
@@ -32,9 +32,11 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     """Run cells in all ranks; what each of them has kept (:func:`keep`)."""
     source = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
     nodes, each = how.pop("nodes", 2), how.pop("each", 1)
-    engine = how.pop("engine", None) or launchers.choose(how.pop("launcher", "mpiexec"), nodes)
+    launcher = how.pop("started_by", None) or launchers.choose(
+        how.pop("launcher", "mpiexec"), nodes
+    )
     about = (how.pop("kind", "cpu"), how.pop("gpus", 0), how.pop("framework", ""))
-    order = ranks.Order(engine, each, how.pop("devices", each), *about)
+    order = ranks.Order(launcher, each, how.pop("devices", each), *about)
     variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
     python, target = Path(how.pop("python", sys.executable)), folder / "notebook.ipynb"
     for old in folder.glob("kept-*"):
@@ -237,8 +239,8 @@ def run_in_an_allocation(folder: str, launcher: str = "auto") -> None:
     try:
         run(Path(folder), *cells, launcher=launcher)
     except RankError as error:
-        hosts, virtual, engine = json.loads((Path(folder) / "kept-1").read_text())
-        print(engine, virtual, *hosts)
+        hosts, virtual, launcher = json.loads((Path(folder) / "kept-1").read_text())
+        print(launcher, virtual, *hosts)
         print(error)
 
 

@@ -93,7 +93,7 @@ def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
     devices = framework.list_devices("cpu", 2)
     for found in framework.all_reduced(shares, devices):
         assert np.array_equal(found, shares[0] + shares[1])
-    # Both fail; the engine ends the later one, at times before it could say why.
+    # Both fail; the launcher ends the later one, at times before it could say why.
     with pytest.raises(ReplicaError, match=r"\[[01]\] TypeError: can only concat"):
         mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 

@@ -257,19 +257,19 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
-    asked, goes_on = threading.Event(), threading.Event()
+    asked, may_continue = threading.Event(), threading.Event()
     read = image_data.Data.read
 
     def slow(images: Any, row: int) -> np.ndarray:
         asked.set()
-        assert goes_on.wait(60)
+        assert may_continue.wait(60)
         return read(images, row)
 
     monkeypatch.setattr(image_data.Data, "read", slow)
     part = notebook["images"].valid
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
-    goes_on.set()
+    may_continue.set()
     assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 

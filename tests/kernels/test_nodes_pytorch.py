@@ -27,7 +27,7 @@ def trial() -> Trial:
 
 def seen(world: World, work: Work) -> tuple[Any, ...]:
     place = (world.rank, world.size, len(world.devices), world.processes)
-    return *place, world.nodes, world.node, world.virtual_nodes, world.on_machine
+    return *place, world.nodes, world.node, world.simulated_nodes, world.on_machine
 
 
 def checked_loop(names: two_nodes.Names) -> list[Any]:
@@ -62,7 +62,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("launcher", ranks_tools.ENGINES)
+@pytest.mark.parametrize("launcher", ranks_tools.LAUNCHERS)
 def test_a_process_group_meets_under_each_launcher(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

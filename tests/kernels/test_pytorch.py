@@ -614,7 +614,7 @@ def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_p
     said = "TypeError: Net.forward() missing 1 required positional argument: 'more'"
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "more", given, said)
     maps = own_networks.NETS["pytorch"].replace("return self.head(", "return (")
-    said = "its network makes [2, 16]: give 5 logits"
+    said = "its network returns [2, 16]: give 5 logits"
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
 
 

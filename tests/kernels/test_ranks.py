@@ -1,6 +1,6 @@
-"""Ranks under real engines, with functions that take no time: how a run ends when one of them does.
+"""Ranks under real launchers, with functions that take no time: how a run ends when one does.
 
-No framework takes part. The kernel is PyTorch's, whose environment has both engines.
+No framework takes part. The kernel is PyTorch's, whose environment has both launchers.
 """
 
 import json
@@ -37,7 +37,7 @@ SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
 
-@pytest.mark.parametrize("launcher", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
 def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> None:
     cell = "import ranks_tools as tools\ntools.keep([tools.variables(), tools.modes()])"
     found = tools.run(tmp_path, cell, launcher=launcher, each=2)
@@ -50,7 +50,7 @@ def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> N
     assert tools.nothing_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
 
 
-@pytest.mark.parametrize("launcher", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
@@ -116,11 +116,11 @@ tools.keep([began, time.monotonic()])
 
 def test_a_kind_that_ranks_do_not_tell_is_refused(tmp_path: Path) -> None:
     cell = "from helpers.launch import exchange\nexchange.exchange(object())"
-    with pytest.raises(RankError, match="TypeError: ranks do not tell each other a object"):
+    with pytest.raises(RankError, match="TypeError: ranks cannot exchange a value of type object"):
         tools.run(tmp_path, cell)
-    with pytest.raises(ValueError, match="no rank of ours tells a 'os:system'"):
+    with pytest.raises(ValueError, match="no rank sends a 'os:system'"):
         json_values.decode({"kind": "os:system", "fields": {"command": "true"}})
-    with pytest.raises(ValueError, match="no rank of ours tells"):
+    with pytest.raises(ValueError, match="no rank sends"):
         json_values.decode({"kind": "helpers.paths:Path", "fields": {}})
 
 
@@ -181,15 +181,15 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone rank never begins."""
-    monkeypatch.setattr(launchers.Engine, "command", _one_fewer(launchers.Engine.command))
+    monkeypatch.setattr(launchers.Launcher, "command", _one_fewer(launchers.Launcher.command))
     with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
         tools.run(tmp_path, "1", join_seconds=5)
     assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def _one_fewer(command):  # type: ignore[no-untyped-def]
-    def fewer(engine: launchers.Engine, program: list[str], ranks: int) -> list[str]:
-        words = command(engine, program, ranks)
+    def fewer(launcher: launchers.Launcher, program: list[str], ranks: int) -> list[str]:
+        words = command(launcher, program, ranks)
         words[words.index("-n") + 1] = "1"
         return words
 
@@ -197,19 +197,21 @@ def _one_fewer(command):  # type: ignore[no-untyped-def]
 
 
 def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
-    """Two real nodes, and the engine starts both ranks on this machine."""
+    """Two real nodes, and the launcher starts both ranks on this machine."""
     host = os.uname().nodename
-    real = launchers.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
+    real = launchers.Launcher("mpiexec", 2, False, ("127.0.0.1", "localhost"))
     words = real.command([sys.executable], 1)
     assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
-    virtual = launchers.Engine("torchrun", 2, False)
+    virtual = launchers.Launcher("torchrun", 2, False)
     with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
-        tools.run(tmp_path, "1", engine=virtual)
+        tools.run(tmp_path, "1", started_by=virtual)
     assert tools.nothing_is_left(tmp_path, SOON)
 
 
-@pytest.mark.parametrize(("launcher", "engine"), [("auto", "srun"), ("mpiexec", "mpiexec")])
-def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "expected"), [("auto", "srun"), ("mpiexec", "mpiexec")])
+def test_in_an_allocation_they_are_on_its_nodes(
+    launcher: str, expected: str, tmp_path: Path
+) -> None:
     """A real Slurm of two nodes, which are one machine: so they are virtual."""
     try:
         with (
@@ -223,7 +225,7 @@ def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
     assert said[-2:] == [
-        f"{engine} True n1 n2",
+        f"{expected} True n1 n2",
         "rank 1 on n2: killed (signal 9; out of memory?)",
     ]
     assert tools.nothing_is_left(tmp_path, SOON)
@@ -248,7 +250,7 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
 
 
 def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
-    """Its link goes down and what ran there no longer does: no rank and no engine hears of it."""
+    """Its link goes down and what ran there no longer does: no rank and no launcher hears of it."""
     try:
         with hosts.up(2) as two:
             two.environment["PYTHONPATH"] = str(paths.ROOT)
@@ -298,7 +300,7 @@ def fill_once_inside(run: Path) -> None:
             pass
 
 
-def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path) -> None:
+def test_a_launcher_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(RankError, match=r"^mpiexec ended with exit code \d+: see "):
         tools.run(tmp_path, "1", launcher="mpiexec:no-such-host-1,no-such-host-2")
@@ -308,7 +310,7 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
     assert not list(tmp_path.glob("ranks-*"))
 
 
-@pytest.mark.parametrize("launcher", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
 def test_what_an_untrusted_left_in_the_environment_does_not_matter(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Which engine starts the ranks, with which command line."""
+"""Which launcher starts the ranks, with which command line."""
 
 import subprocess
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.launch import launchers
-from helpers.launch.launchers import Engine, choose
+from helpers.launch.launchers import Launcher, choose
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu[01-03]"}
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every engine is there; scontrol knows the allocation's nodes."""
+    """Every launcher is there; scontrol knows the allocation's nodes."""
     for name in ("mpiexec", "torchrun", "srun"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -26,7 +26,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_outside_an_allocation_nodes_are_virtual() -> None:
-    assert choose("auto", 2, environment={}) == Engine("mpiexec", 2, True)
+    assert choose("auto", 2, environment={}) == Launcher("mpiexec", 2, True)
     assert choose("torchrun", 2, environment=SLURM).virtual
 
 
@@ -58,7 +58,7 @@ def test_a_rank_has_its_share_of_the_smallest_nodes_cores(
 def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path) -> None:
     found = choose("auto", 3, mpi=True, environment=SLURM)
     assert (found.name, found.hosts) == ("mpiexec", ("gpu01", "gpu02", "gpu03"))
-    with pytest.raises(UserError, match="launcher srun: this framework's ranks talk by MPI"):
+    with pytest.raises(UserError, match="launcher srun: this framework's ranks use MPI"):
         choose("srun", 2, mpi=True, environment=SLURM)
 
 
@@ -69,9 +69,9 @@ def test_one_node_asks_slurm_for_nothing() -> None:
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
-    with pytest.raises(UserError, match=r"scontrol does not tell that job's nodes.*unset SLURM_JO"):
+    with pytest.raises(UserError, match=r"scontrol does not list that job's nodes.*unset SLURM_JO"):
         choose("auto", 2, environment=SLURM | {"SLURM_JOB_NODELIST": "other"})
-    with pytest.raises(UserError, match="this is no Slurm allocation"):
+    with pytest.raises(UserError, match="this process is not in a Slurm allocation"):
         choose("srun", 2, environment={})
 
 
@@ -80,7 +80,7 @@ def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
 ) -> None:
     """Where there is no Slurm, whoever asks for mpiexec gets it; else a line says what to do."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert choose("mpiexec", 2, environment=SLURM) == Engine("mpiexec", 2, True, asked="mpiexec")
+    assert choose("mpiexec", 2, environment=SLURM) == Launcher("mpiexec", 2, True, asked="mpiexec")
     with pytest.raises(UserError, match=r"SLURM_JOB_ID=7, but scontrol .* unset SLURM_JOB_ID"):
         choose("auto", 2, environment=SLURM)
 
@@ -88,9 +88,9 @@ def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
-        ("mpiexec:a,-oProxyCommand", "'-oProxyCommand' is no host's name"),
-        ("mpiexec:a;true,b", "'a;true' is no host's name"),
-        ("mpiexec:a\n,b c", "'b c' is no host's name"),
+        ("mpiexec:a,-oProxyCommand", "'-oProxyCommand' is not a valid host name"),
+        ("mpiexec:a;true,b", "'a;true' is not a valid host name"),
+        ("mpiexec:a\n,b c", "'b c' is not a valid host name"),
         ("mpiexec:a,b,a", "a is named twice"),
         ("mpiexec:,", "launcher is 'mpiexec:,': give auto"),
         ("ssh" * 9999, "give auto, mpiexec"),
@@ -131,19 +131,19 @@ def test_on_one_machine_nothing_listens_elsewhere(programs: Path) -> None:
     assert "--nproc-per-node=4" in torchrun and "--rdzv-endpoint=127.0.0.1:0" in torchrun
 
 
-def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_launcher_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mpiexec: it is not in this environment .*'make envs'"):
-        Engine("mpiexec", 2, True).command([f"{tmp_path}/python"], 1)
+        Launcher("mpiexec", 2, True).command([f"{tmp_path}/python"], 1)
 
 
-def test_the_version_is_what_the_engine_says(programs: Path) -> None:
+def test_the_version_is_what_the_launcher_reports(programs: Path) -> None:
     for name, said in {
         "mpiexec": "HYDRA build details:\n  Version:  5.0.2",
         "srun": "slurm 23.11",
     }.items():
         (programs / name).write_text(f'#!/bin/sh\nprintf "{said}\\n"\n')
     python = programs / "python"
-    assert Engine("mpiexec", 2, True).version(python) == "5.0.2"
-    assert Engine("srun", 2, True).version(python) == "23.11"
-    assert set(launchers.RANK_IN) == set(launchers.ENGINES)
+    assert Launcher("mpiexec", 2, True).version(python) == "5.0.2"
+    assert Launcher("srun", 2, True).version(python) == "23.11"
+    assert set(launchers.RANK_IN) == set(launchers.LAUNCHERS)
     assert subprocess.run([programs / "srun"], check=True).returncode == 0

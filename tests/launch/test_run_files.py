@@ -26,7 +26,7 @@ def test_untrusted_file_is_not_read(tmp_path: Path) -> None:
             run_files.read(path)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to("elsewhere")
-    with pytest.raises(UserError, match="none of our files"):
+    with pytest.raises(UserError, match="this project did not write it"):
         run_files.read(path)
     path.unlink()
     os.mkfifo(path)

@@ -51,7 +51,7 @@ def test_a_resnets_are_over_the_fan_out(name: str) -> None:
 
 def test_none_publishes_imagenets_weights_of_resnet44() -> None:
     found = weights.canonical("auto", network="resnet44", outputs=10, seed=3)
-    assert found.source == "random" and "nobody publishes them for resnet44" in found.note
+    assert found.source == "random" and "no published ImageNet weights" in found.note
     assert (
         found.sha256 == weights.canonical("random", network="resnet44", outputs=10, seed=3).sha256
     )

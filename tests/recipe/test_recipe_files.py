@@ -277,7 +277,7 @@ BAD: dict[str, tuple[str, str]] = {
         "[train]\nepochs = 5\n",
         'no network: under [model] give network = "densenet121"',
     ),
-    "nothing": ("# nothing\n", "nothing in it; a recipe has tables"),
+    "nothing": ("# nothing\n", "the file is empty; a recipe has tables"),
     "two ways at once": (
         f'{MODEL}pytorch = "mine.py:net"\n',
         "line 3: [model] has both 'network' and 'pytorch'",
@@ -325,7 +325,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a reader nobody has": (f'[data]\nreader = "cifar"\n{MODEL}', "line 2: unknown reader 'cifar'"),
     "another reader's option": (
         f'[data]\nreader = "cifar10"\ngroup = "x"\n{MODEL}',
-        "line 3: the reader cifar10 takes no 'group'",
+        "line 3: the reader cifar10 has no option 'group'",
     ),
     "a crop of nothing": (
         f'[data]\nreader = "cifar10"\ncrop = 28\n{MODEL}',
@@ -349,9 +349,9 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a recipe to begin with that is none": (
         'recipe = "mine"\n',
-        "line 1: 'mine' is not a recipe that ships: begin with one of chexnet, demo",
+        "line 1: 'mine' is not a built-in recipe: begin with one of chexnet, demo",
     ),
-    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a recipe that ships"),
+    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a built-in recipe"),
     "a text for a table": ('model = "resnet44"\n', "line 1: 'model' is a table: write [model]"),
     "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' is given twice"),
     "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' is given twice"),
@@ -435,7 +435,7 @@ def test_the_command_ends_with_one_line_and_2(tmp_path: Path) -> None:
 
 
 def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
-    with pytest.raises(UserError, match="'chexnet' is a recipe that ships"):
+    with pytest.raises(UserError, match="'chexnet' is the name of a built-in recipe"):
         file_of(str(write(folder, MODEL, "chexnet.toml")))
 
 

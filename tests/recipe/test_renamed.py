@@ -84,10 +84,10 @@ SAID = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_told() -> Iterator[None]:
-    renamed._told.clear()
+def nothing_reported() -> Iterator[None]:
+    renamed._reported.clear()
     yield
-    renamed._told.clear()
+    renamed._reported.clear()
 
 
 def write(folder: Path, text: str, name: str = "mine.toml") -> Path:

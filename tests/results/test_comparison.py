@@ -256,7 +256,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
-    assert "not JSON that is written here" in caveats.remarks(compared).loc["a record", "remark"]
+    assert "not a JSON file of this project" in caveats.remarks(compared).loc["a record", "remark"]
     assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
 
 

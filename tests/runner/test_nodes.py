@@ -112,7 +112,7 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
         (["--nnodes", "two"], "nodes is 'two': give"),
         (["--launcher", "ssh"], "launcher is 'ssh': give auto, mpiexec, srun, torchrun"),
         (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
-        (["--launcher", "srun", "--nnodes", "2"], "this is no Slurm allocation"),
+        (["--launcher", "srun", "--nnodes", "2"], "this process is not in a Slurm allocation"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -459,7 +459,7 @@ def test_a_gpu_that_is_lost_is_in_the_table_or_in_one_line_stand_in(small: Path)
     assert running.communicate(timeout=60) == (
         "",
         "error: GPU 1: the driver says 'GPU is lost'; see 'nvidia-smi' "
-        "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)\n",
+        "(to continue without GPUs, hide them: CUDA_VISIBLE_DEVICES=)\n",
     )
     assert running.returncode == 2
     running = start(small, "--environments", "pytorch", first=lose, **fake, CUDA_VISIBLE_DEVICES="")

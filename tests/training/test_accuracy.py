@@ -167,7 +167,7 @@ def test_confusions_are_the_most_frequent_and_no_more_than_ten() -> None:
     told = result.confusions
     assert len(told) == accuracy.CONFUSIONS and told["images"].is_monotonic_decreasing
     first = told.iloc[0]
-    assert f"{first['class']} are taken for {first['predicted_as']}" in str(result)
+    assert f"{first['class']} are classified as {first['predicted_as']}" in str(result)
     perfect = evaluate(targets, np.eye(12)[targets])
     assert perfect.confusions.empty and perfect.top1[::2] == (1.0, 1.0)
     assert list(perfect.confusions.columns) == ["class", "predicted_as", "images", "share"]

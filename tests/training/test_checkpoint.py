@@ -134,8 +134,8 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run by Keras in kernel tensorflow, and this is Keras "
-        "in kernel jax; go on with it there, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: it is of a run by Keras in kernel tensorflow, but this "
+        "run uses Keras in kernel jax; resume it there, or remove the file"
     )
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
@@ -207,7 +207,7 @@ def test_a_part_that_is_as_long_as_an_epoch_is_damage(
 def test_a_restart_that_is_no_place_in_a_training_is_damage(epoch: Any) -> None:
     last = [{"epoch": 2**31 - 1, "step": 0}]
     assert checkpoint._restarts({"restarts": last}) == last
-    with pytest.raises(checkpoint._Damaged, match="went on before"):
+    with pytest.raises(checkpoint._Damaged, match="list of restarts"):
         checkpoint._restarts({"restarts": [{"epoch": epoch, "step": 0}]})
 
 

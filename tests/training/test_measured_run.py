@@ -76,12 +76,12 @@ def test_a_notebook_functions_is_found_by_its_names_and_what_is_missing_is_named
 
 def test_the_parameters_are_those_of_the_cell() -> None:
     assert {"recipe", "devices", "gpus", "seed"} <= set(PARAMETERS)
-    assert not {"notebook", "nodes", "virtual_nodes"} & set(PARAMETERS)
+    assert not {"notebook", "nodes", "simulated_nodes"} & set(PARAMETERS)
 
 
 @pytest.mark.parametrize(("virtual", "here"), [(False, 4), (True, 8)])
-def test_virtual_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
-    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, virtual_nodes=virtual)
+def test_simulated_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
+    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, simulated_nodes=virtual)
     assert (world.processes, world.on_machine) == (8, here)
 
 
@@ -243,7 +243,7 @@ def test_within_an_epoch_one_line_is_replaced(
         monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
     run: Any = Run.__new__(Run)
     run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
-    run._moving, run._told, run._trained_since = 0, 2, time.monotonic() - 30
+    run._moving, run._printed, run._trained_since = 0, 2, time.monotonic() - 30
     run.images = SimpleNamespace(train=[0] * 100, task="multiclass")
     run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"

@@ -230,10 +230,10 @@ def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> No
 
 
 def test_unreadable_records(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no record there"):
+    with pytest.raises(UserError, match="there is no record"):
         record.read(tmp_path)
     (tmp_path / "record.json").write_text('{"schema": 1')
-    with pytest.raises(UserError, match="not JSON that is written here"):
+    with pytest.raises(UserError, match="not a JSON file of this project"):
         record.read(tmp_path)
 
 

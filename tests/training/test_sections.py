@@ -70,7 +70,7 @@ def test_what_is_of_an_earlier_training_has_to_run_again() -> None:
     assert refused(progress, "test") == said
     progress.end("train")
     said = refused(progress, "finish")
-    assert "section 10 (test), which is of before section 9 (training) was run again" in said
+    assert "section 10 (test), which is from before section 9 (training) was run again" in said
     assert said.endswith("run sections 10, 11, 12 and 13 first")
 
 

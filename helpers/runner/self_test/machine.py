@@ -40,10 +40,10 @@ def gpus() -> list[tuple[str, str]]:
         return [("driver", f"{what} ({devices.words(error)})")]
     try:
         driver = devices.text(pynvml.nvmlSystemGetDriverVersion())
-        newest = topology.told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        newest = topology.query(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         cuda = f", for CUDA up to {newest // 1000}.{newest % 1000 // 10}" if newest else ""
         handles = {
-            number: topology.told(pynvml.nvmlDeviceGetHandleByIndex, number)
+            number: topology.query(pynvml.nvmlDeviceGetHandleByIndex, number)
             for number in range(pynvml.nvmlDeviceGetCount())
         }
         found = [("driver", driver + cuda)]
@@ -69,12 +69,12 @@ def plain(text: str) -> str:
 
 
 def _gpu(handle: Any) -> str:
-    said = [devices.text(topology.told(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
-    capability = topology.told(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    said = [devices.text(topology.query(pynvml.nvmlDeviceGetName, handle) or "name unknown")]
+    capability = topology.query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     said.append(f"generation {generation(capability) if capability else 'unknown'}")
-    memory = topology.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = topology.query(pynvml.nvmlDeviceGetMemoryInfo, handle)
     said.append(f"{memory.total / 2**30:.0f} GiB" if memory else "memory unknown")
-    mode = topology.told(pynvml.nvmlDeviceGetMigMode, handle)
+    mode = topology.query(pynvml.nvmlDeviceGetMigMode, handle)
     on = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     said.append("in MIG mode" if on else "no MIG")
     return ", ".join(said)
