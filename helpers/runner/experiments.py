@@ -40,7 +40,7 @@ class Experiment:
     resumed: bool = False
     adopted: list[RunState] = field(default_factory=list)
     """Runs that were whole when their runner was killed, before it could note it."""
-    probes: dict[str, Outcome] = field(default_factory=dict)
+    self_tests: dict[str, Outcome] = field(default_factory=dict)
     """What was found out before the first run, by kernel and number of GPUs
     (helpers.runner.self_test)."""
 

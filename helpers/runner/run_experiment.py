@@ -45,7 +45,7 @@ from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.progress_board import Lines
-from helpers.runner.self_test import before_runs as probes
+from helpers.runner.self_test import before_runs as self_tests
 from helpers.runner.slurm import limit, nodes
 from helpers.terminal import say
 from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters, record
@@ -115,7 +115,7 @@ def run(
 def _work(experiment: Experiment, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
     with progress_board.watching(experiment, history) as shown:
-        probes.probe(experiment, shown)
+        self_tests.run_all(experiment, shown)
         before = sum(map(experiment.is_finished, experiment.runs))
         for state in experiment.runs:
             if experiment.is_finished(state):
@@ -179,7 +179,7 @@ def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
         experiment.note(state, state.state, state.reason)
     elif experiment.is_whole(state):
         folder = experiment.folder / state.folder
-        experiments.complete(folder, run=state.about(), **probes.as_record(experiment, state))
+        experiments.complete(folder, run=state.about(), **self_tests.as_record(experiment, state))
         experiment.note(state, "finished")
     else:
         _settle(experiment, state, "interrupted", reason)
@@ -192,8 +192,8 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
     gpus = device_helpers.used(*_here(experiment, state))
-    probed = probes.as_record(experiment, state)
-    problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(
+    tested = self_tests.as_record(experiment, state)
+    problem = installed.problem(state.kernel, gpus, state.devices) or self_tests.problem(
         experiment, state
     )
     problem = problem or recipes.problem(experiment.plan, state.notebook)
@@ -202,7 +202,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
-        _settle(experiment, state, "skipped", problem, probed)
+        _settle(experiment, state, "skipped", problem, tested)
         return
     experiment.note(state, "running")
     started = time.monotonic()
@@ -258,7 +258,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
         finally:
             state.seconds = time.monotonic() - started
     with shutdown.held():  # else a signal could come between the record and the journal
-        said = {"run": state.about(), **watch.as_record(), **probed}
+        said = {"run": state.about(), **watch.as_record(), **tested}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"

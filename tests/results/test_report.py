@@ -344,7 +344,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
 def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", gpu=True, self_test=records.probe()))
     records.save(tmp_path, records.make("Keras", gpu=True))
-    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
+    reason = "environment 'mxnet' failed its self-test: pooling on device 0 (NVIDIA H100): hung"
     skipped = records.short("MXNet Gluon", "skipped", reason) | {
         "self_test": records.probe(2, reason)
     }

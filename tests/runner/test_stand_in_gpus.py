@@ -459,7 +459,7 @@ def test_stand_in_the_probe_finds_a_driver_that_does_not_start() -> None:
     assert done.returncode == 1 and not done.stderr, done.stderr
     assert re.search(r"^driver +does not start \(Driver/library version", done.stdout, re.MULTILINE)
     *_, last = done.stdout.splitlines()
-    assert last.startswith(f"No kernel was probed: {WHY}") and last.endswith(INSTEAD)
+    assert last.startswith(f"No environment was tested: {WHY}") and last.endswith(INSTEAD)
 
 
 def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:

@@ -492,7 +492,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     history.add(batch.runs[15])
     with progress_board.Table(batch, history, console) as shown:
         assert isinstance(shown, progress_board.Table)
-        shown.note("Probing kernel tiny on 2 GPUs")
+        shown.note("Testing environment tiny on 2 GPUs")
         console.print(shown._draw())
         shown.begin(batch.runs[15])
         shown.show("9. Train", "cell 3 of 9")
@@ -505,7 +505,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     drawn = text.getvalue()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
-    assert plain.index("Probing kernel tiny on 2 GPUs") < plain.index("9. Train")
+    assert plain.index("Testing environment tiny on 2 GPUs") < plain.index("9. Train")
     assert "above" in plain and "below" in plain and "N29" not in plain
     assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
     assert "1 failed" in plain and "1:05" in plain
