@@ -60,7 +60,7 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
     if importlib.util.find_spec({"pytorch": "torch"}.get(framework, framework)):
         python = Path(sys.executable)
     if not python.exists():
-        print(f"failed: no {kernel} environment: make envs ARGS='--kernels lab,{kernel}'")
+        print(f"failed: no {kernel} environment: make envs ARGS='--environments lab,{kernel}'")
         return False
     command = [str(python), "-W", "ignore", script, *sys.argv[1:]]
     command += ["--frameworks", framework, "--inside", inside]

@@ -121,7 +121,7 @@ def command(
     status = kernels.status(kernel)
     if not status["ok"]:
         if kernel in optional_kernels():
-            return f'skipped: make envs ARGS="--kernels {kernel}" makes its environment'
+            return f'skipped: make envs ARGS="--environments {kernel}" makes its environment'
         return f"no {kernel} environment: {status['reason']}"
     # Parts share the cores: a thread that has nothing to do leaves its own to another part.
     env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
