@@ -1,17 +1,15 @@
-"""The command's work: run the framework notebooks one after the other, then compare them.
+"""Run the framework notebooks of an experiment one after the other, then compare them.
 
-An experiment is a folder ``runs/<experiment>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a
-journal ``experiment.json`` that says at every moment which run is in which state, and at the end
-``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last experiment. The measure of
-whether a run is finished is its own record, not the journal. On GPUs each environment is tested
-before the first run (``helpers.runner.self_test``); runs of one that fails are skipped with the
-reason.
+An experiment is a folder ``runs/<experiment>/`` with one folder per run (``PyTorch_MultiGPU-2x/``),
+a journal ``experiment.json`` with the state of each run, and at the end ``Compare.ipynb`` and
+``report.html``. ``runs/latest`` is a link to the last experiment. The record of a run, not the
+journal, decides whether the run is finished. On GPUs each environment is tested before the first
+run (``helpers.runner.self_test``). If the test fails, the environment's runs are skipped.
 
-Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
-cut short goes on from its last checkpoint. The last experiment is resumed by itself when it was cut
-short (Ctrl-C, a crash, a reboot) and the same plan is asked for; an experiment that came to its
-end, with failures or without, is followed by a new one unless ``--resume`` names it, or ``--name``
-does and runs of it failed.
+Resuming keeps the finished runs of unchanged notebooks and repeats all others. An interrupted run
+resumes from its last checkpoint. The same command resumes the last experiment if it was interrupted
+(Ctrl-C, a crash, a reboot). It starts a new experiment if the last one reached its end, unless
+``--resume`` names it, or ``--name`` names it and runs of it failed.
 """
 
 import shutil
@@ -61,16 +59,16 @@ def run(
     dry_run: bool = False,
     stall_minutes: float = hangs.MINUTES,
 ) -> int:
-    """Carry out ``plan``, or go on with the experiment ``resume``, and return the exit code.
+    """Run ``plan``, or continue the experiment ``resume``, and return the exit code.
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
-    record says so.
+    record is written.
 
     Args:
         plan: what to run; None to resume.
         name: of the experiment's folder; the time by default.
-        resume: the name of an experiment to go on with.
+        resume: the name of an experiment to continue.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
 
@@ -99,7 +97,7 @@ def run(
         except OSError as error:
             raise UserError(
                 f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
-                "goes on with it"
+                "continues it"
             ) from error
         except KeyboardInterrupt as asked:
             more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
@@ -157,7 +155,7 @@ def _in_order(
 
 
 def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
-    """One run from its title to its outcome, also when it is stopped in between."""
+    """Run one notebook, and show its title and its outcome even if it is stopped in between."""
     shown.begin(state)
     try:
         _one(experiment, state, shown, stall_minutes)
@@ -172,7 +170,7 @@ def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: 
 
 
 def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
-    """Say why a run was cut short; one that had come to its end stays as it ended."""
+    """Record why a run was interrupted; a run that had reached its end keeps its outcome."""
     kernel_processes.stop_marked(experiment.folder)
     experiment.free_reserve()
     if state.state in progress_board.SETTLED:  # noted, but not written
@@ -249,7 +247,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # the runner's own trouble, of which the run is innocent
+                raise  # the runner failed, not the run
             if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
                 raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
             if state.nodes > 1 and (why := nodes.gone(error)):
@@ -272,9 +270,9 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
 
 
 def _clear(folder: Path) -> bool:
-    """Empty a run's folder but for the checkpoint of an attempt that was cut short.
+    """Empty a run's folder, except for the checkpoint of an interrupted attempt.
 
-    Whether there is one, and the run can go on from it.
+    Return whether there is a checkpoint from which the run can resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -327,8 +325,8 @@ def _settle(
 ) -> None:
     """Write ``outcome`` into the journal and the record, making a short record if there is none.
 
-    A notebook that failed has said why itself. One that was interrupted before it began a record
-    leaves none: such a record would have to tell of devices that nobody has asked for.
+    A failed notebook has recorded its reason. A notebook that was interrupted before it began its
+    record gets none, because its devices are not known.
     """
     folder = experiment.folder / state.folder
     try:
@@ -355,7 +353,7 @@ def record_state(folder: Path) -> str | None:
 
 
 def _check(experiment: Experiment) -> None:
-    """Everything that can be wrong with the user's input, before the first kernel starts.
+    """Check the user's input before the first kernel starts.
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
@@ -383,7 +381,7 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_launcher(experiment: Experiment, state: RunState) -> None:
-    """Whether the launcher can start a run's ranks; of a run that will be skipped nobody asks."""
+    """Check that the launcher can start a run's ranks, unless the run will be skipped."""
     if not (paths.NOTEBOOKS / f"{state.notebook}.ipynb").exists() or (
         installed.problem(state.kernel)
         or why_not(state.notebook, state.kernel, state.devices, state.nodes)

@@ -8,7 +8,7 @@ from helpers.errors import GO_ON
 from helpers.runner import shutdown
 from helpers.runner.slurm import limit, script
 
-FOR_EVER = ", so that to go on would take for ever: ask for "
+FOR_EVER = ", so it would never finish: ask for "
 
 
 @pytest.mark.parametrize(

@@ -253,8 +253,8 @@ def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> N
 def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
     lay_suite(suite, **FORMS)
     done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
-    assert "  pytorch_MultiGPU on 2 devices, kernel pytorch\n" in done.stdout
-    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, kernel pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in done.stdout
     assert "  chainer_MultiGPU on 2 devices, kernel chainer\n" in done.stdout
 
 

@@ -327,7 +327,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("devices = [2000000000]", "they would share"),
         ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
-        ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
+        ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
         ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
         ("", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
@@ -456,8 +456,10 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     capsys.readouterr()
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
-    assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
+    assert re.search(
+        r"PyTorch_MultiGPU on 1 device, environment tiny, about 0:\d\d \(2 earlier", shown
+    )
+    assert "PyTorch_MultiGPU on 2 devices, environment tiny\n" in shown
     assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
     # Nor is it told from a run of other epochs, batch size or workers.
     for option in ("--epochs", "--batch-size", "--num-workers"):

@@ -1,4 +1,4 @@
-"""How far experiments and their jobs are: from journals, checkpoints and squeue."""
+"""Show the progress of experiments and their jobs, from journals, checkpoints and squeue."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Queued:
-    """A job as squeue tells of it."""
+    """A job in the output of squeue."""
 
     number: str
     state: str
     left: str
-    """Of its time limit."""
+    """The time left of its limit."""
     restarts: str
     why: str
-    """What it waits for."""
+    """The reason why it waits."""
 
 
 def show(names: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ def unfinished() -> list[Experiment]:
         try:
             experiment = experiments.load(folder.name)
         except UserError:
-            continue  # a folder that somebody has put there; an experiment by its name says why
+            continue  # not an experiment of ours; naming it prints the reason
         if experiment.finished is None:
             found.append(experiment)
     return found
