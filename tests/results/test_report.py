@@ -278,7 +278,7 @@ def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     assert list(comparison_tables.training(compared).index) == ["Keras", "PyTorch (shared GPU)"]
     records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
     nobody = conclusions.fastest(comparison.load(tmp_path / "all"))
-    assert nobody.verdict == "nobody" and "PyTorch (shared GPU)" in nobody.text
+    assert nobody.verdict == "unknown" and "PyTorch (shared GPU)" in nobody.text
 
 
 def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
