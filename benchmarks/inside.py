@@ -1,4 +1,4 @@
-"""Run a benchmark for each framework in that framework's own environment, and say what it found."""
+"""Run a benchmark in each framework's environment, and print the results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
 
 
 def require(folder: str, framework: str, what: str) -> None:
-    """End with one line and exit code 1 if ``<folder>/<framework>.py`` beside this file is missing.
+    """End with one line and exit code 1 if ``<folder>/<framework>.py`` is missing here.
 
     Args:
         what: of which there is none then.

@@ -17,7 +17,7 @@ from helpers.runner.plans import Plan, RunState
 from helpers.training import parameters, schemas, strict_json
 
 FILE = "experiment.json"
-FORMER = "experiment.json"
+FORMER = "batch.json"
 """Its name in the first version."""
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 2
@@ -71,8 +71,8 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """A journal of the first version, with today's names."""
     if content.get("schema", 1) != 1 or content.get("schema") is True:
         return content
-    found = {key: value for key, value in content.items() if key not in ("experiment", "workers")}
-    found |= {"schema": SCHEMA, "experiment": content.get("experiment", path.parent.name)}
+    found = {key: value for key, value in content.items() if key not in ("batch", "workers")}
+    found |= {"schema": SCHEMA, "experiment": content.get("batch", path.parent.name)}
     workers = content.get("workers", "default")
     if isinstance(workers, int):
         raise UserError(

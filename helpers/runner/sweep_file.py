@@ -112,7 +112,7 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
 def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
     """What ``key`` is given, which stands as the last of ``keys`` in the file."""
     where = file.where(*keys)
-    if key == "experiment":
+    if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
         raise UserError(f"{where}: {toml_file.unknown(key, EXAMPLES)}")

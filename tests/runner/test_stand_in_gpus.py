@@ -449,7 +449,7 @@ def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:
     done = run(MISMATCH, *build)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"build.py: {WHY}") and done.stderr.count("\n") == 1
-    assert done.stderr.endswith("; to build for the CPU instead: --cpu\n")
+    assert done.stderr.endswith("; or use --cpu to build the CPU variants\n")
     done = run(MISMATCH, *build, "--cpu")
     assert (done.returncode, done.stdout) == (0, "GPUs: none found\n"), done.stderr
 

@@ -29,8 +29,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
     median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
-    (how many were measured; 0 by ablation). A part that cannot be separated from compute has no row;
-    a run whose measurement contradicts itself has none (:func:`left_out`).
+    (how many were measured; 0 by ablation). A part that cannot be separated from compute has no
+    row; a run whose measurement contradicts itself has none (:func:`left_out`).
     """
     rows = []
     for entry in latest_of_each(compared.finished):

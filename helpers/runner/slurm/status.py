@@ -42,26 +42,24 @@ def show(names: Sequence[str]) -> None:
         name for name in names if name in jobs and not experiments.is_taken(paths.RUNS / name)
     ]
     begun = [experiments.load(name) for name in names if name not in waiting]
-    experiments = begun if names else unfinished()
-    if not experiments and not waiting:
+    found = begun if names else unfinished()
+    if not found and not waiting:
         each = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
         say(
             f"No experiment under {paths.RUNS} is unfinished. "
             f"Queued: {', '.join(each) or 'nothing'}"
         )
         return
-    rows = [
-        row for experiment in experiments for row in rows_of(experiment, jobs.get(experiment.name))
-    ]
+    rows = [row for experiment in found for row in rows_of(experiment, jobs.get(experiment.name))]
     for name in waiting:
         rows.append([name, jobs[name].number, jobs[name].left, NONE, "not begun", NONE, NONE])
     header = ["Experiment", "Job", "Time left", "Run", "State", "Epoch", "Restarts"]
     say(terminal.table(header, rows))
-    for name in (*(experiment.name for experiment in experiments), *waiting):
+    for name in (*(experiment.name for experiment in found), *waiting):
         if name in jobs and jobs[name].state == "PENDING":
             never = ", and would for ever" if jobs[name].why in programs.NEVER else ""
             say(f"{name}: job {jobs[name].number} waits ({jobs[name].why}){never}")
-    for experiment in experiments:
+    for experiment in found:
         if experiment.name not in jobs and (experiment.finished is None or experiment.failed):
             say(f"{experiment.name}: no job of that name is queued; the same command continues it")
 
