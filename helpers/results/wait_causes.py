@@ -35,7 +35,7 @@ def table(compared: Comparison) -> pd.DataFrame:
     if found.empty:
         return pd.DataFrame()
     return pd.DataFrame(
-        {share: [_text(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
+        {share: [_cell(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
         index=found.index,
     )
 
@@ -104,7 +104,7 @@ def percent(entry: Entry, share: str) -> str:
     return _text(found["shares"][share], *found["intervals"][share])
 
 
-def _text(row: pd.Series, share: str) -> str:
+def _cell(row: pd.Series, share: str) -> str:
     if pd.isna(row[share]):
         return INVALID if pd.notna(row[INVALID]) else "-"
     return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))

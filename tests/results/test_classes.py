@@ -399,7 +399,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "error: runs of different tasks stand in no table together: multilabel in xrays, "
-        "multiclass in cars; give batches of one task"
+        "multiclass in cars; give experiments of one task"
     )
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2

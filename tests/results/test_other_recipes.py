@@ -129,7 +129,7 @@ def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
         records.save(tmp_path / name, content)
     against = ["--against", str(tmp_path / "old"), "--name"]
     assert main([*against, str(tmp_path / "short")]) == 2
-    assert f"epochs was {EPOCHS} and is 1, so the two batches cannot" in capsys.readouterr().err
+    assert f"epochs was {EPOCHS} and is 1, so the two experiments cannot" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "small")]) == 2
     assert "batch per device was 64 and is 16" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "more")]) == 0

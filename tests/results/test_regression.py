@@ -125,7 +125,7 @@ def test_batches_that_cannot_be_compared_are_a_mistake(
     for new, said in (
         (batch(tmp_path / "crop", other), "crop in pixels was 32 and is 224"),
         (batch(tmp_path / "keras", records.make("Keras")), "no run in common"),
-        (tmp_path / "missing", "no such batch"),
+        (tmp_path / "missing", "no such experiment"),
     ):
         assert main(["diff", str(old), str(new)]) == 2
         assert said in capsys.readouterr().err

@@ -351,7 +351,7 @@ def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
     records.save(tmp_path, skipped)
     compared = comparison.load(tmp_path)
     probes = comparison_tables.hardware(compared).loc[["self-test"]]
-    right = "layers and all-reduce were right before the batch (0:09)"
+    right = "layers and all-reduce were right before the experiment (0:09)"
     assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
         right: "PyTorch, 2 devices",
         "none": "Keras, 2 devices",

@@ -136,7 +136,7 @@ def test_a_launcher_that_cannot_start_a_notebooks_ranks_is_refused_before_any_ru
 ) -> None:
     """A batch is gone on with by the same launcher, so nothing could be put right there."""
     suite.notebook(notebook, framework=framework)
-    given = ("--notebooks", notebook, "--nodes", "2", "--devices", "1", "--batch-size", "8")
+    given = ("--notebooks", notebook, "--nnodes", "2", "--devices", "1", "--batch-size", "8")
     assert suite.compare(*given, "--launcher", "torchrun", "--name", "refused") == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

@@ -218,7 +218,7 @@ def test_the_file_says_what_the_options_say(
     ]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
-    assert "Batch overnight: 16 runs" in from_file
+    assert "Experiment overnight: 16 runs" in from_file
     assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
@@ -397,7 +397,7 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
-    assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
+    assert capsys.readouterr().out == from_file and "Experiment overnight: 8 runs" in from_file
 
 
 def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
