@@ -6,8 +6,8 @@ Two figures. *Launch*: the seconds until all ranks have met and run a cell that 
 joins a process group, compared with a script that does the same; both alternate. *Step*: the
 notebook's own loop on one synthetic batch, compared with a plain loop with DistributedDataParallel,
 by turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster,
-with their intervals to 95 % of confidence. All nodes are this machine, so this says what our code costs,
-and nothing of a network.
+with their 95 % intervals. All nodes are this machine, so the figures show the cost of our code, not
+of a network.
 """
 
 from __future__ import annotations

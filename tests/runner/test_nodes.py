@@ -186,7 +186,7 @@ def test_every_reason_leads_on() -> None:
 def test_virtual_nodes_rank_none(virtual: bool, tmp_path: Path) -> None:
     for name, speed in (("PyTorch", 50), ("TensorFlow", 90)):
         world = records.world(2, virtual=virtual)
-        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, world=world))
+        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, cluster=world))
     records.save(tmp_path, records.make("PyTorch", 4, speed=20))
     compared = comparison.load(tmp_path)
     ranked = {entry.label: comparability.ranks(entry.content) for entry in compared.entries}
@@ -207,7 +207,7 @@ def test_virtual_nodes_rank_none(virtual: bool, tmp_path: Path) -> None:
 
 def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", 2, speed=50))
-    records.save(tmp_path, records.make("PyTorch", 2, speed=40, world=records.world(2)))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=40, cluster=records.world(2)))
     compared = comparison.load(tmp_path)
     assert [entry.run for entry in compared.entries] == [
         "PyTorch, 2 devices",
