@@ -1,4 +1,4 @@
-"""What tf.data's autotuning costs where iterators end: each notebook's training without and with.
+"""Measure the cost of tf.data's autotuning: each notebook's training without and with it.
 
     .venvs/lab/bin/python benchmarks/idle.py [--quick] [--frameworks tensorflow,keras]
                                              [--batch-size 16] [--rounds 7] [--devices 1]

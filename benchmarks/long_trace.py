@@ -199,8 +199,8 @@ def main() -> None:
             opened, seconds, peak, rows, used = json.loads(done.stdout)
             figures = {"opened, s": round(opened, 2), "in all, s": round(seconds, 2)}
             figures["processor, s"] = round(used, 2)
-            told = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
-            print(json.dumps(told | figures | {"peak, MB": round(peak), "rounds": 1}))
+            entry = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
+            print(json.dumps(entry | figures | {"peak, MB": round(peak), "rounds": 1}))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""What simulated nodes cost beside a bare script under the same launcher: PyTorch.
+"""Compare PyTorch on simulated nodes with a plain script under the same launcher.
 
     .venvs/lab/bin/python benchmarks/nodes.py [--nodes 2] [--batch-size 16] [--steps 24]
 
 Two figures. *Launch*: the seconds until all ranks have met and run a cell that imports PyTorch and
-joins a process group, beside a script that does the same; they take turns. *Step*: the notebook's
-own loop on one synthetic batch, beside a loop written by hand with DistributedDataParallel, by
-turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster, with
-their intervals to 95 % of confidence. All nodes are this machine, so this says what our code costs,
-and nothing of a network.
+joins a process group, compared with a script that does the same; both alternate. *Step*: the
+notebook's own loop on one synthetic batch, compared with a plain loop with DistributedDataParallel,
+by turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster,
+with their 95 % intervals. All nodes are this machine, so the figures show the cost of our code, not
+of a network.
 """
 
 from __future__ import annotations

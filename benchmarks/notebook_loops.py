@@ -38,7 +38,7 @@ def for_each_framework(
     """A benchmark's main: call ``measure(framework, folder, arguments)`` for each.
 
     Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
-    so many images; ``parser`` has what the benchmark asks for besides.
+    so many images; ``parser`` has the benchmark's other options.
     """
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--pixels", type=int, default=64, help="of the network's input")

@@ -84,7 +84,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def decoded(folder: Path, workers: int, batch: int) -> Iterator[int]:
-    """libjpeg-turbo by itself, without end: files in memory become pixels that nobody keeps.
+    """libjpeg-turbo by itself, without end: files in memory become pixels, which are dropped.
 
     Through simplejpeg, which gives Python's lock back while it decodes, in so many threads. Each
     item is the number of images of a batch.

@@ -2,9 +2,9 @@
 
     python benchmarks/resize.py [--quick] [--images N] [--workers N]
 
-Rounds are interleaved, so that a busy machine slows everybody down alike, and ratios are medians
-of the ratios within a round; processor time is given beside wall time, for it hardly depends on
-who else is at work. Every contestant reads the same files from memory-warm storage and
+Rounds are interleaved, so that a busy machine slows all contestants alike, and ratios are medians
+of the ratios within a round. Processor time is given with wall time, because it hardly depends on
+other processes. Every contestant reads the same files from memory-warm storage and
 writes grey (the article: RGB) squares of 264 px. A rival whose package is missing is left out and
 named. Two sets of files: as the demo writes them (the cheapest row filter), and the same pictures
 as most software writes PNGs (adaptive filters, level 6), which is the harder one.
@@ -77,7 +77,7 @@ def rivals(format: str) -> Iterator[tuple[str, Contestant]]:
 
         yield "OpenCV", opencv
     with contextlib.suppress(ImportError, OSError):
-        # As many threads as workers, like everybody else, not that many for each of them.
+        # As many threads as workers, like all contestants, not that many for each worker.
         os.environ.setdefault("VIPS_CONCURRENCY", "1")
         import pyvips
 

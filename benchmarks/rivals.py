@@ -1,4 +1,4 @@
-"""PyTorch's notebook beside the article's loop and beside timm's own benchmark step.
+"""Compare PyTorch's notebook with the article's loop and with timm's benchmark step.
 
     .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
                                                [--batch-size 64] [--workers CORES] [--trace FILE]

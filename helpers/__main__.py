@@ -1,4 +1,4 @@
-"""The command ``rosetta``: train with every framework, and compare what was measured."""
+"""Run the command ``rosetta``: train with every framework and compare the measurements."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Where things lie: the checkout and its folders for data, runs and environments."""
+"""The paths of the checkout and of its folders for data, runs and environments."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ DATA = ROOT / "data"
 RUNS = ROOT / "runs"
 VENVS = ROOT / ".venvs"
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-"""That of this environment, if it is there."""
+"""The mpiexec of this environment, if it is installed."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:

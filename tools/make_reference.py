@@ -1,9 +1,9 @@
-"""Makes ``helpers/fairness/reference*.npz``, what each network computes in float64.
+"""Write ``helpers/fairness/reference*.npz``, the results of each network in float64.
 
     .venvs/pytorch/bin/python tools/make_reference.py             all
     .venvs/pytorch/bin/python tools/make_reference.py resnet50    some, by name: networks, classes
 
-PyTorch makes them once; every framework is held against them in its own kernel.
+PyTorch computes them once; every framework is compared with them in its environment.
 """
 
 import sys

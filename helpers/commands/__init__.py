@@ -1,5 +1,5 @@
-"""The subcommands of ``rosetta``, in groups of those that are about the same thing.
+"""The subcommands of ``rosetta``, one module for each group of related commands.
 
 Each module has ``add(commands)``, which adds its parsers; a parser's default ``run`` does the work.
-What takes long to import is imported by ``run``.
+Slow imports are inside ``run``.
 """

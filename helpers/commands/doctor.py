@@ -1,4 +1,4 @@
-"""``rosetta doctor``: a table of what each framework can do on each device of this machine."""
+"""``rosetta doctor``: check each framework on each device of this machine and print a table."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ Exit codes: 0 everything works, 1 something does not.
 
 
 def run(given: argparse.Namespace) -> int:
-    """Try everything and print the table; the exit code."""
+    """Run all self-tests, print the table and return the exit code."""
     names = _chosen(given)
     try:
         sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
@@ -38,15 +38,15 @@ def run(given: argparse.Namespace) -> int:
         say(machine.plain(_table([], str(error))))
         return 1
     with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
-        found = [_probe(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
+        found = [_self_test(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
     say(machine.plain(_table(found)))
     return 0 if all(outcome.reason is None for outcome in found) else 1
 
 
 def _chosen(given: argparse.Namespace) -> list[str]:
-    """The kernels that were asked for, else all that are made unasked or are there.
+    """The requested environments, else the default ones and every optional one that is installed.
 
-    With ``--here`` the frameworks' modules.
+    With ``--here`` the names are those of the frameworks' modules.
     """
     if given.here:
         known, asked, what = list(NOTEBOOKS), given.here, "framework"
@@ -62,9 +62,9 @@ def _chosen(given: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(asked))
 
 
-def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
-    """One kernel on one set of devices; one that cannot be tried says why."""
-    line.show(f"probing {name} on {on.short}")
+def _self_test(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
+    """Test one environment on one set of devices; the outcome says why if that is impossible."""
+    line.show(f"testing {name} on {on.short}")
     gpus = devices.used(on.count, on.gpus)
     if given.here:
         paths_of = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -81,7 +81,7 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
         on.kind,
         on.names,
         python=python,
-        # Not the folder of the logs: an experiment that runs below that is somebody else's.
+        # Not the logs' folder: another command's experiment may run below that folder.
         environment=environment | {kernel_processes.MARK: str(log.resolve())},
         log=log,
         limit=given.limit,
@@ -90,21 +90,23 @@ def _probe(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Out
 
 
 def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
-    """The machine, the versions, what works in how many seconds, and what does not and why.
+    """The machine, the versions, the seconds of each step, and the reason of each failure.
 
-    Where the driver is ``broken`` no kernel was probed, and this says why.
+    Args:
+        found: the outcomes.
+        broken: why the driver does not start; then no environment was tested.
     """
     about = machine.rows()
     width = max(len(what) for what, _ in about)
     lines = [f"{what:{width}}  {value}" for what, value in about]
     if broken is not None:
-        return "\n".join([*lines, "", f"No kernel was probed: {broken}"])
-    told = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
+        return "\n".join([*lines, "", f"No environment was tested: {broken}"])
+    all_versions = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
     lines += [
         f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())
-        for kernel, versions in told.items()
+        for kernel, versions in all_versions.items()
     ]
-    header = ["kernel", "devices", "device", *WHAT]
+    header = ["environment", "devices", "device", *WHAT]
     cells = [
         [
             outcome.kernel,
@@ -120,12 +122,12 @@ def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
         for outcome in found
         if outcome.reason is not None
     ]
-    ending = failed or ["Everything works: each result was the known one."]
+    ending = failed or ["Everything works: every result was the expected one."]
     return "\n".join([*lines, "", table(header, cells), "", *ending])
 
 
 def _cells(outcome: Outcome, device: int) -> list[str]:
-    """Of each step how long it took on a device, or that it failed or was not come to."""
+    """The time of each step on a device, ``failed``, or ``-`` if the step was not reached."""
     said = dict.fromkeys(WHAT, "-")
     for step in outcome.steps:
         if step["device"] in (None, device):
@@ -172,8 +174,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--logs",
         type=Path,
-        default=paths.RUNS / ".probe",
+        default=paths.RUNS / ".self-test",
         metavar="FOLDER",
-        help="write each check's output into FOLDER (default: runs/.probe)",
+        help="write each check's output into FOLDER (default: runs/.self-test)",
     )
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""``rosetta slurm`` and ``status``: from a recipe to queued jobs, and how far experiments are."""
+"""``rosetta slurm`` and ``status``: queue a recipe's jobs, and show their progress."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""``rosetta notebooks``, ``recipes`` and ``copy``: what there is, and a start for something new."""
+"""``rosetta notebooks``, ``recipes`` and ``copy``: list notebooks and recipes, copy a notebook."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The argument parser that all commands use."""
+"""Parse the command line of all subcommands, with error messages of one line."""
 
 import argparse
 import difflib
@@ -20,21 +20,21 @@ FORMER = {
     "--to": "--out",
     "--workers": "--num-workers, for each device",
 }
-"""Options of before with what took their place."""
+"""Former options, and their replacements."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a mistake with one line, and its help with an error where its reader is gone."""
+    """Report a mistake in one line, and a closed output pipe as an error."""
 
     def __init__(self, **how: Any) -> None:
-        # Else --batch would be --batch-size, and each new option could change what a script says.
+        # With abbreviations, --batch would mean --batch-size, and a new option could break scripts.
         super().__init__(**how, allow_abbrev=False)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(f"{message} ({self.prog} --help shows all options)")
 
     def print_help(self, file: object = None) -> None:
-        say(self.format_help())  # argparse's own says nothing where its reader is gone
+        say(self.format_help())  # argparse ignores a closed output pipe
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

@@ -1,4 +1,4 @@
-"""``rosetta report``, ``diff`` and ``open``: what finished experiments say."""
+"""``rosetta report``, ``diff`` and ``open``: report and compare finished experiments."""
 
 import argparse
 import webbrowser

@@ -98,10 +98,10 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _merged(sweeps: Sequence[sweep_file.Sweep], choices: dict[str, Any]) -> dict[str, Any]:
-    """What the command line says, then the first file, then the second."""
+    """The choices of the command line, then those of the first file, then of the second."""
     merged = choices
     for sweep in sweeps:
-        merged = sweep.beside(merged)
+        merged = sweep.merged(merged)
     return merged
 
 

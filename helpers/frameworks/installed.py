@@ -36,7 +36,7 @@ def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | N
 def how_to_make(kernel: str) -> str:
     """The command that makes a kernel."""
     if kernel in optional_kernels():
-        return f"""'make envs ARGS="--kernels {kernel}"'"""
+        return f"""'make envs ARGS="--environments {kernel}"'"""
     return "'make envs'"
 
 

@@ -1,4 +1,4 @@
-"""The test part class by class, or finding by finding: as rows, as tables, and what they lack."""
+"""Show the results on the test images for each class or finding, as rows and as tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from helpers.results.repeated_runs import with_interval
 from helpers.training import tasks
 
 MOST = 20
-"""Rows of a table or chart; of more classes, those that are told worst."""
+"""The maximum number of rows; of more classes, those with the worst metric are shown."""
 CONFUSIONS = 10
 
 
@@ -118,7 +118,7 @@ def table(compared: Comparison) -> pd.DataFrame:
 
 
 def confusions(compared: Comparison) -> pd.DataFrame:
-    """What is most often taken for what: one row a pair of classes, one column a framework.
+    """The most frequent confusions: one row per pair of classes, one column per framework.
 
     Each cell is the share of the class's images, and how many these are; ``-`` where a pair is not
     among the run's ten most frequent.
@@ -132,7 +132,9 @@ def confusions(compared: Comparison) -> pd.DataFrame:
             text = f"{tasks.TOP1.text(found['share'])} ({found['images']:,})"
             columns.setdefault(entry.run, {})[pair] = text
     cells = {
-        f"{one} taken for {other}": {run: of.get((one, other), "-") for run, of in columns.items()}
+        f"{one} classified as {other}": {
+            run: of.get((one, other), "-") for run, of in columns.items()
+        }
         for (one, other), _ in images.most_common(CONFUSIONS)
     }
     return pd.DataFrame(cells).T.rename_axis("images of") if cells else pd.DataFrame()

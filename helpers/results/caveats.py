@@ -1,4 +1,4 @@
-"""What runs do not show: what is missing or cannot be compared, and why."""
+"""List the figures that are missing or not comparable, with the reasons."""
 
 from typing import Any
 

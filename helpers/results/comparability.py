@@ -1,4 +1,4 @@
-"""Which runs' times are compared, and which of them rank frameworks."""
+"""Decide which runs' times are comparable, and which of them rank frameworks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SHARED = "shared GPU"
 
 
 def marks(content: dict[str, Any]) -> tuple[str, ...]:
-    """What stands beside a run wherever it is timed, because its times are not like others'.
+    """The marks of a run whose times are not comparable with those of other runs.
 
     *not comparable*: it failed its fairness check. *trained differently*: it did something else
-    than the recipe says, as a notebook that was changed on purpose. *resumed*: it went on from a
-    checkpoint, so what was measured is of its last process only. *shared GPU*: somebody else's
-    process was on its GPUs. Nothing where its times may stand beside the others'.
+    than the recipe, as a notebook that was changed on purpose. *resumed*: it resumed from a
+    checkpoint, so the measurements cover only its last process. *shared GPU*: another process was
+    on its GPUs. The marks are empty if its times are comparable.
     """
     found = {
         NOT_COMPARABLE: failed(content),
@@ -56,7 +56,7 @@ def resumed_after(content: dict[str, Any]) -> int:
 
 
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The marks of runs that are told by one figure: those that any of them has."""
+    """The marks of runs that share one figure: every mark that any of them has."""
     found = {mark for one in several for mark in one}
     return tuple(mark for mark in (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED) if mark in found)
 
@@ -153,7 +153,7 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "reader": lambda c: c["recipe"].get("reader", "nih"),
     "optimiser": lambda c: shared_settings.optimizer(c["recipe"]),
-    "own code": lambda c: run_labels.own_code(c["recipe"]) or "none",
+    "custom code": lambda c: run_labels.own_code(c["recipe"]) or "none",
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
 

@@ -1,4 +1,4 @@
-"""What the records of one or several experiments say, side by side.
+"""Load the records of one or several experiments, and compare them.
 
 Everything here reads records and nothing else, so the same comparison can be made on another
 machine, years later. Tables for a reader are in ``helpers.results.comparison_tables``, pictures in
@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def timed(self) -> str:
-        """``run`` as it stands beside a time: ``Keras, 2 devices (not comparable)``."""
+        """``run`` with its marks, for use with a time: ``Keras, 2 devices (not comparable)``."""
         marks = comparability.marks(self.content)
         return comparability.marked(
             self.run, [mark for mark in marks if mark != comparability.RESUMED]
@@ -106,7 +106,7 @@ class Entry:
 
     @property
     def comparable(self) -> bool:
-        """Whether its fairness fairness check lets its times stand beside the others'."""
+        """Whether its times are comparable according to its fairness check."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
 
     @property
@@ -126,16 +126,16 @@ class Comparison:
     unreadable: tuple[str, ...]
     folders: tuple[Path, ...]
     set_aside: tuple[str, ...] = ()
-    """Runs of another task, which no table, chart or ranking can hold beside these; a line each."""
+    """One line for each run of another task, which no table, chart or ranking includes."""
     prices: Prices | None = None
-    """Of the machines' hours, where somebody gave them."""
+    """The prices of the machines' hours, if the user gave them."""
 
     @property
     def task(self) -> Task:
         """What all of these runs were trained for."""
         return next((entry.task for entry in self.entries if entry.task), tasks.MULTILABEL)
 
-    @cached_property  # asked for by each curve, and told from every run
+    @cached_property  # used by each curve, and computed from all runs
     def metric(self) -> Metric:
         """By which their learning is shown: that of their recipe's targets, where all have one."""
         found = {tasks.metric_of(entry.content["recipe"]) for entry in self.entries if entry.task}
@@ -160,7 +160,7 @@ def load(
     """
     if isinstance(experiments, str | Path):
         experiments = [experiments]
-    # Latest is a link to an experiment that may be named beside it.
+    # ``latest`` is a link to an experiment that may be named as well.
     found = {folder.resolve(): folder for folder in map(folder_of, experiments)}
     folders = tuple(found.values())
     gone = [folder for folder in folders if not folder.is_dir()]
@@ -201,7 +201,7 @@ def results(compared: Comparison) -> pd.DataFrame:
 
     Columns: label, series (the label without its nodes), devices, nodes, kind
     (``comparability.kind``), comparable (its fairness check was passed),
-    marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
+    marks (``comparability.marks``: why its times are not comparable), seconds
     (all epochs, training and validation), first_step_seconds, images_per_second on files,
     synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or

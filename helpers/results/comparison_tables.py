@@ -1,4 +1,4 @@
-"""The tables of the comparison, as text for a reader; rows and columns as in the article.
+"""Format the tables of the comparison as text; rows and columns are as in the article.
 
 Numbers to compute with come from ``helpers.results.comparison.results``.
 """
@@ -16,7 +16,7 @@ from helpers.results.repeated_runs import metric_with_interval, summarise, with_
 from helpers.training import attribution, rank_tables
 
 IN_MINUTES = 120.0
-"""Seconds: a training that takes longer is told in minutes."""
+"""Seconds above which a training time is shown in minutes."""
 
 
 def training(compared: Comparison) -> pd.DataFrame:
@@ -107,7 +107,7 @@ def _badness(check: dict[str, Any]) -> tuple[int, float]:
 
 
 def energy(compared: Comparison) -> pd.DataFrame:
-    """What training took from the GPUs: rows runs, of those whose GPUs told it."""
+    """The GPUs' energy during training: one row for each run whose GPUs report it."""
     rows = [
         {
             "run": marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]),

@@ -1,6 +1,6 @@
-"""The comparison in a few sentences: the fastest, whether that is fair, what devices waited for.
+"""Answer the report's questions in a few sentences: speed, fairness, waiting times, scaling.
 
-And, where several numbers of devices tried to reach a target, what more of them brought."""
+The last question is answered if runs on several numbers of devices tried to reach a target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,16 +104,17 @@ def fastest(compared: Comparison) -> Answer:
     """
     question = "Fastest"
     if not compared.finished:
-        return Answer(question, "nobody", "No run has finished.")
+        return Answer(question, "unknown", "No run has finished.")
     if (why := unranked(compared)) is not None:
         return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
     if (why := unequal(compared)) is not None:
-        return Answer(question, "nobody", f"{why} Their times rank no framework.")
+        return Answer(question, "unknown", f"{why} The frameworks are not ranked.")
     rows, level = [row for _, row in ranking.field(compared).iterrows()], ranking.fastest(compared)
-    told = [f"{marked(r['label'], r['marks'])} {short_number(r[ranking.RATE])}" for r in rows]
+    rates = [f"{marked(r['label'], r['marks'])} {short_number(r[ranking.RATE])}" for r in rows]
     if not level:
-        text = f"No run on {devices(rows[0]['devices'])} is comparable: {'; '.join(told)} images/s."
-        return Answer(question, "nobody", text)
+        on = devices(rows[0]["devices"])
+        text = f"No run on {on} is comparable: {'; '.join(rates)} images/s."
+        return Answer(question, "unknown", text)
     clean = [row for row in rows if not row["marks"]]
     text = words.lead(level, next(iter(clean[1:]), None))
     quicker = [
@@ -145,13 +146,13 @@ def fairness(compared: Comparison) -> Answer:
     text = f"{passed} of {len(runs)} finished runs passed their fairness check"
     if failed:
         text += f"; {', '.join(dict.fromkeys(failed))} did not"
-    text += "".join(f"; {told}" for told in _variants(runs))
+    text += "".join(f"; {variant}" for variant in _variants(runs))
     text += f". Checks: {checks or 'none'}"
     if differ:
         text += f". Not everything was the same: {'; '.join(differ)}"
     own = of_own_networks(runs)
     if own:
-        text += ". The networks come from the recipe's own code; "
+        text += ". The networks come from the recipe's custom code; "
         text += "no check can tell whether they are the same"
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
@@ -174,15 +175,15 @@ def waiting(compared: Comparison) -> Answer:
     runs = widest(compared.finished)
     if not runs:
         return Answer(question, "unknown", "No run has finished.")
-    broken, told = wait_causes.invalid(compared), wait_causes.telling(compared)
+    broken, waits = wait_causes.invalid(compared), wait_causes.telling(compared)
     doubt = ""
     if broken:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
         doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
-        figures = "; the figures are the last one's" if told else ""
+        figures = "; the figures are the last one's" if waits else ""
         doubt += f" With repeated runs, a wait counts only if every one shows it{figures}."
-    if not told:
+    if not waits:
         known = len(wait_causes.bounded(compared))
         verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
         said = "No wait is clearly above zero and above the measurement's uncertainty."
@@ -195,8 +196,8 @@ def waiting(compared: Comparison) -> Answer:
                 "of an epoch."
             )
         return Answer(question, verdict, f"{said}{doubt}".strip())
-    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in told.items()]
-    wait, those = next(iter(told.items()))
+    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in waits.items()]
+    wait, those = next(iter(waits.items()))
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
         verdict += f", in {listed(entry.label for entry, _ in those)} only"
@@ -204,11 +205,11 @@ def waiting(compared: Comparison) -> Answer:
 
 
 def more_devices(compared: Comparison) -> Answer | None:
-    """How many times as soon the most devices of each series reached the target, and why.
+    """Compare the time to the target on the most devices of each series with that on the fewest.
 
-    Of devices that share something only how many times the images were needed: that is
-    statistical efficiency, and holds on any hardware. None where nobody tried several numbers of
-    devices.
+    For devices that share a resource, only the number of images is compared (the statistical
+    efficiency), because it does not depend on the hardware. None if all runs are on the same number
+    of devices.
     """
     if not speedup_factors.several(compared):
         return None

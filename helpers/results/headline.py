@@ -1,4 +1,4 @@
-"""The words of the ranking: who trains fastest on which devices, and what more devices add."""
+"""Word the ranking: the fastest frameworks on which devices, and the gain of more devices."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""How quickly each framework learns: in epochs, on the clock, and by how many images it takes."""
+"""Measure how quickly each framework learns: in epochs, in seconds and in images."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def drops(entry: Entry) -> list[int]:
 def spread(group: Sequence[Entry]) -> pd.DataFrame:
     """:func:`history` of runs that repeat each other: medians by epoch, of those that all trained.
 
-    Of each number the least and the most of the runs too, under ``<name>_low`` and ``_high``.
+    The minimum and maximum of the runs are included under ``<name>_low`` and ``_high``.
     """
     each = [history(entry) for entry in group]
     known = [epochs.set_index("epoch") for epochs in each if not epochs.empty]
@@ -180,8 +180,8 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
 def targets_table(compared: Comparison) -> pd.DataFrame:
     """:func:`to_targets` as text: rows runs; for each target the time, and the images trained on.
 
-    Of repeats the median, the least and the most of those that reached it, and how many did if not
-    all. The quickest to the first target first, of those that rank.
+    Repeats show the median, minimum and maximum of those that reached it, and their number if not
+    all did. The quickest to the first target first, of those that rank.
     """
     metric, numbers = compared.metric, to_targets(compared)
     if numbers.empty:

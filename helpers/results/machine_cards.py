@@ -1,4 +1,4 @@
-"""The machines of a report: what each is made of, and the same framework on one against another."""
+"""Describe the machines of a report, and compare the same framework on each of them."""
 
 from statistics import median
 from typing import Any
@@ -87,7 +87,7 @@ def against(compared: Comparison) -> pd.DataFrame:
 
     A row a framework (with settings other than the machine and its devices), nodes and number of
     devices that several machines ran; a column a machine, and the ratio of the highest to the
-    lowest with the least and the most that repeats allow.
+    lowest with the minimum and maximum that repeats allow.
     """
     of_machine = _by_machine(compared)
     if len(of_machine) < 2:

@@ -1,4 +1,4 @@
-"""How far each run's training is from what a matrix product reached on the same devices."""
+"""Compare each run's FLOP/s with those of a matrix product on the same devices."""
 
 import pandas as pd
 

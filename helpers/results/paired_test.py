@@ -1,4 +1,4 @@
-"""Two runs on the same test images: how far their mean AUC or top-1 lie apart, if that is told.
+"""Test whether two runs on the same test images differ significantly in mean AUC or top-1.
 
 Intervals of single runs hold the luck of which patients are in the test part. That luck is the
 same for all runs on the same part, so most of it falls out of a difference: each record holds the
@@ -85,10 +85,11 @@ def table(compared: Comparison) -> pd.DataFrame:
 
 
 def reference(compared: Comparison) -> str | None:
-    """The run that the others are held against: of those that most others pair with, the median.
+    """The run with which the others are compared: the median of those with the most pairs.
 
-    To hold all against the best would make the best look better than it is, for it is the best
-    partly by luck; against a fixed framework, it would be that one's luck. None where no two pair.
+    A comparison with the best run would exaggerate its lead, because it is the best partly by
+    chance. A fixed framework would have the same problem with its own chance. None if no two runs
+    pair.
     """
     groups = _groups(compared)
     partners = {

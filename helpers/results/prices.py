@@ -1,4 +1,4 @@
-"""What an hour on a machine costs, as its user gives it: ``--price 12.24/h``."""
+"""Read the prices of machine hours from the command line: ``--price 12.24/h``."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Efficiencies that others published of many GPUs, to stand beside ours; not measured here."""
+"""Published scaling efficiencies on many GPUs, shown next to measured ones."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from helpers.results.published import all_are
 
 
 class Point(NamedTuple):
-    """One published figure; what it is held against, each paper chose for itself."""
+    """One published figure; each paper chose its own reference."""
 
     who: str
     devices: int
@@ -32,23 +32,23 @@ STUDY = {"task": "multiclass", "network": "resnet50"}
 NAME = "published: ChainerMN on GPUs, 2017"
 
 
-def beside(compared: Comparison) -> list[Point]:
-    """ChainerMN's points, where all runs are of the network and the task of its study."""
+def points(compared: Comparison) -> list[Point]:
+    """ChainerMN's points, if all runs have the network and the task of its study."""
     if not any(entry.task for entry in compared.entries) or not all_are(compared, STUDY):
         return []
     return [point for point in POINTS if point.who == CHAINERMN]
 
 
 def notes(compared: Comparison) -> list[str]:
-    """What to know about these points, where they stand beside the runs."""
-    points = beside(compared)
-    if not points:
+    """Notes on these points, if they are shown with the runs."""
+    found = points(compared)
+    if not found:
         return []
-    each = " and ".join(f"{100 * p.efficiency:.0f} % on {p.devices} GPUs" for p in points)
+    each = " and ".join(f"{100 * p.efficiency:.0f} % on {p.devices} GPUs" for p in found)
     return [
         f"ChainerMN's study trained ResNet50 on ImageNet at 224 px: an efficiency of {each} "
-        "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. Other pictures, other "
-        "hardware, another year; nothing here was measured on it.",
+        "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. The hardware and the "
+        "images differ from those of these runs.",
         "The study: its post, https://chainer.org/general/2017/02/08/"
         "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html, and Akiba, Fukuda, Suzuki "
         "2017, https://arxiv.org/abs/1710.11351, which gives 90 % for 128 GPUs against four.",

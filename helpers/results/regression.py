@@ -1,9 +1,9 @@
-"""Which figure moved beyond the spread between two experiments, for one's own CI.
+"""Find the figures that changed between two experiments by more than their spread, for a CI.
 
 Runs are matched by framework and number of devices. Where a side has repeats, a figure has moved
 when the medians are further apart than the wider range of the repeats; where neither has, when
 they are further apart than the figure's own tolerance, which is printed. Versions and drivers that
-changed are named, because they are what one looks for.
+changed are named, because they are possible causes.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ FIGURES = (
     Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
     Figure("images_per_joule", "images per joule", 0.10, +1),
 )
-"""What is compared, beside the task's metric. The tolerances hold where nothing was repeated."""
+"""The compared figures, in addition to the task's metric; tolerances apply without repeats."""
 
 OF_METRIC = 0.02
 """The tolerance of the task's metric."""

@@ -1,4 +1,4 @@
-"""Repeats of a run together: the median, and the range from the minimum to the maximum.
+"""Summarise repeats of a run by their median, minimum and maximum.
 
 Runs are repeats of each other where label (framework, notebook, its code, and the settings that
 differ within the comparison) and number of devices are the same.
@@ -22,7 +22,7 @@ FIGURES = (
     "joules",
     "images_per_joule",
 )
-"""Beside the metrics of the task."""
+"""The figures in addition to the task's metrics."""
 
 ONE_RUN = 0.10
 """Single runs without rounds that differ by no more than this share are not significantly apart."""

@@ -1,6 +1,6 @@
-"""What sets runs apart that are compared: what differs among them stands in their labels.
+"""Label the compared runs with the settings in which they differ.
 
-So runs that differ in any of it are never taken for repeats of each other.
+Runs with different labels are never treated as repeats of each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,6 +114,6 @@ _ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
     "optimiser": lambda c: shared_settings.optimizer(c["recipe"]),
     "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
     "schedule": lambda c: str(shared_settings.MUST_AGREE["learning rate over epochs"](c)),
-    "code": lambda c: own_code(c["recipe"]) or "no own code",
+    "code": lambda c: own_code(c["recipe"]) or "no custom code",
     "text": lambda c: f"recipe {digest_now(c['recipe']['sha256'])[:6]}",
 }

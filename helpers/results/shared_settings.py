@@ -1,4 +1,4 @@
-"""What has to be the same in all runs for their figures to stand side by side."""
+"""Find the settings that differ between runs and make their figures not comparable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "task": lambda c: c["recipe"]["task"],
     "reader": lambda c: c["recipe"].get("reader", "nih"),
     "network": lambda c: c["recipe"].get("network", "densenet121"),
-    "own code": lambda c: c["recipe"].get("code", {}),
+    "custom code": lambda c: c["recipe"].get("code", {}),
     "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate over epochs": lambda c: _schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
@@ -36,7 +36,7 @@ _OF_THE_SEED = ("seed", "number of images", "initial weights")
 
 
 def _weights(said: dict[str, Any]) -> str:
-    """Of somebody's own networks each framework draws its own, and they have to differ."""
+    """The initial weights; each framework draws different ones for a custom network."""
     return "own" if said["source"] == "own" else f"{said['source']} {said['sha256'][:12]}"
 
 
@@ -79,7 +79,7 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     """As :func:`differences`, of loader workers, where runs on as many devices had not as many.
 
-    Each may have had what suits it (``auto``), so this is told and does not part them.
+    Each run may choose its number (``auto``), so a difference is shown but does not matter.
     """
     rows = []
     for count in dict.fromkeys(entry.devices for entry in entries):

@@ -1,4 +1,4 @@
-"""What the devices of several runs waited for, told only as far as it was measured."""
+"""Show what the devices of several runs waited for, as far as it was measured."""
 
 from statistics import median
 from typing import Any
@@ -14,7 +14,7 @@ INVALID = "invalid"
 def numbers(compared: Comparison) -> pd.DataFrame:
     """Rows runs; of each share of an epoch (0 to 1) its value, and its ends where it has some.
 
-    Columns: the shares, ``<share>_low``, ``<share>_high`` (the least and the most of the rounds),
+    Columns: the shares, ``<share>_low``, ``<share>_high`` (the minimum and maximum of the rounds),
     invalid (why no share can be believed, else missing). A share may be below zero, or NaN.
     """
     rows = {}
@@ -30,12 +30,12 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """The same as text: percent of an epoch and, in brackets, the least and the most."""
+    """The same as text: percent of an epoch, with minimum and maximum in brackets."""
     found = numbers(compared)
     if found.empty:
         return pd.DataFrame()
     return pd.DataFrame(
-        {share: [_told(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
+        {share: [_cell(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
         index=found.index,
     )
 
@@ -48,12 +48,12 @@ def shares_of(found: pd.DataFrame) -> list[str]:
 
 
 def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
-    """By wait, the runs (each label's widest) in which it is told, with its share of an epoch.
+    """For each wait, the runs (each label's widest) that show it, with its share of an epoch.
 
-    Of repeats every one has to tell it; the last is given. What is told in more than half of the
-    runs comes first, and of such the largest.
+    All repeats of a run have to show the wait; the last repeat is returned. Waits in more than half
+    of the runs come first, ordered by size.
     """
-    told: dict[str, list[tuple[Entry, float]]] = {}
+    shown: dict[str, list[tuple[Entry, float]]] = {}
     runs = _repeats(compared)
     for repeats in runs:
         each = [
@@ -61,12 +61,12 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
         ]
         for wait, share in each[-1].items():
             if all(wait in one for one in each):
-                told.setdefault(wait, []).append((repeats[-1], share))
+                shown.setdefault(wait, []).append((repeats[-1], share))
 
     def weight(wait: str) -> tuple[bool, float]:
-        return 2 * len(told[wait]) > len(runs), median(share for _, share in told[wait])
+        return 2 * len(shown[wait]) > len(runs), median(share for _, share in shown[wait])
 
-    return {wait: told[wait] for wait in sorted(told, key=weight, reverse=True)}
+    return {wait: shown[wait] for wait in sorted(shown, key=weight, reverse=True)}
 
 
 def bounded(compared: Comparison) -> list[Entry]:
@@ -104,7 +104,7 @@ def percent(entry: Entry, share: str) -> str:
     return _text(found["shares"][share], *found["intervals"][share])
 
 
-def _told(row: pd.Series, share: str) -> str:
+def _cell(row: pd.Series, share: str) -> str:
     if pd.isna(row[share]):
         return INVALID if pd.notna(row[INVALID]) else "-"
     return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))

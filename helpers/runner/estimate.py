@@ -1,8 +1,7 @@
-"""How long planned runs will take, from earlier runs of the same thing on this machine.
+"""Estimate the time of planned runs from earlier runs on this machine.
 
-The same thing is: notebook and kernel, recipe, epochs, batch size, loader workers, data folder,
-devices and the GPUs that they share, on this host. Where there is no such run there is no estimate:
-times of other data or other devices say little.
+Only earlier runs with the same notebook, environment, recipe, epochs, batch size, loader workers,
+data folder, devices and shared GPUs on this host count. Without such a run there is no estimate.
 """
 
 import json
@@ -23,7 +22,7 @@ from helpers.runner.plans import Plan, RunState
 from helpers.training import earlier_schemas, image_folders, image_readers, record
 
 LATEST = 5
-"""Of how many earlier runs the median is taken: the last ones know today's code and driver."""
+"""The number of latest runs whose median is used, because they ran today's code and driver."""
 
 Key = tuple[Any, ...]
 
@@ -39,7 +38,7 @@ class Estimate:
 
 
 class History:
-    """What earlier runs took, read once from the records under ``runs/``."""
+    """The times of earlier runs, read once from the records under ``runs/``."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -50,14 +49,14 @@ class History:
             self._seconds.setdefault(key, []).append(seconds)
 
     def of(self, state: RunState) -> Estimate | None:
-        """The estimate for a planned run; None where nothing like it was run before."""
+        """The estimate for a planned run; None if no comparable run exists."""
         known = self._seconds.get(self._key(state), [])[-LATEST:]
         if not known:
             return None
         return Estimate(median(known), min(known), max(known), len(known))
 
     def add(self, state: RunState) -> None:
-        """A run of this plan has finished: the next one of its kind can be told from it."""
+        """Add a finished run of this plan to the history, for the estimates of later runs."""
         if state.state == "finished" and state.seconds is not None:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
@@ -92,15 +91,15 @@ def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
 
 
 def _earlier() -> Iterable[tuple[str, Key, float]]:
-    """When it started, what it was and how long it took, of every run that an experiment finished.
+    """The start, key and seconds of every finished run of every experiment.
 
-    The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
-    their clock runs while somebody reads.
+    The runner's time is used, which includes the kernel's start. Notebooks that a user runs by hand
+    do not count, because their time includes pauses.
     """
     for folder in journal.folders():
         try:
             plan = journal.read(folder)[0]
-        except (OSError, UserError):  # a journal that tells nothing
+        except (OSError, UserError):  # an unreadable journal
             continue
         for state in plan.runs:
             if state.state == "finished" and state.seconds is not None:
@@ -125,10 +124,10 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
 
 
 def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
-    """What of a plan decides how long its runs take, with the recipe's own numbers filled in.
+    """The settings of a plan that decide its runs' times, with the recipe's defaults filled in.
 
-    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``.
-    Of somebody's own recipe also what it said then, for another file may have its name.
+    The settings are the requested ones: a batch size that a run has yet to find is ``auto``. A
+    custom recipe also counts by its digests, because another file may have the same name.
     """
     return (
         epochs if plan.epochs == "default" else plan.epochs,

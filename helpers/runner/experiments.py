@@ -1,4 +1,4 @@
-"""An experiment on disk: what was planned, and how far it is."""
+"""Create, load and update an experiment's folder: its plan and the state of its runs."""
 
 import errno
 import json
@@ -24,8 +24,7 @@ from helpers.training.parameters import BY_HAND
 
 LATEST = "latest"
 RESERVE = ".reserve"
-"""A file that keeps so much of the disk free that journal and record can still be written when the
-disk is full."""
+"""A file that reserves disk space, so that journal and record can be written on a full disk."""
 RESERVED = 2**18
 
 
@@ -39,10 +38,9 @@ class Experiment:
     finished: str | None = None
     resumed: bool = False
     adopted: list[RunState] = field(default_factory=list)
-    """Runs that were whole when their runner was killed, before it could note it."""
-    probes: dict[str, Outcome] = field(default_factory=dict)
-    """What was found out before the first run, by kernel and number of GPUs
-    (helpers.runner.self_test)."""
+    """Runs that were complete when the runner was killed before it could record that."""
+    self_tests: dict[str, Outcome] = field(default_factory=dict)
+    """The outcomes of the self-tests, by environment and number of GPUs."""
 
     @property
     def name(self) -> str:
@@ -54,14 +52,14 @@ class Experiment:
 
     @property
     def failed(self) -> bool:
-        """Whether a run of it did not finish. Not where only the notebooks were changed since: who
-        names an experiment that is whole does not mean to lose it."""
+        """Whether a run did not finish. Notebooks that changed later do not count, because a user
+        who names a complete experiment does not want to lose it."""
         return any(state.state != "finished" for state in self.runs)
 
     def open(self) -> None:
-        """Begin (again): journal and ``runs/latest`` are there, nothing old is running.
+        """Start or resume: write the journal and ``runs/latest``, and end leftover processes.
 
-        Nor of other experiments: what a killed runner has left would share the devices.
+        Leftover processes of other experiments are ended too, because they would use the devices.
         """
         journal.check(self.folder, self.plan, self._about())
         kernel_processes.stop_marked(paths.RUNS.resolve(), spare=self._is_of_another)
@@ -73,7 +71,7 @@ class Experiment:
                 if state.state != "waiting":
                     state.earlier.append(how_it_ended(state))
                 state.state, state.reason = "waiting", None
-            if state.sha256 != plans.digest(state.notebook):  # another training: begin anew
+            if state.sha256 != plans.digest(state.notebook):  # the notebook changed: restart
                 checkpoint.remove(self.folder / state.folder)
             state.sha256 = plans.digest(state.notebook)
         self.finished = None
@@ -82,13 +80,13 @@ class Experiment:
         _point_latest_at(self.folder)
 
     def close(self) -> None:
-        """Every run has had its turn."""
+        """Record that all runs have been tried."""
         self.finished = _now()
         self._write()
         self.free_reserve()
 
     def note(self, state: RunState, outcome: str, reason: str | None = None) -> None:
-        """A run is now ``outcome``."""
+        """Record that a run is now ``outcome``."""
         state.state, state.reason = outcome, None if reason is None else printable(reason)
         self._write()
 
@@ -96,7 +94,7 @@ class Experiment:
         (self.folder / RESERVE).unlink(missing_ok=True)
 
     def is_finished(self, state: RunState) -> bool:
-        """Whether the run's record is whole and its notebook is still the one that made it."""
+        """Whether the run's record is complete and its notebook has not changed since."""
         if state.state != "finished" or state.sha256 != plans.digest(state.notebook):
             return False
         try:
@@ -105,9 +103,9 @@ class Experiment:
             return False
 
     def adopt(self) -> None:
-        """Take runs for finished that the journal has as running, but that were at their end.
+        """Mark runs as finished that ended although the journal lists them as running.
 
-        Then the record says finished, and papermill has written the notebook to its last cell.
+        Their record is finished, and papermill has written the notebook to its last cell.
         """
         for state in self.runs:
             if state.state == "running" and self.is_whole(state):
@@ -116,13 +114,13 @@ class Experiment:
                 self.adopted.append(state)
 
     def is_whole(self, state: RunState) -> bool:
-        """Whether the run's notebook came to its end and its record is finished."""
+        """Whether the run's notebook reached its end and its record is finished."""
         if not _is_whole(self.folder / state.folder):
             return False
         return self.is_finished(replace(state, state="finished"))
 
     def short_record(self, state: RunState) -> dict[str, Any]:
-        """A record for a run that never came to write its own."""
+        """A record for a run that ended before it wrote one."""
         return {
             "schema": earlier_schemas.SCHEMA,
             "run": {
@@ -142,7 +140,7 @@ class Experiment:
         }
 
     def _is_of_another(self, folder: Path) -> bool:
-        """Whether a process with this mark belongs to an experiment that somebody else works on."""
+        """Whether a process with this mark belongs to an experiment that another command runs."""
         name = folder.relative_to(paths.RUNS.resolve()).parts[:1]
         return folder != self.folder and bool(name) and locks.may_be_held(locks.of_batch(name[0]))
 
@@ -166,14 +164,13 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
     """The experiment to work on: the one to resume, or a new one; nothing is written yet.
 
     Args:
-        plan: of a new experiment; one of the same plan that was cut short is gone on with, and one
-        of
-            that name in which runs failed.
-        name: of its folder; the time by default.
-        resume: the name of an experiment to go on with, instead of a plan.
+        plan: the plan of a new experiment. An interrupted experiment with the same plan is
+            continued instead, and so is one of that name in which runs failed.
+        name: the folder's name; the time by default.
+        resume: the name of an experiment to continue, instead of a plan.
 
     Raises:
-        UserError: there is no such experiment, or the name is taken or none for a folder.
+        UserError: there is no such experiment, or the name is in use or not valid.
         ValueError: neither a plan nor an experiment to resume.
     """
     if resume is not None:
@@ -184,13 +181,13 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
         check_name(name)
     previous = _load_or_none(name or LATEST)
     if previous and previous.plan.asks_for_the_same(plan):
-        named = name is not None  # then its failures are tried again, as their cause may be gone
+        named = name is not None  # failed runs are repeated, because their cause may be fixed
         if previous.finished is None or (named and previous.failed):
             return previous
     if name is not None and is_taken(paths.RUNS / name):
         raise UserError(
             f"{paths.RUNS / name}: exists with another plan, or has finished; "
-            f"choose another --name, or go on with: rosetta run --resume {name}"
+            f"choose another --name, or continue it with: rosetta run --resume {name}"
         )
     return Experiment(_free_folder(name), plan, _now())
 
@@ -199,7 +196,7 @@ def load(name: str) -> Experiment:
     """The experiment called ``name`` (or ``latest``) from its journal.
 
     Raises:
-        UserError: there is none, or it is none that can be gone on with.
+        UserError: there is none, or it cannot be continued.
     """
     if name != LATEST:
         check_name(name)
@@ -253,48 +250,48 @@ def how_it_ended(state: RunState) -> str:
 
 @contextmanager
 def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Experiment]:
-    """The experiment to work on (:func:`choose`), on which nobody else works inside, on no host.
+    """Lock the experiment to work on (:func:`choose`) against other commands on all hosts.
 
     Raises:
-        UserError: somebody else does, or it cannot be had.
+        UserError: another command works on it, or there is no such experiment.
     """
     while True:
         found = choose(plan, name=name, resume=resume).name
-        what = f"another compare works on the experiment '{found}'"
+        what = f"another rosetta run works on the experiment '{found}'"
         instead = "" if resume else ", or give this one another --name"
         with ExitStack() as stack:
             try:
                 stack.enter_context(locks.held(locks.of_batch(found), what, instead))
             except locks.HeldError:
                 if name is None and resume is None and not (paths.RUNS / found).exists():
-                    continue  # it was new to both of us, and is the other's now
+                    continue  # another command has just created it
                 raise
-            # What it was before it was ours may be over now.
+            # Its state may have changed before the lock was held.
             experiment = choose(plan, name=None if resume else found, resume=resume and found)
             yield experiment
             return
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether papermill came to the end of the run's notebook and wrote all of it."""
+    """Whether papermill reached the end of the run's notebook and wrote all of it."""
     path = folder / "notebook.ipynb"
     if not path.is_file():
         return False
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        told = [cell["metadata"]["papermill"] for cell in notebook["cells"]]
+        cells = [cell["metadata"]["papermill"] for cell in notebook["cells"]]
         ended = notebook["metadata"]["papermill"]["end_time"] is not None
-        return ended and all(cell["status"] == "completed" for cell in told)
+        return ended and all(cell["status"] == "completed" for cell in cells)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 def _unsaid_processes(folder: Path) -> dict[str, Any]:
-    """The section ``other_processes`` of a run on GPUs whose runner was killed before it."""
+    """The section ``other_processes`` for a run on GPUs whose runner was killed."""
     content = record.read(folder)
     if content["devices"]["kind"] != "gpu" or "other_processes" in content:
         return {}
-    reason = "the runner was killed before it could say who else was on the GPUs"
+    reason = "the runner was killed before it recorded other processes on the GPUs"
     return {"other_processes": {"processes": [], "reason": reason}}
 
 
@@ -302,7 +299,9 @@ def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
         raise UserError(f"{link}: is a folder, but should be a link to an experiment; rename it")
-    temporary = paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"  # two may begin at once
+    temporary = (
+        paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"
+    )  # two experiments may begin at once
     try:
         temporary.symlink_to(folder.name)
         temporary.replace(link)

@@ -1,8 +1,8 @@
-"""Whether a run still comes forward: a collective whose partner is gone waits for ever, silently.
+"""Detect runs that make no progress, for example in a collective whose partner has ended.
 
-Every step a notebook takes touches a file in the run's folder, at most once a second; a cell's
-output and its end, a section of the record and a checkpoint change others. The runner looks at
-when any of them last changed.
+Every training step touches a file in the run's folder, at most once a second. A cell's output, its
+end, a section of the record and a checkpoint change other files. The runner checks when any of
+these files last changed.
 """
 
 import os
@@ -17,15 +17,15 @@ from gpumon import trace_files
 from helpers.training.heartbeat import FILE, MOVING
 
 MINUTES = 60.0
-"""Without progress before a run counts as hung; the slowest of the steps that no file tells of is
-an evaluation of all the NIH's test images on CPUs."""
+"""The time without progress after which a run counts as hung. The longest step that changes no
+file is an evaluation of all the NIH's test images on CPUs."""
 EVERY_SECONDS = 5.0
 LONGEST = 200
-"""Bytes of a line that a run says."""
+"""The maximum length of a line from a run, in bytes."""
 
 
 class Stalled(Exception):
-    """A run was ended because it no longer came forward."""
+    """A run was ended because it made no progress."""
 
 
 class Watch:
@@ -68,14 +68,14 @@ class Watch:
         while not self._over.wait(every):
             self.hear()
             now, before, looked = self._changes(), looked, time.monotonic()
-            # Where much more has passed, we were stopped ourselves (Ctrl-Z, a paused container).
+            # If much more time has passed, this process was stopped (Ctrl-Z, a paused container).
             waited += min(looked - before, 2 * every)
             if now != seen:
                 seen, waited = now, 0.0
             elif self._minutes and waited >= 60 * self._minutes:
                 self.error = Stalled(
                     f"stopped as hung: for {self._minutes:g} minutes no step, no output and no new "
-                    "section (--stall-minutes sets how long to wait; 0: for ever)"
+                    "section (--hang-timeout sets the minutes; 0 waits for ever)"
                 )
                 self._end()
                 return

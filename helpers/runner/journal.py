@@ -1,7 +1,7 @@
-"""An experiment's journal, ``experiment.json``: the state of each of its runs.
+"""Read and write an experiment's journal, ``experiment.json``: the state of each of its runs.
 
-Whoever is handed an experiment is handed its journal, and what stands in it decides which folders
-are emptied. So nothing of it is used before it was held against its schema.
+A journal may come from an untrusted source together with its experiment, and it decides which
+folders are emptied. It is therefore checked against its schema before it is used.
 """
 
 import json
@@ -33,7 +33,7 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is none that this version can go by.
+        UserError: this version cannot use it.
     """
     path = folder / FILE
     if not path.exists():
@@ -68,7 +68,7 @@ def folders() -> list[Path]:
 
 
 def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A journal of the first version, with the names of now."""
+    """A journal of the first version, with today's names."""
     if content.get("schema", 1) != 1 or content.get("schema") is True:
         return content
     found = {key: value for key, value in content.items() if key not in ("batch", "workers")}
@@ -83,10 +83,10 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Whether the journal of an experiment could be read again, before there is one.
+    """Check that the journal can be read again, before it is written for the first time.
 
     Raises:
-        UserError: it could not, so nobody could go on with the experiment.
+        UserError: it cannot be read, so the experiment could not be resumed.
     """
     schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
 

@@ -1,4 +1,4 @@
-"""What the runner says before, between and after the runs: plan, outcomes, the last table."""
+"""Print the plan before the runs, each outcome, and the final table."""
 
 from helpers import terminal
 from helpers.errors import UserError
@@ -13,7 +13,7 @@ from helpers.training import record, tasks
 
 
 def announce(experiment: Experiment, history: History) -> None:
-    """The plan: what is kept, what is run (again), what cannot be, and how long it may take."""
+    """Print the plan: kept runs, runs to do, skipped runs with the reason, and the time."""
     count = len(experiment.runs)
     kept = [state for state in experiment.runs if experiment.is_finished(state)]
     again = f", {len(kept)} of them finished before" if kept else ""
@@ -45,7 +45,7 @@ def announce(experiment: Experiment, history: History) -> None:
             note = f"will be skipped: {problem}"
         else:
             to_run.append(state)
-            note = f"kernel {state.kernel}{_about(history, state)}"
+            note = f"environment {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
                 note += f"; again, earlier attempt: {experiments.how_it_ended(state)}"
         say(f"  {state.title}, {note}")
@@ -79,10 +79,10 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
 
 
 def final_table(experiment: Experiment) -> str:
-    """One row a run, then what is to be said of single ones.
+    """A table with one row per run, then notes on single runs.
 
-    A line for each that did not finish, needed another attempt, or has times that may not stand
-    beside others'.
+    A run has a note if it did not finish, needed another attempt, or has times that are not
+    comparable.
     """
     varied = any(state.variant for state in experiment.runs)
     rows = []
@@ -108,7 +108,7 @@ def final_table(experiment: Experiment) -> str:
 
 
 def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
-    """Why a run's times may not stand beside others'; nothing of one that has none."""
+    """Why a run's times are not comparable; empty without a finished record."""
     if state.state != "finished":
         return ()
     try:
@@ -118,7 +118,7 @@ def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
 
 
 def where_to_look(experiment: Experiment, problems: list[str]) -> int:
-    """Say where the results are and what went wrong; returns the exit code."""
+    """Print where the results are and what went wrong; return the exit code."""
     bad = [state for state in experiment.runs if state.state != "finished"]
     for name, hint in (
         ("report.html", "in any browser; one self-contained file to share"),

@@ -1,4 +1,4 @@
-"""A notebook's own code, outside Jupyter: for tests and benchmarks of what stands in it."""
+"""Run a notebook's code cells outside Jupyter, for tests and benchmarks."""
 
 import json
 from collections.abc import Callable

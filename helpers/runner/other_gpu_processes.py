@@ -1,10 +1,10 @@
-"""Other people's processes on a run's GPUs: who shares a device spoils the run's times.
+"""Detect other processes on a run's GPUs, because they make the run's times unreliable.
 
-gpumon tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
-starts, all of them are others'. While it runs, those that carry the experiment's mark in their
-environment (``kernel_processes.MARK``) are its own. NVML numbers processes as the machine does,
-which inside a container are unknown numbers: such a one counts before the run, when it cannot be
-ours, and not while it runs, when it can.
+gpumon lists the processes of all users that compute on a GPU. Before the run's kernel starts, all
+of them are other processes. During the run, processes with the experiment's mark in their
+environment (``kernel_processes.MARK``) belong to the run. NVML reports the machine's process ids,
+which are unknown inside a container. An unknown id counts before the run, but not during the run,
+when it may be the run's own process.
 """
 
 import threading
@@ -20,14 +20,14 @@ from helpers.launch import processes
 from helpers.runner import kernel_processes
 
 EVERY_SECONDS = 15.0
-"""NVML takes milliseconds to list processes, under a lock of the driver: not often."""
+"""The interval is long, because listing processes holds a lock of the driver for milliseconds."""
 SETTLE_SECONDS = 3.0
-"""What the driver gets to let go of processes that have just ended."""
+"""The time for the driver to forget processes that have just ended."""
 
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """A process of somebody else's; ``gpu`` is a UUID, ``seen`` before or during the run."""
+    """A process of another user or experiment; ``gpu`` is a UUID, ``seen`` is before or during."""
 
     gpu: str
     process: int
@@ -109,6 +109,6 @@ class Watch:
             return gpu_processes.compute_processes(self._uuids)
         except Unavailable as error:
             if self._reason is None:
-                self._reason = f"the driver does not say who uses the GPUs ({error})"
+                self._reason = f"the driver does not list the processes on the GPUs ({error})"
                 self._warn(self._reason)
             return []

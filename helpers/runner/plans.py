@@ -1,4 +1,4 @@
-"""What an experiment is to run: which notebooks, on how many devices, with which parameters."""
+"""Plan an experiment: its notebooks, numbers of devices and parameters."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from helpers.runner.selection import Offer
 from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
-"""More is a slip of the keyboard."""
+"""A larger number is treated as a typing error."""
 
 
 @dataclass
@@ -38,13 +38,13 @@ class RunState:
     seed: int = 0
     precision: str = PRECISIONS[0]
     variant: str = ""
-    """What sets it apart from the plan's other runs of its notebook on as many devices."""
+    """The difference to other runs of the same notebook on as many devices."""
     gpus: int | None = None
-    """On how many GPUs the devices are to be; None where each is to be one, if there are any."""
+    """The number of GPUs that the devices share; None for one GPU per device, if there are GPUs."""
     nodes: int = 1
-    """Each has so many devices."""
+    """The number of nodes, with ``devices`` devices each."""
     earlier: list[str] = field(default_factory=list)
-    """What earlier attempts at it came to, so that nothing is tried again silently."""
+    """The outcomes of earlier attempts, so that no run is repeated silently."""
 
     @property
     def label(self) -> str:
@@ -107,7 +107,7 @@ class Plan:
     """Cores of each CPU device, as the user asked for them."""
     loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
-    """Of the recipe's file and the code beside it; nothing in journals of older versions."""
+    """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
@@ -125,8 +125,8 @@ class Plan:
     def cores_here(self) -> int | str:
         """The cores of each CPU device on this machine: ``auto`` as a number.
 
-        It is that of the most devices, for all runs on one node. As another machine may have other
-        cores, as the node of a job beside that where it was submitted, the plan keeps ``auto``.
+        The run with the most devices decides the number for all runs on one node. The plan keeps
+        ``auto``, because the node of a job may have another number of cores than the login node.
         """
         most = max((run.devices for run in self.runs if run.nodes == 1), default=0)
         if self.cores_per_device != "auto" or not most:
@@ -198,9 +198,9 @@ def make_plan(
     """What is to be run, with everything a user may have mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
-    is cut short has measured every framework, and a machine that grows warm does so for all. A
-    notebook of one machine is left out on several where nobody named it and the word that asked
-    for it (``chainer``) stands for another that spans them.
+    is cut short has measured every framework, and a machine that grows warm does so for all. On
+    several nodes, a notebook for one machine is left out if it was chosen by its framework
+    (``chainer``) and another notebook of that framework runs on several nodes.
 
     Args:
         notebooks: names without ``.ipynb``, each in its own kernel; none means every framework
@@ -221,7 +221,7 @@ def make_plan(
             measures.
         warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
             recipe's.
-        nnodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
+        nnodes: how many machines, several in turn; simulated unless the launcher reaches others.
         launcher: what starts the ranks of several nodes (``helpers.launch.launchers``).
         cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
             devices of these; ``shared``: the devices share all cores.
@@ -276,7 +276,7 @@ def make_plan(
     spanning = {offer.word for offer in wanted if offer.spans}
 
     def belongs(offer: Offer, number: int) -> bool:
-        """Whether a notebook that nobody named runs on so many nodes."""
+        """Whether a notebook that was not named runs on so many nodes."""
         if number == 1:
             return bool(frameworks) or not offer.of_many_nodes
         return offer.spans or offer.word not in spanning

@@ -1,7 +1,7 @@
-"""The runs while they run: a table that stays in its place, or plain lines in a log.
+"""Show the progress of the runs: a table on a terminal, or plain lines in a log.
 
-The table needs a terminal that can move its cursor, and rich; everything else gets the lines,
-which are never taken back, so that a log tells the same story.
+The table needs rich and a terminal that can move its cursor. Any other output gets plain lines,
+which are never rewritten, so a log has the same information.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Runs a notebook in several processes at once, its ranks, on this machine or on many.
+"""Run a notebook in several processes, its ranks, on one machine or on several.
 
-A launcher that clusters have already starts them (``helpers.launch.launchers``); each of them runs
-the whole notebook (``helpers.launch.rank``). Here is who waits for them: shows how far rank 0 is,
-and ends all once one has failed, hangs or is no longer heard of.
+A cluster's launcher starts the ranks (``helpers.launch.launchers``), and each rank runs the whole
+notebook (``helpers.launch.rank``). This module waits for them. It shows the progress of rank 0, and
+ends all ranks once one has failed, hangs or gives no sign of life.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
 LOG = "ranks.log"
-"""In the run's folder: what the launcher and the ranks print, tracebacks among it."""
+"""The file in the run's folder with the output of the launcher and the ranks."""
 HANG_MINUTES = 10.0
-"""In which some rank has to take a step, or to be elsewhere in its code."""
+"""The time in which at least one rank has to make progress."""
 JOIN_SECONDS = 120.0
-"""In which all ranks have to be in."""
+"""The time in which all ranks have to join."""
 CLOSING_SECONDS = 10.0
-"""What ranks that have run their notebook get to end by themselves."""
+"""The time for ranks to end by themselves after their notebook."""
 POLITE_SECONDS = 5.0
-"""What the processes above ranks get to end them, before the launcher is killed."""
+"""The time for the ranks' parent processes to end them, before the launcher is killed."""
 SETTLE_SECONDS = 0.4
-"""In which those write down a death that others noticed first."""
+"""The time for a parent process to record a death that another process noticed first."""
 LOOK_SECONDS = 0.05
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 TROUBLED = 3
-"""Signs of life in a row that could not be written: the disk is full, or gone."""
+"""Consecutive signs of life that could not be written: the disk is full or not available."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a run's ranks are to be."""
+    """The requested ranks of a run."""
 
     launcher: Launcher
     ranks_a_node: int
     devices: int
-    """Of each node."""
+    """The devices of each node."""
     kind: str
     gpus: int
-    """How many this machine has."""
+    """The number of GPUs of this machine."""
     framework: str
     """Its module in ``helpers.frameworks``."""
 
@@ -75,7 +75,7 @@ def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
 
 
 def _row_of(notebook: str, kernel: str) -> Row | None:
-    """The row of the notebook that one is, or was copied from under whatever name."""
+    """The row of a notebook, or of the notebook that it was copied from."""
     code = "\n".join(this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")[0])
     named = _MODULE.search(code)
     return row_of(original(notebook, named[1] if named else ""), kernel)
@@ -84,16 +84,16 @@ def _row_of(notebook: str, kernel: str) -> Row | None:
 def order(
     notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str, gpus: int
 ) -> Order:
-    """What a notebook's ranks are to be.
+    """Describe the ranks of a notebook.
 
     Args:
-        notebook: its name.
-        kernel: its kernel's.
-        launcher: what starts them (``launchers.choose``).
-        nodes: how many machines.
-        devices: of each.
-        kind: of the devices, ``gpu`` or ``cpu``.
-        gpus: how many this machine has.
+        notebook: the notebook's name.
+        kernel: the name of its environment.
+        launcher: the program that starts the ranks (``launchers.choose``).
+        nodes: the number of nodes.
+        devices: the number of devices of each node.
+        kind: the devices' kind, ``gpu`` or ``cpu``.
+        gpus: the number of GPUs of this machine.
 
     Raises:
         UserError: the launcher cannot start them.
@@ -105,10 +105,10 @@ def order(
 
 
 def check(order: Order, kernel: str) -> None:
-    """Whether a kernel's environment has what is to start the ranks.
+    """Check that an environment has the launcher of the ranks.
 
     Raises:
-        UserError: it has not.
+        UserError: the launcher is missing.
     """
     order.launcher.command([str(_python(kernel))], order.ranks_a_node)
 
@@ -132,7 +132,7 @@ def execute(
 ) -> None:
     """Run the notebook ``source`` in all ranks; rank 0's becomes ``target``.
 
-    Those of the others are kept in ``rank-1`` and so on, beside ``target``.
+    The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``.
 
     Args:
         source: the notebook.
@@ -192,7 +192,7 @@ def run(
 ) -> None:
     """Run a notebook in all ranks, until each has come to its end.
 
-    Whatever happens, no rank and nothing that one has started is left afterwards, on any host.
+    No rank and no process of a rank is left afterwards, on any host.
 
     Args:
         notebook: the text of its file, with its parameters.
@@ -200,7 +200,7 @@ def run(
         order: what the ranks are to be.
         python: of their environment.
         cwd: where they run.
-        environment: the variables they get beside what reaches a kernel.
+        environment: variables in addition to those that reach a kernel.
         reached: called with the number of each cell that rank 0 comes to.
         heard: as of ``kernel_processes.execute``.
         stall_minutes: without any progress, after which they are ended; 0: never.
@@ -260,9 +260,9 @@ def _say_what(folder: Path, order: Order, python: Path) -> None:
 
 def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
-    # By PET_ torchrun is told its options, such as one for which our own are an error.
+    # Variables with PET_ are torchrun's options, which could contradict the command's.
     found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
-    if launcher.virtual:  # what leads it to other hosts
+    if launcher.virtual:  # these variables lead to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
         del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
@@ -272,7 +272,7 @@ def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Watch:
-    """Looks whether all ranks come forward."""
+    """Check that all ranks make progress."""
 
     def __init__(
         self,
@@ -364,7 +364,7 @@ class _Watch:
                 )
 
     def _check_states(self, now: float) -> None:
-        """Raise where nobody has come forward for long."""
+        """Raise if no rank has made progress for a long time."""
         states = self._of_each("state")
         if states != self._states:
             self._states, self._quiet = states, now
@@ -386,7 +386,7 @@ class _Watch:
 
 @contextmanager
 def _alive(folder: Path, trouble: list[OSError]) -> Iterator[None]:
-    """Let the ranks see every second that somebody still waits for them."""
+    """Show the ranks every second that the runner still waits for them."""
     over = Event()
 
     def live() -> None:

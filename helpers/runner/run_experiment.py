@@ -1,17 +1,15 @@
-"""The command's work: run the framework notebooks one after the other, then compare them.
+"""Run the framework notebooks of an experiment one after the other, then compare them.
 
-An experiment is a folder ``runs/<experiment>/`` with one folder a run (``PyTorch_MultiGPU-2x/``), a
-journal ``experiment.json`` that says at every moment which run is in which state, and at the end
-``Compare.ipynb`` and ``report.html``. ``runs/latest`` points at the last experiment. The measure of
-whether a run is finished is its own record, not the journal. On GPUs each environment is tested
-before the first run (``helpers.runner.self_test``); runs of one that fails are skipped with the
-reason.
+An experiment is a folder ``runs/<experiment>/`` with one folder per run (``PyTorch_MultiGPU-2x/``),
+a journal ``experiment.json`` with the state of each run, and at the end ``Compare.ipynb`` and
+``report.html``. ``runs/latest`` is a link to the last experiment. The record of a run, not the
+journal, decides whether the run is finished. On GPUs each environment is tested before the first
+run (``helpers.runner.self_test``). If the test fails, the environment's runs are skipped.
 
-Resuming: finished runs of an unchanged notebook are kept, all others are run again; one that was
-cut short goes on from its last checkpoint. The last experiment is resumed by itself when it was cut
-short (Ctrl-C, a crash, a reboot) and the same plan is asked for; an experiment that came to its
-end, with failures or without, is followed by a new one unless ``--resume`` names it, or ``--name``
-does and runs of it failed.
+Resuming keeps the finished runs of unchanged notebooks and repeats all others. An interrupted run
+resumes from its last checkpoint. The same command resumes the last experiment if it was interrupted
+(Ctrl-C, a crash, a reboot). It starts a new experiment if the last one reached its end, unless
+``--resume`` names it, or ``--name`` names it and runs of it failed.
 """
 
 import shutil
@@ -45,7 +43,7 @@ from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.progress_board import Lines
-from helpers.runner.self_test import before_runs as probes
+from helpers.runner.self_test import before_runs as self_tests
 from helpers.runner.slurm import limit, nodes
 from helpers.terminal import say
 from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters, record
@@ -61,16 +59,16 @@ def run(
     dry_run: bool = False,
     stall_minutes: float = hangs.MINUTES,
 ) -> int:
-    """Carry out ``plan``, or go on with the experiment ``resume``, and return the exit code.
+    """Run ``plan``, or continue the experiment ``resume``, and return the exit code.
 
     0: everything finished. 1: a run failed or was skipped, or Compare or the report failed.
     Ctrl-C, SIGTERM and a closed terminal raise KeyboardInterrupt once the kernel is gone and the
-    record says so.
+    record is written.
 
     Args:
         plan: what to run; None to resume.
         name: of the experiment's folder; the time by default.
-        resume: the name of an experiment to go on with.
+        resume: the name of an experiment to continue.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
 
@@ -99,7 +97,7 @@ def run(
         except OSError as error:
             raise UserError(
                 f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
-                "goes on with it"
+                "continues it"
             ) from error
         except KeyboardInterrupt as asked:
             more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
@@ -115,7 +113,7 @@ def run(
 def _work(experiment: Experiment, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
     with progress_board.watching(experiment, history) as shown:
-        probes.probe(experiment, shown)
+        self_tests.run_all(experiment, shown)
         before = sum(map(experiment.is_finished, experiment.runs))
         for state in experiment.runs:
             if experiment.is_finished(state):
@@ -157,7 +155,7 @@ def _in_order(
 
 
 def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
-    """One run from its title to its outcome, also when it is stopped in between."""
+    """Run one notebook, and show its title and its outcome even if it is stopped in between."""
     shown.begin(state)
     try:
         _one(experiment, state, shown, stall_minutes)
@@ -172,14 +170,14 @@ def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: 
 
 
 def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
-    """Say why a run was cut short; one that had come to its end stays as it ended."""
+    """Record why a run was interrupted; a run that had reached its end keeps its outcome."""
     kernel_processes.stop_marked(experiment.folder)
     experiment.free_reserve()
     if state.state in progress_board.SETTLED:  # noted, but not written
         experiment.note(state, state.state, state.reason)
     elif experiment.is_whole(state):
         folder = experiment.folder / state.folder
-        experiments.complete(folder, run=state.about(), **probes.as_record(experiment, state))
+        experiments.complete(folder, run=state.about(), **self_tests.as_record(experiment, state))
         experiment.note(state, "finished")
     else:
         _settle(experiment, state, "interrupted", reason)
@@ -192,8 +190,8 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     state.seconds = None
     source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
     gpus = device_helpers.used(*_here(experiment, state))
-    probed = probes.as_record(experiment, state)
-    problem = installed.problem(state.kernel, gpus, state.devices) or probes.problem(
+    tested = self_tests.as_record(experiment, state)
+    problem = installed.problem(state.kernel, gpus, state.devices) or self_tests.problem(
         experiment, state
     )
     problem = problem or recipes.problem(experiment.plan, state.notebook)
@@ -202,7 +200,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     if not source.exists():
         problem = f"{source} is gone"
     if problem is not None:
-        _settle(experiment, state, "skipped", problem, probed)
+        _settle(experiment, state, "skipped", problem, tested)
         return
     experiment.note(state, "running")
     started = time.monotonic()
@@ -249,7 +247,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
             )
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # the runner's own trouble, of which the run is innocent
+                raise  # the runner failed, not the run
             if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
                 raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
             if state.nodes > 1 and (why := nodes.gone(error)):
@@ -258,7 +256,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
         finally:
             state.seconds = time.monotonic() - started
     with shutdown.held():  # else a signal could come between the record and the journal
-        said = {"run": state.about(), **watch.as_record(), **probed}
+        said = {"run": state.about(), **watch.as_record(), **tested}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"
@@ -272,9 +270,9 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
 
 
 def _clear(folder: Path) -> bool:
-    """Empty a run's folder but for the checkpoint of an attempt that was cut short.
+    """Empty a run's folder, except for the checkpoint of an interrupted attempt.
 
-    Whether there is one, and the run can go on from it.
+    Return whether there is a checkpoint from which the run can resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -327,8 +325,8 @@ def _settle(
 ) -> None:
     """Write ``outcome`` into the journal and the record, making a short record if there is none.
 
-    A notebook that failed has said why itself. One that was interrupted before it began a record
-    leaves none: such a record would have to tell of devices that nobody has asked for.
+    A failed notebook has recorded its reason. A notebook that was interrupted before it began its
+    record gets none, because its devices are not known.
     """
     folder = experiment.folder / state.folder
     try:
@@ -355,7 +353,7 @@ def record_state(folder: Path) -> str | None:
 
 
 def _check(experiment: Experiment) -> None:
-    """Everything that can be wrong with the user's input, before the first kernel starts.
+    """Check the user's input before the first kernel starts.
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
@@ -383,7 +381,7 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_launcher(experiment: Experiment, state: RunState) -> None:
-    """Whether the launcher can start a run's ranks; of a run that will be skipped nobody asks."""
+    """Check that the launcher can start a run's ranks, unless the run will be skipped."""
     if not (paths.NOTEBOOKS / f"{state.notebook}.ipynb").exists() or (
         installed.problem(state.kernel)
         or why_not(state.notebook, state.kernel, state.devices, state.nodes)

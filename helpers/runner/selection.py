@@ -1,4 +1,4 @@
-"""What an experiment can run, and what of it somebody asked for: notebooks in kernels."""
+"""Select the notebooks and environments of an experiment by the names in the command."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from helpers.training import this_notebook
 
 
 class Offer(NamedTuple):
-    """What can be run: a notebook in a kernel."""
+    """A notebook in an environment that can run it."""
 
     notebook: str
     framework: str
@@ -18,19 +18,19 @@ class Offer(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What it is asked for by in ``--frameworks``."""
+        """Its name in ``--frameworks``."""
         row = row_of(self.notebook, self.kernel)
         return row.asked if row and row.asked else self.framework
 
     @property
     def optional(self) -> bool:
-        """Whether it is run only where somebody asks for it."""
+        """Whether it runs only if it is named."""
         row = row_of(self.notebook, self.kernel)
         return bool(row and row.optional)
 
     @property
     def of_many_nodes(self) -> bool:
-        """Whether it is run on one node only where somebody asks for it."""
+        """Whether it runs on one node only if it is named."""
         row = row_of(self.notebook, self.kernel)
         return bool(row and row.many_nodes_only)
 
@@ -43,7 +43,7 @@ class Offer(NamedTuple):
 def chosen(
     known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
 ) -> list[Offer]:
-    """What somebody asked for, by notebooks' names or by frameworks'; else all but optional ones.
+    """The named notebooks, or those of the named frameworks; else all but the optional ones.
 
     A row with a word of its own is asked for by that: ``horovod``, ``keras-jax``. A copy is asked
     for by its notebook's name.
@@ -54,7 +54,7 @@ def chosen(
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
     if notebooks and frameworks:
-        raise UserError("notebooks and frameworks both choose what is run: give one of them")
+        raise UserError("notebooks and frameworks both choose what is run: give only one of them")
     wanted = []
     for name in (name.removesuffix(".ipynb") for name in notebooks):
         if name not in known:

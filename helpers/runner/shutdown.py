@@ -1,14 +1,14 @@
-"""Ctrl-C, SIGTERM and a closed terminal end an experiment alike: in order, and once.
+"""Stop an experiment cleanly on Ctrl-C, SIGTERM, a closed terminal or SIGUSR1.
 
-The first of them raises KeyboardInterrupt, with a line that says which it was. All that follow are
-ignored: they could only leave what is being stopped half stopped. A signal may also arrive inside a
-finaliser or the callback of a weak reference, where Python prints what is raised and goes on as if
-nothing had been; there it is raised again a moment later.
+The first signal raises KeyboardInterrupt, with a line that names the signal. Later signals are
+ignored, because they could interrupt the cleanup. A signal may also arrive inside a finaliser or
+the callback of a weak reference, where Python prints the exception and continues. The exception is
+then raised again a moment later.
 
-SIGUSR1 asks for a stop in order, as Slurm does before a time limit: the run under way takes its
-steps to where all its processes agree to stop, and writes a checkpoint. Should that take longer
-than ``PATIENCE_VARIABLE`` says, or a second SIGUSR1 come, it is stopped as by Ctrl-C. Either way
-the experiment ends with exit code 75: go on with it.
+SIGUSR1 asks for a stop at a checkpoint, as Slurm does before a time limit: the current run trains
+until all its processes agree to stop, and writes a checkpoint. If that takes longer than
+``PATIENCE_VARIABLE`` allows, or if a second SIGUSR1 arrives, the run is stopped as by Ctrl-C. In
+both cases the exit code is 75, and the experiment can be resumed.
 """
 
 import os
@@ -44,17 +44,17 @@ class InOrder(KeyboardInterrupt):
 
 
 class NodeGone(InOrder):
-    """A job's node is gone, so that no run on all of its nodes can go on until it has others."""
+    """A job has lost a node, so no run on all of its nodes can continue until it has another."""
 
 
 class _Asked:
-    """What this process was asked; signals are the process's, so there is one of these."""
+    """The requests to this process; there is one state, because signals go to the process."""
 
     reason: str | None = None
     held = 0
     raised: KeyboardInterrupt | None = None
     wished = False
-    """That all stops in order."""
+    """Whether a stop at a checkpoint was requested."""
     pass_on: Callable[[], None] | None = None
 
 
@@ -116,7 +116,7 @@ def wished() -> bool:
 
 
 def raised() -> KeyboardInterrupt | None:
-    """The request to stop that was acted on; it comes once, so nobody may lose it."""
+    """The request to stop that was raised; it comes once, so no caller may drop it."""
     return _Asked.raised
 
 
@@ -129,7 +129,7 @@ def patience() -> float:
     """Seconds that a stop in order may take.
 
     Raises:
-        UserError: the variable that says so is no number.
+        UserError: the value of the variable is no number.
     """
     return number_in(PATIENCE_VARIABLE, PATIENCE_SECONDS, "seconds")
 

@@ -1,7 +1,7 @@
-"""A sweep in a TOML file: the command's options under the same names.
+"""Read a sweep from a TOML file, which has the command's options under the same names.
 
-Either a file of its own, or the table ``[sweep]`` of a recipe, which has the same keys but
-``recipe``. Every mistake is answered with the file, the line and what would be right.
+A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the same keys except
+``recipe``. Every error message names the file, the line and a correct value.
 """
 
 import os
@@ -40,7 +40,7 @@ TABLE = "sweep"
 LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 FORMER = {"nodes": "nnodes", "workers": "num_workers"}
-"""Keys of before with their names now."""
+"""Former keys, and their present names."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Sweep:
         """``sweep.toml, line 3``: where the key stands; the file alone where it does not."""
         return self.file.where(*self.table, key)
 
-    def beside(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The choices, with those ``given`` on the command line in their place."""
+    def merged(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The file's choices, replaced by those ``given`` on the command line."""
         chosen = dict(self.choices)
         if "notebooks" in given or "frameworks" in given:
             chosen.pop("notebooks", None)
@@ -112,7 +112,7 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
 def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
     """What ``key`` is given, which stands as the last of ``keys`` in the file."""
     where = file.where(*keys)
-    if key == "experiment":
+    if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
         raise UserError(f"{where}: {toml_file.unknown(key, EXAMPLES)}")

@@ -126,7 +126,7 @@ def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
         pulled = done(program, "pull", *to, base if program == "docker" else f"docker://{base}")
         if pulled.returncode:
             pytest.skip(f"{program} gets no {base} (${BASE}): {pulled.stderr.strip()[-300:]}")
-    small, tag = ["--build-arg", "ARGS=--cpu --kernels lab"], "chexnet-test"
+    small, tag = ["--build-arg", "ARGS=--cpu --environments lab"], "chexnet-test"
     if program == "apptainer":
         has_worked(program, "build", *small, image, str(APPTAINER))
         start = [program, "run", image]

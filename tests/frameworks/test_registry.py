@@ -173,7 +173,7 @@ def test_where_it_is_not_built_the_command_is_said(
 ) -> None:
     monkeypatch.setattr(paths, "VENVS", tmp_path)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--kernels horovod"'"""
+    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--environments horovod"'"""
     why = installed.problem("horovod")
     assert why in (said, None), "None: it is built here, and Jupyter knows it"
     assert installed.how_to_make("pytorch") == "'make envs'"

@@ -76,7 +76,7 @@ def assert_finds_faults(framework: Any, folder: Path, patch: pytest.MonkeyPatch)
     patch.setattr(framework, "all_reduced", lost)
     code, found = probe(framework, folder, "cpu", 2)
     assert code == 1
-    assert found[expected.ALL_REDUCE, None] == "wrong result: device 1 has not the sum"
+    assert found[expected.ALL_REDUCE, None] == "wrong result: the sum on device 1 is wrong"
     assert {why for key, why in found.items() if key[0] != expected.ALL_REDUCE} == {None}
 
 

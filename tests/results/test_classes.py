@@ -106,7 +106,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     confused = by_class.confusions(compared)
     assert len(confused) == by_class.CONFUSIONS
     first = test["confusions"][0]
-    name = f"{first['class']} taken for {first['predicted_as']}"
+    name = f"{first['class']} classified as {first['predicted_as']}"
     assert (
         confused.loc[name, "Keras, 2 devices"]
         == f"{100 * first['share']:.1f} % ({first['images']})"
@@ -368,7 +368,7 @@ def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
     table = (tmp_path / report.CSV / "classes.csv").read_text()
     assert "'=cmd" in table
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert any("taken for" in row for row in rows)
+    assert any("classified as" in row for row in rows)
     for row in rows:
         assert row.endswith(" |")
 
@@ -399,7 +399,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "error: runs of different tasks stand in no table together: multilabel in xrays, "
-        "multiclass in cars; give batches of one task"
+        "multiclass in cars; give experiments of one task"
     )
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
     assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
@@ -450,7 +450,7 @@ def test_runs_of_different_recipes_are_not_ranked(
     compared = comparison.load(tmp_path)
     sentence = unequal(compared)
     assert sentence is not None and said in sentence
-    assert conclusions.fastest(compared).verdict == "nobody"
+    assert conclusions.fastest(compared).verdict == "unknown"
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
     (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]

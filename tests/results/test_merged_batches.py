@@ -115,8 +115,8 @@ def test_own_code_that_changed_under_the_same_recipe_ranks_nothing(
 ) -> None:
     given = [{"recipe": {"code": {"mine.py": digit * 64}}} for digit in "0f"]
     found = conclusions.fastest(two_batches(tmp_path, monkeypatch, *given))
-    assert found.verdict == "nobody"
-    assert "they differ in own code (mine.py 000000, mine.py ffffff)" in found.text
+    assert found.verdict == "unknown"
+    assert "they differ in custom code (mine.py 000000, mine.py ffffff)" in found.text
 
 
 def test_a_split_by_another_seed_is_of_the_same_images(
@@ -132,7 +132,7 @@ def test_times_on_other_numbers_of_images_rank_nothing(
 ) -> None:
     few = {"data": {"images": {"train": 112, "valid": 16, "test": 32}}}
     found = conclusions.fastest(two_batches(tmp_path, monkeypatch, few, {}))
-    assert found.verdict == "nobody"
+    assert found.verdict == "unknown"
     assert "they differ in number of images (160, 1600)" in found.text
 
 
@@ -152,9 +152,9 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
 ) -> None:
     two_batches(tmp_path, monkeypatch, {}, {})
     assert main(["report", "a", "bb"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such batch\n"
+    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such experiment\n"
     assert not (tmp_path / "a" / "report.html").exists()
-    with pytest.raises(UserError, match="bb: there is no such batch"):
+    with pytest.raises(UserError, match="bb: there is no such experiment"):
         comparison.load(["bb", "a"])
 
 

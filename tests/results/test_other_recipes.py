@@ -61,7 +61,7 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
         assert sentence in leads["learning"]
         assert ("every finished run", f"not {told}: {said}") in remarks
     # All of them did the same, so they are ranked as ever.
-    assert conclusions.fastest(runs).verdict != "nobody"
+    assert conclusions.fastest(runs).verdict != "unknown"
 
 
 def test_only_some_runs_changed_it(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     assert conclusions.fairness(runs).verdict == "only in part"
     fastest = conclusions.fastest(runs)
     if differ is None:  # the same work, in another order of learning rates
-        assert fastest.verdict != "nobody"
+        assert fastest.verdict != "unknown"
         return
     sentence = f"These runs did not train the same: they differ in {differ}."
-    assert fastest.verdict == "nobody" and fastest.text.startswith(sentence)
+    assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
     assert "no framework can be called fastest" in conclusions.headline(runs)
     (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
     assert sentence in speed.lead

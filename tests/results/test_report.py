@@ -278,7 +278,7 @@ def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     assert list(comparison_tables.training(compared).index) == ["Keras", "PyTorch (shared GPU)"]
     records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
     nobody = conclusions.fastest(comparison.load(tmp_path / "all"))
-    assert nobody.verdict == "nobody" and "PyTorch (shared GPU)" in nobody.text
+    assert nobody.verdict == "unknown" and "PyTorch (shared GPU)" in nobody.text
 
 
 def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
 def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", gpu=True, self_test=records.probe()))
     records.save(tmp_path, records.make("Keras", gpu=True))
-    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
+    reason = "environment 'mxnet' failed its self-test: pooling on device 0 (NVIDIA H100): hung"
     skipped = records.short("MXNet Gluon", "skipped", reason) | {
         "self_test": records.probe(2, reason)
     }

@@ -22,7 +22,7 @@ OTHER: dict[str, tuple[str, str, Any]] = {
     "task": ("recipe", "task", "multiclass"),
     "network": ("recipe", "network", "resnet50"),
     "reader": ("recipe", "reader", "table"),
-    "own code": ("recipe", "code", {"mine.py": "0" * 64}),
+    "custom code": ("recipe", "code", {"mine.py": "0" * 64}),
     "optimiser": ("recipe", "weight_decay", 1e-4),
     "learning rate over epochs": ("recipe", "lr_milestones", [2]),
     "precision": ("recipe", "precision", "bf16"),

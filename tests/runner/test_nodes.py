@@ -136,7 +136,7 @@ def test_a_launcher_that_cannot_start_a_notebooks_ranks_is_refused_before_any_ru
 ) -> None:
     """A batch is gone on with by the same launcher, so nothing could be put right there."""
     suite.notebook(notebook, framework=framework)
-    given = ("--notebooks", notebook, "--nodes", "2", "--devices", "1", "--batch-size", "8")
+    given = ("--notebooks", notebook, "--nnodes", "2", "--devices", "1", "--batch-size", "8")
     assert suite.compare(*given, "--launcher", "torchrun", "--name", "refused") == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
@@ -155,7 +155,7 @@ def test_a_sweeps_file_takes_nodes(
     shown, said = capsys.readouterr()
     assert said == f"{file}, line 1: the old name 'nodes' is still read; the new one: nnodes\n"
     assert "every run with launcher torchrun" in shown
-    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, kernel tiny" in shown
+    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, environment tiny" in shown
     reason = "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: Keras 3's fit does not"
     assert reason in shown
     file.write_text("nnodes = ['many']\n", encoding="utf-8")

@@ -36,8 +36,9 @@ def through_layer(layer, arrays, device):
     raise RuntimeError("CUDA error: no kernel image is available")
 """
 FAILED = (
-    "kernel 'mxnet' failed its probe: convolution on device 0 (NVIDIA A100-SXM4-40GB): "
-    "RuntimeError: CUDA error: no kernel image is available (probe-mxnet-1x.log has the details)"
+    "environment 'mxnet' failed its self-test: convolution on device 0 (NVIDIA A100-SXM4-40GB): "
+    "RuntimeError: CUDA error: no kernel image is available "
+    "(self-test-mxnet-1x.log has the details)"
 )
 
 
@@ -63,7 +64,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suit
     suite.notebook("Zoo_MultiGPU", BEGIN, FINISH, framework="Zoo")  # of a kernel nobody knows
     env = gpus(suite.folder, 1)
     planned = compare(suite, env, "--dry-run")
-    assert probed(suite.folder) == [] and "Probing" not in planned
+    assert probed(suite.folder) == [] and "Testing environment" not in planned
 
     said = compare(suite, env, "--name", "b", code=1)
     assert suite.states("b") == {
@@ -73,9 +74,11 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suit
     }
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"mxnet {uuid(0)}"]
     lines = [line.strip() for line in said.splitlines()]
-    assert "Probing kernel pytorch on 1 GPU" in lines and f"warning: {FAILED}" in lines
+    assert "Testing environment pytorch on 1 GPU" in lines and f"warning: {FAILED}" in lines
     begun = next(number for number, line in enumerate(lines) if line.startswith("[1/3]"))
-    assert lines.index("Probing kernel mxnet on 1 GPU") < begun, "all of them before the first run"
+    assert lines.index("Testing environment mxnet on 1 GPU") < begun, (
+        "all of them before the first run"
+    )
 
     good = record.read(suite.run("b", "PyTorch_MultiGPU"))["self_test"]
     assert good["reason"] is None and good["devices"] == [A100[0]] and good["versions"]["small"]
@@ -86,7 +89,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suit
     assert "self_test" not in record.read(suite.run("b", "Zoo_MultiGPU"))
 
     batch = suite.folder / "runs" / "b"
-    log = (batch / "probe-mxnet-1x.log").read_text(encoding="utf-8")
+    log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "no kernel image is available" in log
     page = (batch / "report.html").read_text(encoding="utf-8")
     assert "layers and all-reduce were right before the batch" in page
@@ -116,10 +119,10 @@ def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) 
     suite.data = write_images(suite.folder / "more", patients=80)
     env = gpus(suite.folder, 2)
     said = compare(suite, env, "--name", "b", "--devices", "2", "--gpus", "1", code=1)
-    assert "Probing kernel pytorch on 2 replicas on 1 GPU" in said
+    assert "Testing environment pytorch on 2 replicas on 1 GPU" in said
     assert probed(suite.folder) == [f"pytorch {uuid(0)}"]
     assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
-    assert (suite.folder / "runs" / "b" / "probe-pytorch-2x-1gpu.log").exists()
+    assert (suite.folder / "runs" / "b" / "self-test-pytorch-2x-1gpu.log").exists()
     [path] = (suite.folder / "runs" / "b").glob("PyTorch_MultiGPU-2x-1gpu*")
     assert record.read(path)["self_test"]["devices"] == [A100[0]] * 2
 

@@ -95,7 +95,7 @@ def test_code_among_the_runs_is_never_run(
 ) -> None:
     plan = plan_of(file)
     monkeypatch.setattr(paths, "RUNS", tmp_path)
-    with pytest.raises(UserError, match=r"its own code lies under .* of which nothing is ever run"):
+    with pytest.raises(UserError, match=r"its custom code is under .* where no code is run"):
         recipes.check(plan)
     file.write_text(TEXT)
     recipes.check(plan_of(file))
@@ -114,7 +114,7 @@ def test_the_plan_says_beforehand_what_will_be_skipped(
 def test_own_code_is_named_in_the_plan(file: Path) -> None:
     said = recipes.in_words(plan_of(file))
     assert said[0].startswith(f"recipe {file}, SHA-256 ")
-    assert said[1].startswith(f"own code {file.parent}/mine.py, SHA-256 ")
+    assert said[1].startswith(f"custom code {file.parent}/mine.py, SHA-256 ")
     assert recipes.in_words(plans.make_plan(devices=[1], recipe="demo")) == []
 
 

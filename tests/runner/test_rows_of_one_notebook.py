@@ -79,7 +79,7 @@ def test_without_a_word_the_notebooks_own_row_alone_is_run(
 ) -> None:
     assert rows.compare("--dry-run") == 0
     said = capsys.readouterr().out
-    assert f"{NOTEBOOK} on 1 device, kernel tiny" in said and said.count(NOTEBOOK) == 1
+    assert f"{NOTEBOOK} on 1 device, environment tiny" in said and said.count(NOTEBOOK) == 1
     assert rows.compare("--frameworks", "keras-jax", "--dry-run") == 0
     assert f"{NOTEBOOK}-jax on 1 device, kernel jax" in capsys.readouterr().out
 

@@ -200,7 +200,7 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
         (["--colour"], "--colour (rosetta run --help shows all options)"),
-        (["--nodes", "2"], "--nodes is now --nnodes"),
+        (["--nnodes", "2"], "--nodes is now --nnodes"),
         (["--batch_size", "2"], "did you mean --batch-size?"),
     ],
 )

@@ -139,11 +139,11 @@ FAULTS: dict[str, tuple[str, str]] = {
     "ends": ("sys.exit(3)", "start: the process died with exit code 3"),
     "sums wrong": (
         "def all_reduced(shares, devices): return [sum(shares), shares[0]]",
-        "all-reduce over 2 devices: wrong result: device 1 has not the sum",
+        "all-reduce over 2 devices: wrong result: the sum on device 1 is wrong",
     ),
     "sums half": (
         "def all_reduced(shares, devices): return [sum(shares)]",
-        "all-reduce over 2 devices: wrong result: 1 devices have answered",
+        "all-reduce over 2 devices: wrong result: 1 devices answered, not 2",
     ),
 }
 
@@ -262,7 +262,9 @@ def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[s
     assert main(["doctor", "--environments", "mxnet,pytorch", "--devices", "2,1"]) == 0
     shown = capsys.readouterr()
     rows = [re.split("  +", line) for line in shown.out.splitlines()]
-    heading = rows.index(["kernel", "devices", "device", "start", *expected.LAYERS, "all-reduce"])
+    heading = rows.index(
+        ["environment", "devices", "device", "start", *expected.LAYERS, "all-reduce"]
+    )
     table = rows[heading + 1 : heading + 7]
     assert [row[:3] for row in table] == [
         [kernel, str(count), device]
@@ -272,8 +274,8 @@ def test_the_command_prints_a_table(small: Path, capsys: pytest.CaptureFixture[s
     ]
     assert all(re.fullmatch(r"\d+\.\d\d s", cell) for row in table for cell in row[3:])
     assert f"mxnet: python {platform.python_version()}, small {np.__version__}" in shown.out
-    assert shown.out.endswith("Everything works: each result was the known one.\n")
-    assert "probing mxnet on 2 CPU devices" in shown.err
+    assert shown.out.endswith("Everything works: every result was the expected one.\n")
+    assert "testing mxnet on 2 CPU devices" in shown.err
 
 
 def test_an_optional_kernel_is_probed_where_it_is_made_or_asked_for(
@@ -366,7 +368,7 @@ def test_the_command_on_gpus_stand_in(small: Path) -> None:
     out, errors = running.communicate(timeout=120)
     assert running.returncode == 0, out + errors
     assert re.search("^GPU 0 +NVIDIA H100, generation 9.0", out, re.M)
-    assert "probing pytorch on 2 GPUs" in errors
+    assert "testing pytorch on 2 GPUs" in errors
     assert re.findall(r"^pytorch +(\d) +(device \d \(NVIDIA H100\)) ", out, re.M) == [
         ("2", "device 0 (NVIDIA H100)"),
         ("2", "device 1 (NVIDIA H100)"),

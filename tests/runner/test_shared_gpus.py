@@ -197,7 +197,7 @@ def test_a_sweep_and_the_command_ask_for_the_same(
     file.write_text("devices = [2, 4]\ngpus = 0\nrecipe = 'demo'\n", encoding="utf-8")
     assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "PyTorch_MultiGPU on 2 CPU devices, kernel tiny" in shown
+    assert "PyTorch_MultiGPU on 2 CPU devices, environment tiny" in shown
     assert main(["run", "--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
     said = "gpus 3: this process sees no GPU; leave gpus out\n"
     assert capsys.readouterr().err == f"error: {said}"

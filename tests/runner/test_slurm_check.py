@@ -171,7 +171,11 @@ FOUND: dict[str, Any] = {
         ({"seen": SEEN | {"images": "/j"}}, "its images", "a: /i; b: /j"),
         ({"cores": 7}, "8 or more cores", "a 8, b 7"),
         ({"gpus": 0}, "1 or more gpus", "a 4, b 0"),
-        ({"kernels": FOUND["kernels"] | {"lab": "No module"}}, "kernel lab works", "b: No module"),
+        (
+            {"kernels": FOUND["kernels"] | {"lab": "No module"}},
+            "environment lab works",
+            "b: No module",
+        ),
         ({"unreached": "timed out"}, "nodes reach each other", "b: timed out"),
         ({"apart": 2.5}, "clocks within", "2.5 s apart"),
     ],

@@ -128,6 +128,6 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
     jobs.cluster.wait(again, "FAILED", seconds=240)
     said = jobs.log(again)
     assert "; 0 of 1 runs are finished, none of them now, and no training step was" in said
-    assert "of the 2:00 that this job may take, so that to go on would take for ever" in said
+    assert "of the 2:00 that this job may take, so it would never finish" in said
     assert 'for twice as much (time = "00:04:00")' in said
     assert jobs.restarts(again) == 0

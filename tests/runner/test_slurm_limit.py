@@ -8,7 +8,7 @@ from helpers.errors import GO_ON
 from helpers.runner import shutdown
 from helpers.runner.slurm import limit, script
 
-FOR_EVER = ", so that to go on would take for ever: ask for "
+FOR_EVER = ", so it would never finish: ask for "
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ FOR_EVER = ", so that to go on would take for ever: ask for "
     [
         # Asked 180 s before the end, or 60 s sooner, as Slurm may; the stop itself takes time.
         ("echo 10:00 3:00", 1, 'twice as much (time = "00:20:00")'),
-        ("echo 10:00 4:00", 1, f"in 6:00 of the 10:00 that this job may take{FOR_EVER}more, to"),
+        ("echo 10:00 4:00", 1, f"in 6:00 of the 10:00 that this job may take{FOR_EVER}a longer"),
         ("echo 1-00:00:30 1:05", 1, 'twice as much (time = "48:01:00")'),
         # Somebody else wants the nodes.
         ("echo 10:00 9:58", GO_ON, "was gained in 0:02 of the 10:00 that this job may take"),

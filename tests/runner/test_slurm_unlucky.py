@@ -80,7 +80,7 @@ ILL = {
     ),
     "squeue hangs": ("squeue", "exec sleep 60", "squeue has not answered for 1 s; try again"),
     "sbatch hangs": ("sbatch", "exec sleep 60", "sbatch has not answered for 1 s; try again"),
-    "sbatch says nothing": ("sbatch", "exit 0", "sbatch named no job, but said '': look at squeue"),
+    "sbatch says nothing": ("sbatch", "exit 0", "sbatch printed no job number, but ''"),
     "sbatch says nonsense": ("sbatch", "echo Moin; echo 7 of 9", "but said 'Moin\\n7 of 9': look"),
     "sbatch greets": (
         "sbatch",
@@ -150,7 +150,10 @@ def test_kernels_that_are_not_made_are_told_before_the_job_waits(
         installed, "problem", lambda kernel: None if kernel in made else f"no {kernel}: 'make envs'"
     )
     code, out, _ = said("slurm", str(file), "--submit")
-    assert code == 0 and "Runs will be skipped, and the job end as failed: no mxnet: 'make" in out
+    assert (
+        code == 0
+        and "Some runs will be skipped, and the job will end as failed: no mxnet: 'make" in out
+    )
     (folder / "queued").unlink()
     made.clear()
     code, out, error = said("slurm", str(file), "--submit")
@@ -192,7 +195,9 @@ def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Sa
         code, _, error = said("slurm", file, "--submit")
         (folder / "go").touch()
         assert first.result() == 0
-    assert code == 2 and error.count("\n") == 1 and "another compare queues mine (" in error, error
+    assert (
+        code == 2 and error.count("\n") == 1 and "another rosetta slurm queues mine (" in error
+    ), error
     assert said("slurm", file, "--submit")[0] == 0, "the first has let go"
 
 
@@ -224,7 +229,7 @@ def no_runs(folder: Path) -> None:
     ("spoil", "line"),
     [
         (half_journal, "mine-1n/experiment.json: not JSON"),
-        (stranger, "mine-1n: is no batch: give another --name, or take it away"),
+        (stranger, "mine-1n: is no experiment: give another --name, or remove the folder"),
         (file_in_the_way, "mine-1n: is no batch"),
         (link_to_nowhere, "mine-1n: is no batch"),
         (no_runs, "runs: File exists"),
@@ -356,7 +361,7 @@ def test_the_status_of_a_job_that_waits_and_of_one_that_runs(folder: Path, said:
 def test_the_status_of_what_ended_says_how_to_go_on(folder: Path, said: Said) -> None:
     begin(folder, state="failed")
     code, out, _ = said("status", "mine-1n")
-    assert code == 0 and "no job of that name is queued; the same command goes on with it" in out
+    assert code == 0 and "no job of that name is queued; the same command continues it" in out
     begin(folder, 2, "finished")
     code, out, _ = said("status", "mine-2n")
     assert code == 0 and f"{EPOCHS} of {EPOCHS}" in out and "no job" not in out, out

@@ -218,7 +218,7 @@ def test_the_file_says_what_the_options_say(
     ]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
-    assert "Batch overnight: 16 runs" in from_file
+    assert "Experiment overnight: 16 runs" in from_file
     assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
@@ -327,7 +327,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("devices = [2000000000]", "they would share"),
         ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
-        ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
+        ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
         ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
         ("", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
@@ -397,7 +397,7 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
-    assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
+    assert capsys.readouterr().out == from_file and "Experiment overnight: 8 runs" in from_file
 
 
 def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
@@ -456,8 +456,10 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     capsys.readouterr()
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
-    assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
+    assert re.search(
+        r"PyTorch_MultiGPU on 1 device, environment tiny, about 0:\d\d \(2 earlier", shown
+    )
+    assert "PyTorch_MultiGPU on 2 devices, environment tiny\n" in shown
     assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
     # Nor is it told from a run of other epochs, batch size or workers.
     for option in ("--epochs", "--batch-size", "--num-workers"):
@@ -492,7 +494,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     history.add(batch.runs[15])
     with progress_board.Table(batch, history, console) as shown:
         assert isinstance(shown, progress_board.Table)
-        shown.note("Probing kernel tiny on 2 GPUs")
+        shown.note("Testing environment tiny on 2 GPUs")
         console.print(shown._draw())
         shown.begin(batch.runs[15])
         shown.show("9. Train", "cell 3 of 9")
@@ -505,7 +507,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     drawn = text.getvalue()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
-    assert plain.index("Probing kernel tiny on 2 GPUs") < plain.index("9. Train")
+    assert plain.index("Testing environment tiny on 2 GPUs") < plain.index("9. Train")
     assert "above" in plain and "below" in plain and "N29" not in plain
     assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
     assert "1 failed" in plain and "1:05" in plain

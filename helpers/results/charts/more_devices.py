@@ -1,4 +1,4 @@
-"""Charts of what more devices bring: speed, the split of a speed-up, a step's parts, cost."""
+"""Draw the charts of scaling: speed, the factors of a speed-up, a step's parts, cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,9 +36,9 @@ HARDWARE, LEARNING = SHARES[0], SHARES[3]
 def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Throughput against devices with each series' ideal line, and parallel efficiency.
 
-    None where everything was run on one number of GPUs. Lines from the least to the most of the
-    repeats. Published efficiencies are crosses, marked as such, beside runs of the article's
-    network or of ChainerMN's study.
+    None if all runs are on the same number of GPUs. Lines span the minimum and maximum of the
+    repeats. Published efficiencies are marked crosses, shown with runs of the article's network or
+    of ChainerMN's study.
     """
     if not speed.several(compared):
         return None
@@ -52,9 +52,9 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(left, of_label, "images_per_second", 1, label=safe(label), **line_of(label, labels))
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
-    beside = published.belong(compared)
-    far = published_scaling.beside(compared)
-    if beside:
+    comparable = published.belong(compared)
+    far = published_scaling.points(compared)
+    if comparable:
         _published_efficiency(right)
     for point in far:
         right.plot(point.devices, 100 * point.efficiency, "x", color=FAINT, ms=6)
@@ -62,13 +62,13 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     heading(right, "Parallel efficiency, %")
     right.axhline(100, color=FAINT, lw=1, ls=":")
     right.set_ylim(0, max(110.0, right.get_ylim()[1]))
-    if beside:
+    if comparable:
         left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
     if far:
         left.plot([], [], "x", color=FAINT, ms=6, label=published_scaling.NAME)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
-    theirs = (1, 4) if beside else [point.devices for point in far]
+    theirs = (1, 4) if comparable else [point.devices for point in far]
     _device_axis(right, sorted({*counts, *theirs}))
     legend_below(figure, left)
     return figure

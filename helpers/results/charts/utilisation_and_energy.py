@@ -1,4 +1,4 @@
-"""Charts of what the machine did: utilisation, where the time went, energy."""
+"""Draw the charts of utilisation, waiting times and energy."""
 
 from bisect import bisect_right
 from dataclasses import replace
@@ -94,7 +94,7 @@ def _training(trace: gpumon.Trace) -> gpumon.Trace:
 def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Where the time went: the shares of an epoch that were no compute, one row a run.
 
-    Points with the least and the most of the rounds. A share can lie below zero, by as much as
+    Points with the minimum and maximum of the rounds. A share can lie below zero, by as much as
     the rounds scatter; a run whose measurement is invalid says so.
     """
     numbers = wait_causes.numbers(compared)
@@ -138,7 +138,7 @@ _INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and o
 
 @styled
 def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Images per joule of every run whose GPUs told their energy; None where none did."""
+    """Images per joule of every run whose GPUs report their energy; None if no GPU does."""
     numbers = few(summarise(compared).dropna(subset=["images_per_joule"]))
     if numbers.empty:
         return None

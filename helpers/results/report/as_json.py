@@ -1,4 +1,4 @@
-"""The report for machines: what its tables hold, unrounded, as one JSON text."""
+"""Write the report's unrounded tables as one JSON text."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The report's contents, in order: sections of charts, tables and sentences.
+"""Assemble the report's sections of charts, tables and sentences, in order.
 
 The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
 """
@@ -102,8 +102,8 @@ def _cost(compared: Comparison) -> Section:
             "What a run costs",
             cost.table(compared),
             "Energy is the GPUs' while training; until the target it is the same share of it as of "
-            "the images. The first step holds what is compiled or tuned in it. Memory is that of "
-            "the fullest GPU, whoever used it, or of the CPU device whose processes held most. "
+            "the images. The first step holds what is compiled or tuned in it. Memory is "
+            "the largest use of a GPU by all its processes, or of a CPU device by its own. "
             + (
                 "Money is for the time of training and validation, on all machines of the run."
                 if priced
@@ -151,8 +151,8 @@ def _who(entries: Sequence[Entry], said: Callable[[dict[str, Any]], str]) -> lis
     for entry in entries:
         if how := said(entry.content.get("training", {})):
             found.setdefault(how, {})[entry.label] = None
-    told = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
-    return [f"{'; '.join(told)}."] if told else []
+    lines = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
+    return [f"{'; '.join(lines)}."] if lines else []
 
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The report's numbers as CSV files, for people who paste."""
+"""Write the report's numbers as CSV files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     each target. step_parts: where a step goes. cost: energy, money, memory. targets:
     time and images to each of the recipe's. paired: differences of the metric on the same test
     images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
-    records say, a row a value. published: the article's figures, beside runs of its network.
+    records say, a row a value. published: the article's figures, with runs of its network.
     """
     return {
         "runs": results(compared),

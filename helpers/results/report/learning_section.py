@@ -1,4 +1,4 @@
-"""The report's section on learning: curves, targets, the metric by class, pairs of runs."""
+"""Assemble the report's section on learning: curves, targets, classes and pairs of runs."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def how_well(compared: Comparison) -> Section:
         ),
     ]
     lead = joined(
-        "Same images, same learning rate; but the networks come from the recipe's own code, and "
+        "Same images, same learning rate; but the networks come from the recipe's custom code, and "
         "each starts from weights that its framework drew, so the curves need not lie close "
         "together. "
         if of_own_networks(compared.finished)

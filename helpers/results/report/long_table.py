@@ -1,4 +1,4 @@
-"""Every number of the records in one long table, for people's own plots."""
+"""Collect every number of the records in one long table, for custom plots."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The report as Markdown, for an issue, a wiki or a mail. Charts stay on the page."""
+"""Write the report as Markdown without charts, for an issue, a wiki or a mail."""
 
 import re
 from collections.abc import Sequence

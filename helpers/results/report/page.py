@@ -1,7 +1,7 @@
-"""The report as one HTML file: nothing in it is fetched, nothing from a record is markup.
+"""Write the report as one HTML file that loads nothing and never treats records as markup.
 
-Every text goes through Jinja's escaping. Beside it the page's own policy
-(Content-Security-Policy) lets only the scripts run that stand in this package.
+Jinja escapes every text. In addition, the page's Content-Security-Policy allows only the scripts of
+this package.
 """
 
 import base64
@@ -33,7 +33,7 @@ WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
 FIRST = Chart("first", "In one picture", charts.first, "")
 FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
-"""Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
+"""Columns that fit next to each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
 
 LONG = 12

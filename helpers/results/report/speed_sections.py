@@ -1,4 +1,4 @@
-"""The report's sections on speed: how fast, and what more devices bring."""
+"""Assemble the report's sections on speed and on scaling."""
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ FILES = ("runs", "repeats", "published")
 
 
 def how_fast(compared: Comparison) -> Section:
-    repeats, beside = chart_descriptions.repeats(compared), published.belong(compared)
+    repeats, comparable = chart_descriptions.repeats(compared), published.belong(compared)
     blocks: list[Block] = [
         Chart(
             "throughput", "Throughput", charts.throughput, chart_descriptions.throughput(compared)
@@ -32,7 +32,7 @@ def how_fast(compared: Comparison) -> Section:
         Table(
             "published-training",
             "Image files, published",
-            published.training() if beside else pd.DataFrame(),
+            published.training() if comparable else pd.DataFrame(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
         ),
@@ -49,13 +49,13 @@ def how_fast(compared: Comparison) -> Section:
         Table(
             "published-synthetic",
             "Synthetic data, published",
-            published.synthetic() if beside else pd.DataFrame(),
+            published.synthetic() if comparable else pd.DataFrame(),
             "Not measured here; same source.",
             kind="published",
         ),
         Chart(
             "placed",
-            "Beside the published times",
+            "Measured and published times",
             charts.placed,
             chart_descriptions.placed(compared),
             "Hardware, images and versions differ: compare the pattern, not the minutes."

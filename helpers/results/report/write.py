@@ -1,4 +1,4 @@
-"""Makes the report of one or several experiments and puts it into a folder."""
+"""Write the report of one or several experiments into a folder."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What training costs: energy, money at a price that the user gives, memory, the first step.
+"""Compute the cost of training: energy, money at the user's price, memory, the first step.
 
 What was not measured is missing. Nothing is filled in from other runs.
 """
@@ -108,7 +108,7 @@ def _joules(content: dict[str, Any]) -> float | None:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`numbers` as text for a reader; columns that nobody has a figure for are left out."""
+    """:func:`numbers` as text for a reader, without the columns for which no run has a figure."""
     found = numbers(compared)
     if found.empty:
         return pd.DataFrame()

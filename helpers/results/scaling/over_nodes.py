@@ -1,6 +1,7 @@
-"""An iteration by number of nodes: a rank's own work against the all-reduce, and of more nodes.
+"""Split an iteration into work and all-reduce by number of nodes, and predict more nodes.
 
-The last is a model's, T = Tc + max(0, Tar - overlap) + jitter (``results.all_reduce_model``). It is
+The prediction is a model, T = Tc + max(0, Tar - overlap) + jitter
+(``results.all_reduce_model``). It is
 fitted to all numbers of nodes but the largest, judged on that, and silent where it fails.
 """
 

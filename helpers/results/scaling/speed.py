@@ -1,4 +1,4 @@
-"""How much faster more devices are: speed-up, and efficiency against one device and one node."""
+"""Compute speed-up and scaling efficiency against one device and one node."""
 
 from functools import lru_cache
 from typing import Any

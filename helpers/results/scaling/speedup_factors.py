@@ -1,4 +1,4 @@
-"""What more devices won on the way to a target: time = images needed / images per second.
+"""Split the speed-up to a target into its factors: time = images needed / images per second.
 
 So the speed-up to a target is the *hardware efficiency*, how many times the images a second, over
 the *statistical efficiency*, how many times the images were needed (Zhang and Ré 2014,
@@ -30,7 +30,7 @@ HEADS = ("speed-up", "hardware efficiency", "statistical efficiency")
 def target(compared: Comparison) -> float | None:
     """The highest of the recipe's targets among those that most rows reached in every run.
 
-    Without targets, or if nobody reached one, the highest value that every run reached; None where
+    Without targets, or if no run reached one, the highest value that every run reached; None where
     there is none.
     """
     groups, metric = list(repeats(compared.finished).values()), compared.metric
@@ -56,7 +56,7 @@ def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
     the series that every run reached it on; NaN if there are none), base_runs, seconds, images,
     images_per_second until the target (geometric means over the runs, NaN if not all reached it),
     speed_up, hardware_efficiency and statistical_efficiency (speed_up is the one over the other; 1
-    at the base) and the least and the most of them (``_low``, ``_high``) over the pairs of runs,
+    at the base) and their minimum and maximum (``_low``, ``_high``) over the pairs of runs,
     which are those of equal seeds if by_seed, else all, best (the highest validation of any run),
     images_seen (the most that any run was trained on), rate (images/s of all epochs, validation
     included, a geometric mean), rate_factor (that over the base's), marks.
@@ -139,7 +139,7 @@ def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _pairs(row: dict[str, Any], base: dict[str, Any]) -> tuple[list[tuple[Reached, Reached]], bool]:
-    """Which run is held against which of the base, and whether by seed.
+    """The pairs of runs to compare with the base, and whether they pair by seed.
 
     Runs of one seed have the split, the weights and the augmentation in common, so that what
     they differ in is the number of devices. Without one run of each seed on both, it is every run
@@ -265,7 +265,7 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
     came, unit = "it came", "as soon"
     if low < 1 < high:
-        came = "whether it came sooner cannot be told:"
+        came = "its time to the target is not significantly different:"
     elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
         came, unit = "it came later, after", "the time"
@@ -281,7 +281,7 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
 
 def _times(factor: float) -> str:
     if math.isnan(factor):
-        return "nobody knows how many times"
+        return "an unknown number of times"
     return f"{short(factor)} times"
 
 

@@ -1,4 +1,4 @@
-"""Where a step goes: loading, compute, the all-reduce that compute does not hide, the update.
+"""Split a step into loading, compute, the exposed all-reduce and the update.
 
 *Measured*: each rank timed the parts of its own steps (``cluster.step_parts`` of the record). *By
 ablation*: section 11 left out loading and then the all-reduce, and the update is in compute.
@@ -29,8 +29,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
     median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
-    (how many were measured; 0 by ablation). A part that cannot be told from compute has no row; a
-    run whose measurement contradicts itself has none (:func:`left_out`).
+    (how many were measured; 0 by ablation). A part that cannot be separated from compute has no
+    row; a run whose measurement contradicts itself has none (:func:`left_out`).
     """
     rows = []
     for entry in latest_of_each(compared.finished):
@@ -56,7 +56,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     """How the parts were found, and of each its seconds a step: of every rank, or of every round.
 
-    A part's seconds by ablation may come out below 0, where it cannot be told from nothing.
+    A part's seconds by ablation may come out below 0, if it is not significantly different from 0.
     """
     content = entry.content
     ranks = content.get("cluster", {}).get("step_parts")
@@ -65,7 +65,7 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
         return MEASURED, {
             part: values for part, values in found.items() if all(v is not None for v in values)
         }
-    if _not_told(content):
+    if _why_none(content):
         return BY_ABLATION, {}
     batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
@@ -78,8 +78,8 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     return BY_ABLATION, {part: values for part, values in each.items() if values}
 
 
-def _not_told(content: dict[str, Any]) -> str | None:
-    """Why section 11 of a run tells no parts, if it does not."""
+def _why_none(content: dict[str, Any]) -> str | None:
+    """Why section 11 of a run has no parts; None if it has."""
     missing = [name for name in ("files", "synthetic") if "rounds" not in content.get(name, {})]
     if missing:
         return f"it has no rounds on {' and '.join(missing)} data"
@@ -90,7 +90,7 @@ def _not_told(content: dict[str, Any]) -> str | None:
 def left_out(compared: Comparison) -> list[str]:
     """Which runs have no parts here, and why; a line a run."""
     return [
-        f"{entry.timed}: {_not_told(entry.content) or 'its ranks timed no part of their steps'}."
+        f"{entry.timed}: {_why_none(entry.content) or 'its ranks timed no part of their steps'}."
         for entry in latest_of_each(compared.finished)
         if not parts_of(entry)[1]
     ]
@@ -155,7 +155,7 @@ def _finding(cluster: dict[str, Any]) -> str | None:
         )
     quiet = f"no rank's own work stands out ({where} takes the most, {_ms(_own(slowest))} a step)"
     if hidden:
-        return f"{quiet}; the all-reduce cannot be told from compute here."
+        return f"{quiet}; the all-reduce cannot be separated from compute here."
     waits = [float(rank["all_reduce"]) for rank in ranks]
     share = median(waits) / step if step > 0 else 0.0
     said = f"{quiet}; the exposed all-reduce takes {100 * share:.0f} % of a step"

@@ -1,8 +1,8 @@
-"""A probe: does a kernel compute on these devices, and rightly? Meant to take ten seconds.
+"""Check in about ten seconds that an environment computes correctly on the given devices.
 
-The layers that DenseNet is made of, forward and backward on every device, then one all-reduce over
-all of them, each held against a result that is known (``known``). A kernel is probed in its own
-environment, by a process that may crash or hang (``inside``), which another one starts, limits and
-judges (``outside``). ``compare`` does so before an experiment on GPUs (``experiment``), ``rosetta
-doctor`` by itself (``__main__``).
+The self-test runs the layers of DenseNet forward and backward on every device, then one all-reduce
+over all devices, and compares each result with the expected one (``expected``). It runs inside the
+tested environment, in a process that may crash or hang (``worker``). Another process starts it,
+limits its time and evaluates what it wrote (``starting``). ``rosetta run`` calls it before an
+experiment on GPUs (``before_runs``), and ``rosetta doctor`` on request.
 """

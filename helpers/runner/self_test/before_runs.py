@@ -1,7 +1,7 @@
-"""The self-test of each environment on the GPUs of an experiment, before the first run.
+"""Run the self-test of each environment on the GPUs of an experiment, before the first run.
 
-Not on CPU devices: there it would add a minute to an experiment and tell nothing that the
-notebooks' fairness checks do not, for no driver, no GPU and no NCCL is in it.
+CPU devices are not tested: the self-test would add a minute to an experiment, and without a
+driver, a GPU or NCCL it finds nothing that the notebooks' fairness checks do not find.
 """
 
 from typing import Any, Protocol
@@ -22,19 +22,19 @@ class Shown(Protocol):
     def warn(self, text: str) -> None: ...
 
 
-def probe(experiment: Experiment, shown: Shown) -> None:
-    """Probe each kernel, on each number of GPUs, that the experiment still has to run on.
+def run_all(experiment: Experiment, shown: Shown) -> None:
+    """Test each environment on each number of GPUs that the experiment still has to run on.
 
-    What it came to is in ``experiment.probes``. When an experiment is resumed it is found out
-    again: the driver may have changed meanwhile, and what broke may work.
+    The outcomes are in ``experiment.self_tests``. A resumed experiment repeats the tests, because
+    the driver may have changed in the meantime and a broken environment may work now.
 
     Raises:
-        OSError: a probe's log cannot be written.
+        OSError: a self-test's log cannot be written.
     """
     for state in experiment.runs:
         if (
             state.kernel not in NOTEBOOKS
-            or _key(state) in experiment.probes
+            or _key(state) in experiment.self_tests
             or experiment.is_finished(state)
         ):
             continue
@@ -43,7 +43,7 @@ def probe(experiment: Experiment, shown: Shown) -> None:
             continue  # on the CPU; or the run is skipped for that problem
         names = [chosen[number % len(chosen)].name for number in range(state.devices)]
         on = devices.Devices("gpu", tuple(names), state.shared_gpus)
-        shown.note(f"Probing kernel {state.kernel} on {on.short}")
+        shown.note(f"Testing environment {state.kernel} on {on.short}")
         python, environment = starting.start_of(state.kernel)
         found = starting.run(
             state.kernel,
@@ -58,31 +58,32 @@ def probe(experiment: Experiment, shown: Shown) -> None:
             log=experiment.folder / _log(state),
             shared_gpus=state.shared_gpus,
         )
-        experiment.probes[_key(state)] = found
+        experiment.self_tests[_key(state)] = found
         if found.reason is None:
-            shown.note(f"      works, probed in {terminal.clock(found.seconds)}")
+            shown.note(f"      works, tested in {terminal.clock(found.seconds)}")
         else:
             shown.warn(_failed(state, found))
 
 
 def problem(experiment: Experiment, state: RunState) -> str | None:
-    """Why a run is not to be tried, in one line; None where its probe found nothing, or none was.
+    """Return one line that says why a run is skipped; None if its self-test passed or did not run.
 
-    The probe's own output is beside the runs, in the log that is named.
+    The line names the log with the self-test's output, which is in the experiment's folder.
     """
-    found = experiment.probes.get(_key(state))
+    found = experiment.self_tests.get(_key(state))
     return None if found is None or found.reason is None else _failed(state, found)
 
 
 def as_record(experiment: Experiment, state: RunState) -> dict[str, Any]:
-    """The record's section ``self_test``, as a dictionary to be merged; {} where none was made."""
-    found = experiment.probes.get(_key(state))
+    """The record's section ``self_test``, as a dictionary to merge; {} if no self-test ran."""
+    found = experiment.self_tests.get(_key(state))
     return {} if found is None else {"self_test": found.as_record()}
 
 
 def _failed(state: RunState, found: starting.Outcome) -> str:
     return (
-        f"kernel '{state.kernel}' failed its probe: {found.reason} ({_log(state)} has the details)"
+        f"environment '{state.kernel}' failed its self-test: {found.reason} "
+        f"({_log(state)} has the details)"
     )
 
 
@@ -91,5 +92,5 @@ def _log(state: RunState) -> str:
 
 
 def _key(state: RunState) -> str:
-    """What runs on the same devices of the same kernel share a probe."""
-    return devices.run_name(f"probe-{state.kernel}", state.devices, state.shared_gpus)
+    """The name of a self-test, which runs in the same environment on the same devices share."""
+    return devices.run_name(f"self-test-{state.kernel}", state.devices, state.shared_gpus)

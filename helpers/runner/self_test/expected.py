@@ -1,7 +1,7 @@
-"""What the probe computes, and what must come out: in NumPy, from small whole numbers.
+"""The inputs and expected results of the self-test, computed in NumPy from small integers.
 
-Whole numbers because their products and sums are exact in every precision and order of adding, so
-that a result can be told from a wrong one and not only from a wild one. Only BatchNorm divides.
+Products and sums of small integers are exact in every precision and order of addition. The
+self-test therefore detects small errors as well as large ones. Only BatchNorm divides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +15,18 @@ ALL_REDUCE = "all-reduce"
 
 IMAGES, CHANNELS, FILTERS, SIDE = 8, 16, 32, 29
 SHARE = 2**20
-"""Numbers each device has in the all-reduce: 4 MiB, about the size in which gradients travel."""
+"""Numbers that each device adds to the all-reduce: 4 MiB, about the size of a gradient message."""
 LIMIT = 1e-3
-"""Of the largest number of a result, which any number of it may be off: convolutions by Winograd's
-algorithm or by FFT round; one product too many or too few is off by more."""
+"""The allowed error, as a share of a result's largest number. Convolutions by Winograd's algorithm
+or by FFT round; a missing or an additional product causes a larger error."""
 
 Arrays = dict[str, np.ndarray]
 
 
 def inputs(layer: str) -> Arrays:
-    """What goes into ``layer``: ``images`` (N, C, H, W), its weights, and ``gradient``.
+    """The inputs of ``layer``: ``images`` (N, C, H, W), its weights, and ``gradient``.
 
-    ``gradient`` has the shape of what comes out, and flows back from there.
+    ``gradient`` has the shape of the layer's output and is the start of the backward pass.
     """
     random = np.random.default_rng(LAYERS.index(layer))
 
@@ -47,7 +47,7 @@ def inputs(layer: str) -> Arrays:
             "offset": whole(CHANNELS),
             "gradient": whole(*images),
         }
-    # No number twice in a plane: of equal ones each framework takes another for the largest.
+    # All numbers of a plane differ: frameworks choose different maxima among equal numbers.
     planes = [random.permutation(SIDE * SIDE) for _ in range(IMAGES * CHANNELS)]
     return {
         "images": np.array(planes, np.float32).reshape(images),
@@ -56,7 +56,7 @@ def inputs(layer: str) -> Arrays:
 
 
 def expected(layer: str, given: Mapping[str, np.ndarray]) -> Arrays:
-    """The layer's ``output``, and by its name the gradient of all else that goes in."""
+    """The layer's ``output``, and the gradient of every input under that input's name."""
     compute: dict[str, Callable[..., Arrays]] = {
         "convolution": _convolution,
         "BatchNorm": _batch_norm,
@@ -66,13 +66,13 @@ def expected(layer: str, given: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def shares(devices: int) -> list[np.ndarray]:
-    """What each device brings to the all-reduce, float32 (``SHARE``,)."""
+    """The array that each device adds to the all-reduce, float32 (``SHARE``,)."""
     random = np.random.default_rng(devices)
     return [random.integers(-9, 10, SHARE).astype(np.float32) for _ in range(devices)]
 
 
 def wrong(found: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> str | None:
-    """What of ``found`` is not as it must be, in a few words; None if all is."""
+    """Describe the first array of ``found`` that differs from ``right``; None if all agree."""
     for name, array in right.items():
         what = name if name == "output" else f"gradient of {name}"
         if name not in found or found[name].shape != array.shape:
@@ -85,18 +85,18 @@ def wrong(found: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> s
 
 
 def wrong_sum(found: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> str | None:
-    """Which device has not the sum of ``given`` after an all-reduce; None if all have it."""
+    """Name the first device without the sum of ``given``; None if every device has the sum."""
     total = np.sum(given, axis=0)
     if len(found) != len(given):
-        return f"wrong result: {len(found)} devices have answered"
+        return f"wrong result: {len(found)} devices answered, not {len(given)}"
     for number, array in enumerate(found):
         if not np.array_equal(array, total):
-            return f"wrong result: device {number} has not the sum"
+            return f"wrong result: the sum on device {number} is wrong"
     return None
 
 
 def _convolution(images: np.ndarray, weight: np.ndarray, gradient: np.ndarray) -> Arrays:
-    """3 x 3, with a border of one zero around the images."""
+    """A 3 x 3 convolution of images with a border of one zero."""
     bordered = _around(images)
     windows = np.lib.stride_tricks.sliding_window_view(bordered, (3, 3), (2, 3))  # N C H W 3 3
     back = np.lib.stride_tricks.sliding_window_view(_around(gradient), (3, 3), (2, 3))
@@ -115,7 +115,7 @@ def _around(array: np.ndarray) -> np.ndarray:
 def _batch_norm(
     images: np.ndarray, scale: np.ndarray, offset: np.ndarray, gradient: np.ndarray
 ) -> Arrays:
-    """In training: with the mean and the variance of these images."""
+    """BatchNorm in training mode, with the mean and the variance of these images."""
     over = (0, 2, 3)
     deviation = np.sqrt(images.var(over, keepdims=True) + RECIPES["chexnet"].bn_epsilon)
     normal = (images - images.mean(over, keepdims=True)) / deviation
@@ -130,7 +130,7 @@ def _batch_norm(
 
 
 def _pooling(images: np.ndarray, gradient: np.ndarray) -> Arrays:
-    """The largest of 3 x 3 at every second place, of which the mean of every 2 x 2."""
+    """Max pooling (3 x 3, stride 2), then average pooling (2 x 2)."""
     windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), (2, 3))[:, :, ::2, ::2]
     largest = windows.max((4, 5))
     n, c, h, w = largest.shape

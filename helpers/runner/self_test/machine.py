@@ -1,6 +1,6 @@
-"""The machine that a probe was made on, for somebody who has never seen it.
+"""Describe the machine of a self-test for the readers of a bug report.
 
-Nothing here names its user, its host or a GPU's serial number.
+The description contains no user name, no host name and no serial number of a GPU.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from helpers.training import run_identity
 
 
 def rows() -> list[tuple[str, str]]:
-    """What there is, and what it is."""
+    """The properties of this machine: name and value of each."""
     about = devices.hardware()
     memory = f"{about['memory_bytes'] / 2**30:.0f} GiB"
     return [
@@ -32,7 +32,7 @@ def rows() -> list[tuple[str, str]]:
 
 
 def gpus() -> list[tuple[str, str]]:
-    """The driver, each GPU of the machine and what lies between each two."""
+    """The driver, each GPU of the machine and the link between each pair."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -60,10 +60,10 @@ def gpus() -> list[tuple[str, str]]:
 
 
 def plain(text: str) -> str:
-    """``text`` without the names of folders that say whose they are."""
+    """``text`` without folder names that contain the user's name."""
     text = text.replace(f"{paths.ROOT}/", "").replace(str(paths.ROOT), ".")
-    with suppress(RuntimeError):  # somebody without a home
-        if Path.home() != Path("/"):  # as of nobody in particular in a container
+    with suppress(RuntimeError):  # the user has no home folder
+        if Path.home() != Path("/"):  # as in a container that runs under an unknown user id
             text = re.sub(rf"(?<![\w.-]){re.escape(str(Path.home()))}(?![\w.-])", "~", text)
     return re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
 

@@ -1,4 +1,4 @@
-"""Starts a probe in a kernel's environment, limits its time, and judges it by what it wrote."""
+"""Start the self-test in an environment, limit its time, and evaluate what it wrote."""
 
 import json
 import os
@@ -21,15 +21,15 @@ from helpers.runner.self_test import expected
 from helpers.training import environment_variables
 
 LIMIT_SECONDS = 300.0
-"""A probe takes about ten seconds; but a driver may have to compile a library's code first, and a
-cold disk takes its time over a framework."""
+"""The self-test takes about ten seconds. It takes longer if the driver first has to compile a
+library's code, or if a framework is loaded from a cold disk."""
 LAST_WORDS_SECONDS = 1.0
-"""What a probe that hangs gets to write where it does."""
+"""The time in which a hanging self-test can write where it hangs."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a probe of ``kernel`` on ``devices`` (their names) came to."""
+    """The outcome of the self-test of ``kernel`` on ``devices`` (their names)."""
 
     kernel: str
     devices: tuple[str, ...]
@@ -38,8 +38,8 @@ class Outcome:
     """Why it failed, in one line; None where everything works."""
     versions: dict[str, str] = field(default_factory=dict)
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """What was done: ``what``, ``device`` (its number; None for all of them), ``seconds`` (None
-    where it did not end), ``reason``."""
+    """The steps: ``what``, ``device`` (its number; None for all devices), ``seconds`` (None if
+    the step did not end), ``reason``."""
 
     def as_record(self) -> dict[str, Any]:
         """The record's section ``self_test``."""
@@ -63,35 +63,35 @@ def run(
     limit: float = LIMIT_SECONDS,
     shared_gpus: int | None = None,
 ) -> Outcome:
-    """Probe ``kernel`` on devices of ``kind`` (``gpu`` or ``cpu``) with these names.
+    """Test ``kernel`` on devices of ``kind`` (``gpu`` or ``cpu``) with these names.
 
-    Whatever happens, the probe and every process it started are gone afterwards.
+    The self-test and every process that it started have ended when this function returns.
 
     Args:
-        python: of the environment that holds the framework.
-        environment: what the probe is started with: its GPUs, and ``kernel_processes.MARK``.
-        log: where everything goes that it prints.
-        limit: seconds after which it is ended as hung.
-        shared_gpus: on how many GPUs the devices are, where they share them.
+        python: the interpreter of the environment that has the framework.
+        environment: the environment variables, with the GPUs and ``kernel_processes.MARK``.
+        log: the file for the self-test's output.
+        limit: seconds after which the self-test is ended as hung.
+        shared_gpus: the number of GPUs, if several devices share one.
 
     Raises:
-        OSError: what it says cannot be written.
+        OSError: the log cannot be written.
     """
-    with temporary_files.own("probe-") as folder:
-        told = Path(folder) / "steps.jsonl"
+    with temporary_files.own("self-test-") as folder:
+        steps_file = Path(folder) / "steps.jsonl"
         words = [python, "-m", "helpers.runner.self_test.worker", kernel, kind, str(len(devices))]
         words += [] if shared_gpus is None else ["--gpus", str(shared_gpus)]
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with log.open("wb") as output:
             try:
-                words += ["--to", str(told)]
+                words += ["--to", str(steps_file)]
                 code = _run(words, {**environment, "TMPDIR": folder}, output, limit)
-            except OSError as error:  # not ours: a Python that is damaged, or may not be run
+            except OSError as error:  # this Python is damaged or not executable
                 why = f"it cannot be started: {printable(refusal(error))}"
                 return Outcome(kernel, tuple(devices), 0.0, why)
         seconds = time.monotonic() - began
-        events = list(_events(told))
+        events = list(_events(steps_file))
     versions: dict[str, str] = next(
         (event["versions"] for event in events if "versions" in event), {}
     )
@@ -104,22 +104,22 @@ def run(
 
 
 def start_of(kernel: str) -> tuple[str, dict[str, str]]:
-    """The Python of a kernel that Jupyter knows, and the variables that Jupyter starts it with."""
+    """The Python of a Jupyter kernel, and the environment variables that Jupyter gives it."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     spec = KernelSpecManager().get_kernel_spec(kernel)
     environment = environment_variables.for_a_kernel(os.environ)
     own = {name: Template(text).safe_substitute(environment) for name, text in spec.env.items()}
     given = spec.argv[0]
-    named = re.fullmatch(r"python[\d.]*", given)  # Jupyter too takes its own for it
+    named = re.fullmatch(r"python[\d.]*", given)  # Jupyter also uses its own Python here
     return sys.executable if named else given, {**environment, **own}
 
 
 def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: float) -> int | None:
-    """The exit code of a process that leads a session of its own; None if it was ended as hung."""
+    """Run a process in a new session; return its exit code, or None if it was ended as hung."""
     process = None
     try:
-        with shutdown.held():  # else a signal could come before we know whom to end
+        with shutdown.held():  # else a signal could come before the process is known
             process = subprocess.Popen(
                 words,
                 env=dict(environment),
@@ -131,7 +131,7 @@ def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: f
         try:
             return process.wait(limit)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGUSR1)  # says where it hangs (faulthandler)
+            process.send_signal(signal.SIGUSR1)  # prints where it hangs (faulthandler)
             time.sleep(LAST_WORDS_SECONDS)
             return None
     finally:
@@ -139,21 +139,21 @@ def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: f
             if process is not None:
                 kernel_processes.stop(process.pid)
                 process.wait()
-            if kernel_processes.MARK in environment:  # one that died has lost its children
+            if kernel_processes.MARK in environment:  # a dead process no longer lists its children
                 kernel_processes.stop_marked(Path(environment[kernel_processes.MARK]))
 
 
-def _events(told: Path) -> Iterator[dict[str, Any]]:
-    """What the probe wrote; the last line may be half of one."""
-    if not told.exists():
+def _events(steps_file: Path) -> Iterator[dict[str, Any]]:
+    """The events that the self-test wrote, without an incomplete last line."""
+    if not steps_file.exists():
         return
-    for line in told.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in steps_file.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
             yield json.loads(line)
 
 
 def _in_order(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The steps that were begun, with how they ended."""
+    """The steps that began, each with its end."""
     for number, event in enumerate(events):
         if "begin" in event:
             rest = (e for e in events[number + 1 :] if e.get("end") == event["begin"])
@@ -164,7 +164,7 @@ def _in_order(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _judge(
     steps: list[dict[str, Any]], code: int | None, limit: float, devices: Sequence[str]
 ) -> str | None:
-    """Why the probe failed; a step that did not end is given its reason too."""
+    """Return why the self-test failed, and set the reason of a step that did not end."""
     for step in steps:
         if step["seconds"] is None:
             step["reason"] = f"hung: not done after {limit:g} s" if code is None else _died(code)
@@ -191,10 +191,10 @@ def _where(step: Mapping[str, Any], devices: Sequence[str]) -> str:
 
 
 def numbered(number: int, name: str) -> str:
-    """A device's number and name; a virtual one has its number in the name."""
+    """A device's number and name; the name of a CPU device already contains its number."""
     return name if name.endswith(f" {number}") else f"device {number} ({name})"
 
 
 def of(devices: Sequence[str]) -> str:
-    """How many there are."""
+    """The number of devices, as text."""
     return f"{len(devices)} device{'s' * (len(devices) != 1)}"

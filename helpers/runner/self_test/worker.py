@@ -1,9 +1,9 @@
-"""The probe itself, in the kernel's own environment: a process that may crash, or hang.
+"""The self-test's process, which runs inside the tested environment and may crash or hang.
 
     python -m helpers.runner.self_test.worker pytorch gpu 2 --to steps.jsonl
 
-A line of JSON is written to the file when a step begins and when it has ended, so that whoever
-started this knows which step it was, however this process ends. Full errors go to standard error.
+The process writes a line of JSON to the file when a step begins and when it has ended. The parent
+process therefore knows the step in which it crashed. Full errors go to standard error.
 """
 
 import argparse
@@ -26,18 +26,18 @@ from helpers.runner.self_test import expected
 
 START = "start"
 LONGEST = 300
-"""Letters of a reason."""
+"""The maximum number of characters of a reason."""
 CUDA_PACKAGES = ("cuda-runtime", "cudnn", "cublas", "nccl")
 
 
 class Steps:
-    """What is done, one step after the other, and how it ended."""
+    """Run the steps one after the other, and record how each ended."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8")
 
     def do(self, what: str, device: int | None, step: Callable[[], str | None]) -> bool:
-        """Do a step, which gives the reason if its result is wrong; whether it was right."""
+        """Run a step, which returns a reason if its result is wrong; return whether it passed."""
         self.tell(begin=what, device=device)
         began = time.monotonic()
         try:
@@ -57,7 +57,7 @@ class Steps:
 def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     faulthandler.enable()  # a crash in native code leaves a traceback
-    faulthandler.register(signal.SIGUSR1)  # and so does one who was waited for in vain
+    faulthandler.register(signal.SIGUSR1)  # and so does a process that hangs
     steps = Steps(given.to)
     held: dict[str, Any] = {}
 
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     for number, device in enumerate(devices):
         for layer in expected.LAYERS:
             right &= steps.do(layer, number, lambda: _layer(module, layer, device))  # noqa: B023
-    if right:  # else one device would wait for another in vain
+    if right:  # else a device could wait forever for a failed one
         right = steps.do(expected.ALL_REDUCE, None, lambda: _all_reduce(module, devices))
     return 0 if right else 1
 
@@ -95,7 +95,7 @@ def _all_reduce(module: Any, devices: Any) -> str | None:
 
 
 def said(error: BaseException) -> str:
-    """An error in one line; of one that carries a traceback, the line below that."""
+    """An error in one line: if its text contains a traceback, the line below the traceback."""
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     if lines[0].endswith(":"):  # "replica 1 failed:", "in user code:"
@@ -107,7 +107,7 @@ def said(error: BaseException) -> str:
 
 
 def _cuda() -> dict[str, str]:
-    """Versions of the CUDA packages that are installed beside the framework."""
+    """Versions of the CUDA packages that are installed with the framework."""
     found = {}
     for package in metadata.distributions():
         name = str(package.metadata["Name"] or "").lower()

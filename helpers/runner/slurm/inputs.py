@@ -1,4 +1,4 @@
-"""What a node sees of a job's own files: the recipe, the code beside it, the images."""
+"""Compare the files of a job on each node: the recipe, its custom code and the images."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def seen(recipe: str, data: str, *, demo: bool) -> dict[str, Any]:
 
 
 def _images(recipe: Recipe, data: str) -> str:
-    """Where they come from, with what tells them from others of that name.
+    """The images' source, with a size or digest that identifies its content.
 
     Raises:
         UserError: there are none.

@@ -1,9 +1,9 @@
-"""A recipe as a Slurm job: the batch script that one would write by hand.
+"""Write a recipe's batch script for Slurm.
 
-One script serves every number of nodes, because ``sbatch --nodes=2`` replaces the script's own.
-Inside the job the runner does what it does elsewhere: all frameworks, one after the other, on the
-same nodes. What the recipe's ``[slurm]`` gives was checked when it was read (``recipe.keys``), and
-is quoted here all the same.
+One script works for every number of nodes, because ``sbatch --nodes=2`` replaces the number in the
+script. Inside the job the runner works as usual: all frameworks, one after the other, on the same
+nodes. The values of the recipe's ``[slurm]`` were checked when the recipe was read
+(``recipe.keys``), and are quoted here as well.
 """
 
 import re
@@ -198,7 +198,7 @@ def _quoted(path: Path) -> str:
     """A path as sbatch reads it in an ``#SBATCH`` line."""
     said = str(path)
     if not said.isprintable():
-        raise UserError(f"{said!r}: sbatch cannot be told a path with such characters")
+        raise UserError(f"{said!r}: sbatch accepts no path with such characters; move the checkout")
     if re.fullmatch(r"[A-Za-z0-9_./+@:,-]+", said):
         return said
     return '"' + said.replace("\\", "\\\\").replace('"', '\\"') + '"'

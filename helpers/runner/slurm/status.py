@@ -1,4 +1,4 @@
-"""How far experiments and their jobs are: from journals, checkpoints and squeue."""
+"""Show the progress of experiments and their jobs, from journals, checkpoints and squeue."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Queued:
-    """A job as squeue tells of it."""
+    """A job in the output of squeue."""
 
     number: str
     state: str
     left: str
-    """Of its time limit."""
+    """The time left of its limit."""
     restarts: str
     why: str
-    """What it waits for."""
+    """The reason why it waits."""
 
 
 def show(names: Sequence[str]) -> None:
@@ -42,24 +42,24 @@ def show(names: Sequence[str]) -> None:
         name for name in names if name in jobs and not experiments.is_taken(paths.RUNS / name)
     ]
     begun = [experiments.load(name) for name in names if name not in waiting]
-    shown = begun if names else unfinished()
-    if not shown and not waiting:
+    found = begun if names else unfinished()
+    if not found and not waiting:
         each = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
         say(
             f"No experiment under {paths.RUNS} is unfinished. "
             f"Queued: {', '.join(each) or 'nothing'}"
         )
         return
-    rows = [row for experiment in shown for row in rows_of(experiment, jobs.get(experiment.name))]
+    rows = [row for experiment in found for row in rows_of(experiment, jobs.get(experiment.name))]
     for name in waiting:
         rows.append([name, jobs[name].number, jobs[name].left, NONE, "not begun", NONE, NONE])
     header = ["Experiment", "Job", "Time left", "Run", "State", "Epoch", "Restarts"]
     say(terminal.table(header, rows))
-    for name in (*(experiment.name for experiment in shown), *waiting):
+    for name in (*(experiment.name for experiment in found), *waiting):
         if name in jobs and jobs[name].state == "PENDING":
             never = ", and would for ever" if jobs[name].why in programs.NEVER else ""
             say(f"{name}: job {jobs[name].number} waits ({jobs[name].why}){never}")
-    for experiment in shown:
+    for experiment in found:
         if experiment.name not in jobs and (experiment.finished is None or experiment.failed):
             say(f"{experiment.name}: no job of that name is queued; the same command continues it")
 
@@ -71,7 +71,7 @@ def unfinished() -> list[Experiment]:
         try:
             experiment = experiments.load(folder.name)
         except UserError:
-            continue  # a folder that somebody has put there; an experiment by its name says why
+            continue  # not an experiment of ours; naming it prints the reason
         if experiment.finished is None:
             found.append(experiment)
     return found

@@ -1,7 +1,7 @@
-"""Hands a recipe's batch script to ``sbatch``: a job for each number of nodes.
+"""Queue a recipe's batch script with ``sbatch``, one job for each number of nodes.
 
-The same command goes on with what is there: an experiment that is whole is left alone, as is one
-whose job waits or runs, and one in which runs failed gets another job, which keeps what finished.
+The same command continues existing experiments. A complete experiment, or one whose job waits or
+runs, is left alone. An experiment with failed runs gets another job, which keeps the finished runs.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ QUEUED = "ROSETTA_QUEUED"
 
 
 def digest(job: Job) -> str:
-    """Of what it runs, without what it is given: the recipe, the code beside it, ``[sweep]``."""
+    """The digest of the job's content: the recipe, its custom code and ``[sweep]``."""
     said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -52,14 +52,14 @@ def submit(job: Job) -> None:
     """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: none has, or an experiment of that name is of other runs, or no kernel of theirs
-        is
-            made, or another shell queues them; then none is queued. Or ``sbatch`` refuses.
+        UserError: no job has anything to do, an experiment of that name has other runs, none of
+            the environments is built, or another shell queues them; then no job is queued. Or
+            ``sbatch`` refuses.
     """
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
-        pass  # else Slurm could not write what the job prints, and nobody would be told
-    with locks.held(locks.of_queueing(job.name), f"another compare queues {job.name}"):
+        pass  # else Slurm could not write the job's output, and no error would be shown
+    with locks.held(locks.of_queueing(job.name), f"another rosetta slurm queues {job.name}"):
         _queue(job)
 
 
@@ -74,8 +74,8 @@ def _queue(job: Job) -> None:
         raise UserError("; ".join(problems.values()))
     text = script.text(job)
     for problem in problems.values():
-        say(f"Runs will be skipped, and the job end as failed: {problem}")
-    told = {QUEUED: digest(job)}
+        say(f"Some runs will be skipped, and the job will end as failed: {problem}")
+    variables = {QUEUED: digest(job)}
     for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, experiment in begun.items():
@@ -83,7 +83,7 @@ def _queue(job: Job) -> None:
             say(f"Not queued: {left_alone[nodes]}")
             continue
         name = job.experiment(nodes)
-        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", told=told)
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", variables=variables)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
         if experiment is not None:
@@ -110,14 +110,14 @@ def _begun(job: Job, nodes: int) -> Experiment | None:
     """What there is of that experiment.
 
     Raises:
-        UserError: it cannot be gone on with.
+        UserError: it cannot be continued.
     """
     name = job.experiment(nodes)
     folder = paths.RUNS / name
     if not experiments.is_taken(folder):
         return None
     if folder not in journal.folders():
-        raise UserError(f"{folder}: is no experiment: give another --name, or take it away")
+        raise UserError(f"{folder}: is no experiment: give another --name, or remove the folder")
     experiment = experiments.load(name)
     if differing := _differing(experiment, job, nodes):
         raise UserError(
