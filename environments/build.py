@@ -84,7 +84,7 @@ def make_pillow_simd() -> Path:
 
 def instead_of_pillow() -> list[Path]:
     """pillow-simd, and an empty package "pillow" that depends on it. Raises BuildError."""
-    found, folder = make_pillow_simd(), environment.wheels() / "stand-in"
+    found, folder = make_pillow_simd(), environment.wheels() / "pillow"
     shutil.rmtree(folder, ignore_errors=True)  # a wheel of another version would be installed too
     run = environment.runner(VENVS / "pillow-stand-in.log")
     try:

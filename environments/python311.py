@@ -108,7 +108,7 @@ def set_up_uv(venvs: Path) -> None:
         os.environ.setdefault("UV_CACHE_DIR", str(venvs / ".cache"))
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
-        # The machine's certificates, which pip and Python use too: a proxy may have its own.
+        # The machine's TLS certificates, which pip and Python use too: a proxy may have its own.
         os.environ.setdefault("UV_SYSTEM_CERTS", "1")
     os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     os.environ.update(PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")

@@ -285,7 +285,7 @@ def resolve(
     on = asked or count
     if count > MOST_REPLICAS_A_GPU * on:
         raise UserError(f"devices {count}: at most {MOST_REPLICAS_A_GPU} replicas may share a GPU")
-    if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
+    if count % on:  # else the fullest GPU would set the pace
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
             f"give a multiple of {on}, or another value of gpus"

@@ -374,7 +374,7 @@ def test_what_cannot_be_measured_is_one_line(
     with pytest.raises(UserError, match=r"give at least 2, and multiples of 4 bytes$"):
         measure.run(*given, 1, 0.1)
     monkeypatch.setattr(measure, "missing", lambda: "no mpi4py in here")
-    with pytest.raises(UserError, match="cannot be started: no mpi4py in here; make envs"):
+    with pytest.raises(UserError, match="cannot be started: no mpi4py in here; run 'make envs'"):
         measure.run(*given, 1, 0.1)
 
 
