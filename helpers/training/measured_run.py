@@ -519,7 +519,7 @@ class Run(RunBase):
             print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
         return table
 
-    @section(14, "the record", needs=("test", "explain"))
+    @section(14, "the record", needs=("test", "attribute_time"))
     def finish(self) -> None:
         """The run is whole: print where its record is."""
         self._end_replica()
