@@ -127,7 +127,7 @@ def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
         "more": made(workers=8),
     }.items():
         records.save(tmp_path / name, content)
-    against = ["--against", str(tmp_path / "old"), "--name"]
+    against = ["diff", str(tmp_path / "old")]
     assert main([*against, str(tmp_path / "short")]) == 2
     assert f"epochs was {EPOCHS} and is 1, so the two experiments cannot" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "small")]) == 2
