@@ -226,7 +226,7 @@ def test_the_file_says_what_the_options_say(
     options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
     assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
-    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
+    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, environment" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
