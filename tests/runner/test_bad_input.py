@@ -100,6 +100,6 @@ def test_wrong_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
-    assert main(arguments) == 2
+    assert main(["run", *arguments]) == 2
     printed = capsys.readouterr().err.strip()
     assert printed.startswith("error: ") and "\n" not in printed and named in printed

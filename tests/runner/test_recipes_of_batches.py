@@ -69,10 +69,13 @@ def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
     recipes.check(plan)
     with (file.parent / name).open("a") as opened:
         opened.write("# a remark\n")
-    with pytest.raises(UserError, match=f"^{name} was changed since the batch began: put it back"):
+    with pytest.raises(
+        UserError, match=f"^{name} was changed since the experiment began: put it back"
+    ):
         recipes.check(plan)
     assert (
-        recipes.problem(plan, plan.runs[0].notebook) == f"{name} was changed since the batch began"
+        recipes.problem(plan, plan.runs[0].notebook)
+        == f"{name} was changed since the experiment began"
     )
     file.unlink()
     assert "No such file" in str(recipes.problem(plan, plan.runs[0].notebook))

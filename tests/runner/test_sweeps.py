@@ -226,7 +226,7 @@ def test_the_file_says_what_the_options_say(
     options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
     assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
-    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
+    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, environment" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
@@ -281,7 +281,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     path.write_text(json.dumps(content), encoding="utf-8")
     capsys.readouterr()
     assert suite.compare("--dry-run", "--name", "cut", *words) == 0
-    assert "Resuming batch cut" in capsys.readouterr().out
+    assert "Resuming experiment cut" in capsys.readouterr().out
     for option in options:
         changed = [word for pair in (options | {option: "3"}).items() for word in pair]
         assert suite.compare("--dry-run", "--name", "cut", *changed) == 2
@@ -610,7 +610,7 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass
     said = watch.as_record()["other_processes"]
-    assert said["processes"] == [] and "does not say" in said["reason"] and len(warned) == 1
+    assert said["processes"] == [] and "does not list" in said["reason"] and len(warned) == 1
     with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
         pass
     assert watch.as_record() == {}
