@@ -56,7 +56,7 @@ def compare(suite: Suite, env: Mapping[str, str], *words: str, code: int = 0) ->
     return said
 
 
-def test_who_fails_is_skipped_with_the_reason_and_the_rest_goes_on_stand_in(suite: Suite) -> None:
+def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(suite: Suite) -> None:
     plant(suite.folder, "pytorch")
     plant(suite.folder, "mxnet", RAISES)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
