@@ -86,7 +86,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         assert set(mocked) <= {target.id for target in assigned}
         return
     names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
-    names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
+    names += [] if name == "Compare" else ["precision", "num_workers", "batch_size", "epochs"]
     names += [] if name == "Compare" else ["warmup_epochs"]
     names += [] if name == "Compare" else ["cores_per_device", "loader_cores", "resume"]
     names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
