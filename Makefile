@@ -3,56 +3,51 @@ PYTHON ?= python3
 LAB := .venvs/lab/bin
 
 # Compiling a framework's modules takes longer than importing them, and every run starts a dozen
-# processes: let Python keep what it compiled, also where the machine's settings say otherwise.
+# processes. So Python keeps compiled modules, whatever the machine's settings are.
 export PYTHONDONTWRITEBYTECODE :=
 
-# The packages are this checkout's and those of the environments, whatever the shell has set.
+# Python uses this checkout and the environments' packages, whatever the shell has set.
 export PYTHONPATH := $(CURDIR)
 unexport PYTHONHOME PYTHONSTARTUP
 
 .DEFAULT_GOAL := help
-.PHONY: help envs wheels compare probe quick test soak lab lock docs clean
+.PHONY: help envs wheels compare quick test soak lab lock docs clean
 
-help:     ## what can be made
+help:     ## lists the targets
 	@echo "usage: make TARGET [ARGS=\"...\"]"
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
 
-envs:     ## the environments, one a framework, under .venvs/ (ARGS="--kernels lab,pytorch" for some)
+envs:     ## builds the environments in .venvs/ (ARGS="--environments lab,pytorch" for some)
 	@$(PYTHON) environments/build.py $(ARGS)
 
-wheels:   ## all that make envs downloads, into wheels/, for a machine without a network
+wheels:   ## downloads all packages into wheels/, for a machine without a network
 	@$(PYTHON) environments/download.py $(ARGS)
 
-# The comparison goes on with the frameworks whose environment could be built (exit code 1 means
-# that one could not), reports the others, and then ends with an error itself.
-compare:  ## runs the notebooks on this machine and compares them (ARGS="--help" for the choices)
+# Exit code 1 means that an environment could not be built. The comparison then runs the other
+# frameworks, reports the missing ones, and ends with an error.
+compare:  ## trains with all frameworks and compares them (ARGS="--help" lists the options)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
-	@$(LAB)/compare $(ARGS)
+	@$(LAB)/rosetta run $(ARGS)
 
-# Does not make environments first: it is for finding out what is wrong with what is there.
-probe:    ## what works here, kernel by kernel, as a table for a bug report (ARGS="--help")
-	@[ -x $(LAB)/python ] || { echo "error: no environments here: run 'make envs'" >&2; exit 1; }
-	@$(LAB)/python -m helpers.runner.probe $(ARGS)
-
-quick:    ## style, types and the quick tests; needs the lab's environment alone
+quick:    ## checks style, types and the quick tests; needs only the environment lab
 	@$(PYTHON) tools/run_checks.py --quick $(ARGS)
 
-test:     ## everything that is checked: style, types, tests, notebooks (ARGS="pytorch" for a part)
+test:     ## checks style, types, tests and notebooks (ARGS="pytorch" for a part)
 	@$(PYTHON) tools/run_checks.py $(ARGS)
 
-soak:     ## the long forms of some checks (ARGS="mutants" for a part)
+soak:     ## runs the long versions of some checks (ARGS="mutants" for a part)
 	@$(PYTHON) tools/run_checks.py --soak $(ARGS)
 
-lab:      ## JupyterLab with all kernels (ARGS go to jupyter)
+lab:      ## opens JupyterLab with all environments (ARGS go to jupyter)
 	@$(PYTHON) environments/build.py || [ $$? -eq 1 ]
 	@$(LAB)/jupyter-lab $(ARGS)
 
-lock:     ## re-makes the locks from environments/*.in (ARGS=-U for the newest versions)
+lock:     ## writes the locks from environments/*.in (ARGS=-U for the newest versions)
 	@$(PYTHON) environments/build.py --lock $(ARGS)
 
-docs:     ## the documentation as a site, in site/ (ARGS=serve shows it while you write)
+docs:     ## builds the documentation's site in site/ (ARGS=serve shows it while you write)
 	@$(PYTHON) tools/docs_site.py $(ARGS)
 
-clean:    ## removes the environments and caches; data/ and runs/ stay
+clean:    ## removes the environments and caches, and keeps data/ and runs/
 	rm -rf .venvs .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

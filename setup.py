@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the folder that gpumon is in, and who gets which command."""
+"""The dependencies and commands that pyproject.toml cannot express: a folder, a condition."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,11 @@ from setuptools import setup
 
 GPUMON = Path(__file__).resolve().parent / "gpumon"
 
-# `compare` runs the notebooks and environments of its checkout, which no wheel holds. So only an
+# `rosetta` runs the notebooks and environments of its checkout, which no wheel holds. So only an
 # editable install (`make envs`, `pip install -e .`) has the command.
 COMMANDS = ["data-prep = data_prep.__main__:main"]
 if "editable_wheel" in sys.argv:
-    COMMANDS.append("compare = helpers.__main__:main")
+    COMMANDS.append("rosetta = helpers.__main__:main")
 
 setup(
     # Lower bounds only: MXNet and Chainer need NumPy before 1.24, the others want NumPy 2.

@@ -1,4 +1,4 @@
-"""How fast the label file becomes a table: ours, with every row checked, against plain pandas.
+"""Compare the time to read and check a label file with that of plain pandas.
 
     python benchmarks/catalog.py [FOLDER] [--quick] [--rounds 9]
 

@@ -1,4 +1,4 @@
-"""What a framework's compute options are worth on this machine: the step with each, on and off.
+"""Measure the training step with each of a framework's compute options on and off.
 
     .venvs/lab/bin/python benchmarks/compute.py [--quick] [--slow] [--frameworks pytorch,mxnet]
                                                 [--pixels 64] [--batch-size 16]

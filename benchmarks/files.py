@@ -1,4 +1,4 @@
-"""What loading costs: each notebook's training on files beside the same on noise that is ready.
+"""Measure the cost of loading: each notebook's training on files, compared with ready noise.
 
     .venvs/lab/bin/python benchmarks/files.py [--quick] [--frameworks pytorch,mxnet]
                                               [--batch-size 16] [--format png]

@@ -1,4 +1,4 @@
-"""Hosts made of this machine: network and host names of their own, on links of a known speed.
+"""Simulate hosts on this machine, with separate networks and links of a known speed.
 
     .venvs/lab/bin/python benchmarks/hosts.py [--hosts 2] [--mbit 100] [--quick] [-- COMMAND ...]
 
@@ -8,7 +8,7 @@ how much of the links an all-reduce of MPI's gets: bus bandwidth, 2 (n - 1) / n 
 message by the time (nccl-tests' definition).
 
     .venvs/lab/bin/python benchmarks/hosts.py --hosts 4 -- \\
-        .venvs/lab/bin/compare --nodes 4 --devices 1 --notebooks PyTorch_MultiGPU
+        .venvs/lab/bin/rosetta run --nnodes 4 --devices 1 --notebooks PyTorch_MultiGPU
 
 Hosts are network and UTS namespaces of Linux, joined by a bridge; every link has a token bucket in
 both directions. Each has some of the machine's cores to itself as long as there are enough, and
@@ -248,10 +248,10 @@ def measure(hosts: Hosts, rounds: int, megabytes: float) -> int:
     again = [environment / "python", __file__, "--inside", f"--megabytes={megabytes:g}"]
     words = [*ranks, *again, f"--rounds={rounds}"]
     process = hosts.start(hosts.first, *map(str, words), stdout=subprocess.PIPE)
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode:
         return 1
-    seconds = json.loads(told.splitlines()[-1])
+    seconds = json.loads(output.splitlines()[-1])
     bus = 2 * (count - 1) / count * megabytes * 8  # Mbit on each link
     found = intervals.of_median([bus / one / hosts.mbit for one in seconds])
     print(

@@ -1,4 +1,4 @@
-"""What tf.data's autotuning costs where iterators end: each notebook's training without and with.
+"""Measure the cost of tf.data's autotuning: each notebook's training without and with it.
 
     .venvs/lab/bin/python benchmarks/idle.py [--quick] [--frameworks tensorflow,keras]
                                              [--batch-size 16] [--rounds 7] [--devices 1]
@@ -27,7 +27,7 @@ import notebook_loops
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.results import intervals
-from helpers.training import checkpoint, in_world
+from helpers.training import checkpoint, train_loop
 
 IMAGES = 120
 FIGURES = ("a turn", "a turn, of processor time", "validation in an epoch")
@@ -88,7 +88,7 @@ def turn(run: Any) -> tuple[float, float, float]:
     """Seconds of one training: of the clock, of the processor, and of validation in an epoch."""
     began, processor = time.perf_counter(), time.process_time()
     begin = checkpoint.Checkpoint(run.initial.arrays, run.folder, {})
-    (trained,) = run.with_replica(in_world.train, begin.weights, 0, begin, lambda row: None)
+    (trained,) = run.with_replica(train_loop.train, begin.weights, 0, begin, lambda row: None)
     seconds = time.perf_counter() - began, time.process_time() - processor
     return *seconds, statistics.mean(epoch["valid_seconds"] for epoch in trained.history)
 

@@ -1,4 +1,4 @@
-"""Run a benchmark for each framework in that framework's own environment, and say what it found."""
+"""Run a benchmark in each framework's environment, and print the results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
     if importlib.util.find_spec({"pytorch": "torch"}.get(framework, framework)):
         python = Path(sys.executable)
     if not python.exists():
-        print(f"failed: no {kernel} environment: make envs ARGS='--kernels lab,{kernel}'")
+        print(f"failed: no {kernel} environment: make envs ARGS='--environments lab,{kernel}'")
         return False
     command = [str(python), "-W", "ignore", script, *sys.argv[1:]]
     command += ["--frameworks", framework, "--inside", inside]
@@ -71,7 +71,7 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
 
 
 def require(folder: str, framework: str, what: str) -> None:
-    """End with one line and exit code 1 if ``<folder>/<framework>.py`` beside this file is missing.
+    """End with one line and exit code 1 if ``<folder>/<framework>.py`` is missing here.
 
     Args:
         what: of which there is none then.

@@ -1,4 +1,4 @@
-"""How fast a list of ImageNet's length is opened, checked, and split, and in how much memory.
+"""Measure the time and memory to open, check and split a list of ImageNet's length.
 
     python benchmarks/large_catalog.py [--images 1281167] [--files 100000] [--rounds 7] [--quick]
 

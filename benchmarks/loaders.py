@@ -15,7 +15,7 @@ examples (`benchmarks/documented_loaders/`); and bare decoding, libjpeg-turbo th
 as many threads as there are workers, of files that are in memory already.
 
 `photos`: the same of those photos as they were, of ImageNet's 500 x 375 pixels; and what people do
-with ImageNet, ours on resized files beside the examples on the photos.
+with ImageNet, ours on resized files, compared with the examples on the photos.
 
 Each framework runs in its own environment; there, the loaders take turns, round by round. Figures
 are medians, ratios are medians of the rounds' ratios with their interval to 95 % of confidence: by
@@ -50,13 +50,13 @@ ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{n
 
 RECIPE = """[data]
 reader = "imagefolder"
-resized = {size}
+image_size = {size}
 crop = {crop}
 [model]
 network = "resnet50"
 [train]
-task = "classes"
-batch = {batch}
+task = "multiclass"
+batch_size = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32
@@ -101,7 +101,7 @@ def make_files(folder: Path, images: int, size: int = 264) -> None:
     import data_prep
 
     source = folder / "source"
-    data_prep.make_demo(source, images=images, progress=False)
+    data_prep.generate_nih(source, images=images, progress=False)
     for format in ("png", "jpeg"):
         data_prep.resize_folder(source, folder / format, size=size, format=format, progress=False)
     data_prep.pack_folder(folder / "png", folder / "packed", progress=False)
@@ -164,7 +164,7 @@ KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
 
 
 def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Batches:
-    """A notebook's loader of such files, by the recipe beside them."""
+    """A notebook's loader of such files, by the recipe next to them."""
     data = folder / files.data
     return notebook(framework, folder, data, str(data.with_suffix(".toml")), workers)
 

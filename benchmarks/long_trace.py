@@ -22,9 +22,9 @@ from typing import Any
 
 import quick
 
-from gpumon import gpm, parts
-from gpumon.lines import FORMAT
-from gpumon.tiers import ROW, line_of, row_in, tiers_file
+from gpumon import compressed_parts, gpm
+from gpumon.downsampling import ROW_SECONDS, decode_row, encode_row, tiers_file
+from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer
 
 INTERVAL = 0.1
@@ -154,12 +154,12 @@ def write(prefix: Path, gpus: int, seconds: float) -> None:
 def prolong(prefix: Path, series: int, seconds: float) -> None:
     """Rows up to so many seconds, which repeat those that there are."""
     file = tiers_file(prefix)
-    rows = [row_in(line, 8 + 16 * series) or b"" for line in file.read_bytes().split()]
+    rows = [decode_row(line, 8 + 16 * series) or b"" for line in file.read_bytes().split()]
     (last,) = array("d", rows[-1][:8])
     with file.open("ab") as out:
-        for number in range(1, round((seconds - last) / ROW)):
-            start = array("d", [last + number * ROW]).tobytes()
-            out.write(line_of(start + rows[number % len(rows)][8:]))
+        for number in range(1, round((seconds - last) / ROW_SECONDS)):
+            start = array("d", [last + number * ROW_SECONDS]).tobytes()
+            out.write(encode_row(start + rows[number % len(rows)][8:]))
 
 
 def main() -> None:
@@ -169,10 +169,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="written sample by sample")
     options = quick.parse(parser, seconds=400.0, days=0.5, gpus=2)
     if options.quick:
-        parts.PART = 2**18
+        compressed_parts.PART = 2**18
         from gpumon import writer
 
-        writer.PART = parts.PART
+        writer.PART = compressed_parts.PART
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "t"
         write(prefix, options.gpus, options.seconds)
@@ -199,8 +199,8 @@ def main() -> None:
             opened, seconds, peak, rows, used = json.loads(done.stdout)
             figures = {"opened, s": round(opened, 2), "in all, s": round(seconds, 2)}
             figures["processor, s"] = round(used, 2)
-            told = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
-            print(json.dumps(told | figures | {"peak, MB": round(peak), "rounds": 1}))
+            entry = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
+            print(json.dumps(entry | figures | {"peak, MB": round(peak), "rounds": 1}))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ is not there) and a plain sampling thread, which is what most home-made monitors
 training's own process, as in practice; and processes of their own that poll what gpumon reads, or
 what DCGM's exporter reads by default or with its profiling metrics. Each round runs the same steps
 once with every monitor and once without, in a shuffled order; figures are medians over rounds, with
-the ends of their 95 % interval (of fewer than nine rounds the least and the most).
+the ends of their 95 % interval (with fewer than nine rounds, minimum and maximum).
 
-``--fake-gpus 8`` has all monitors ask a stand-in for the driver's library, which answers with noisy
+``--fake-gpus 8`` gives all monitors a fake of the driver's library, which answers with noisy
 values in no time: what is measured is then the monitors' own cost, not the driver's.
 
-Two costs are told apart: the processor time that the monitor itself used (exact, from the
+Two costs are distinguished: the processor time that the monitor itself used (exact, from the
 kernel's accounting of its thread or process), and how much longer the steps took (what a user
 feels). The second is noisy, so for ours it is measured once more, with the sampler stopped and
 continued in turns many times.
@@ -218,7 +218,7 @@ def cadence(seconds: float) -> None:
             time.sleep(seconds)
         size = (Path(folder) / "t.jsonl").stat().st_size
         header = (Path(folder) / "t.jsonl").open().readline()
-        report = monitor.provenance()
+        report = monitor.metadata()
     reached, load = report["cadence"], os.getloadavg()[0]
     print(f"\n20 Hz while this program sleeps (load of the machine {load:.1f}): {reached}")
     share = reached["within 10 ms (%)"]
@@ -236,19 +236,19 @@ def missed(seconds: float) -> None:
         with tempfile.TemporaryDirectory() as folder:
             with gpumon.Monitor(Path(folder) / "t", interval=0.1) as monitor:
                 time.sleep(seconds)
-            reached = monitor.provenance()["cadence"]
+            reached = monitor.metadata()["cadence"]
     finally:
         for process in busy:
             process.kill()
             process.wait()
-    print(f"\n10 Hz beside {len(busy)} busy processes: {reached}")
+    print(f"\n10 Hz with {len(busy)} busy processes: {reached}")
     share = 100 * reached["missed"] / max(1, reached["samples"] + reached["missed"])
-    figure = f"samples missed at 10 Hz beside {len(busy)} busy processes"
+    figure = f"samples missed at 10 Hz with {len(busy)} busy processes"
     tell(figure, f"% of {reached['samples']}", share, rounds=1)
 
 
 def with_fake_gpus(count: int) -> int:
-    """Run this script again with a stand-in for the driver's library, which has that many GPUs."""
+    """Run this script again with a fake of the driver's library that has ``count`` GPUs."""
     sys.path.insert(0, str(paths.ROOT / "tests"))
     import fake_nvml
 
@@ -281,10 +281,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
-    parser.add_argument("--fake-gpus", type=int, help="GPUs of a stand-in for the driver's library")
+    parser.add_argument("--fake-gpus", type=int, help="number of GPUs of a fake driver library")
     parser.add_argument("--only", choices=PARTS, help="one of the measurements")
-    told = "steps that wait, as for a GPU that works, in place of computing"
-    parser.add_argument("--waiting", action="store_true", help=told)
+    waiting = "wait in each step, as for a GPU, instead of computing"
+    parser.add_argument("--waiting", action="store_true", help=waiting)
     options = quick.parse(parser, seconds=10.0)
     if options.fake_gpus and "FAKE_NVML_SCRIPT" not in os.environ:
         if not any(map(shutil.which, ("cc", "gcc", "clang"))):

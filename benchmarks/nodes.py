@@ -1,13 +1,13 @@
-"""What virtual nodes cost beside a bare script under the same launcher: PyTorch.
+"""Compare PyTorch on simulated nodes with a plain script under the same launcher.
 
     .venvs/lab/bin/python benchmarks/nodes.py [--nodes 2] [--batch-size 16] [--steps 24]
 
 Two figures. *Launch*: the seconds until all ranks have met and run a cell that imports PyTorch and
-joins a process group, beside a script that does the same; they take turns. *Step*: the notebook's
-own loop on one synthetic batch, beside a loop written by hand with DistributedDataParallel, by
-turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster, with
-their intervals to 95 % of confidence. All nodes are this machine, so this says what our code costs,
-and nothing of a network.
+joins a process group, compared with a script that does the same; both alternate. *Step*: the
+notebook's own loop on one synthetic batch, compared with a plain loop with DistributedDataParallel,
+by turns on the same ranks. Medians of the rounds, the step's ratio above 1 where ours is faster,
+with their 95 % intervals. All nodes are this machine, so the figures show the cost of our code, not
+of a network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import notebook_loops
 from turns import take_turns
 
 from helpers import network, paths
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.results import intervals
 from helpers.runner import ranks
 
@@ -52,7 +52,7 @@ import pickle
 import nodes
 from helpers.frameworks import place
 found = nodes.turns_on_a_rank(*{words!r})
-if place.here().rank == 0:
+if rank_info.here().rank == 0:
     open({found!r}, "wb").write(pickle.dumps(found))
 """
 
@@ -83,14 +83,14 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     words = (framework, str(folder), given.pixels, given.batch_size, given.rounds, given.steps)
     on_ranks(folder / "steps", STEPS.format(words=words, found=str(found)), given.nodes)
     turns = pickle.loads(found.read_bytes())
-    what = f"step on {given.nodes} virtual nodes"
+    what = f"step on {given.nodes} simulated nodes"
     inside.report_turns(what, framework, turns, "ours", "bare", "DDP alone")
 
 
 def on_ranks(folder: Path, cell: str, nodes: int) -> None:
     """Run a cell on all nodes."""
     cells = [{"cell_type": "code", "metadata": {}, "source": cell}]
-    order = ranks.Order(engines.choose("mpiexec", nodes), 1, 1, "cpu", 0, "pytorch")
+    order = ranks.Order(launchers.choose("mpiexec", nodes), 1, 1, "cpu", 0, "pytorch")
     there = (paths.ROOT, paths.ROOT / "benchmarks")
     ranks.run(
         json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}),
@@ -104,8 +104,8 @@ def on_ranks(folder: Path, cell: str, nodes: int) -> None:
 
 def bare_launch(nodes: int) -> float:
     """Seconds until all processes of a bare script are in a process group."""
-    engine = engines.choose("mpiexec", nodes)
-    words = engine.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
+    launcher = launchers.choose("mpiexec", nodes)
+    words = launcher.command([sys.executable, "-c", BARE, str(network.free_port())], 1)
     environment = os.environ | {"GLOO_SOCKET_IFNAME": network.loopback(network.addresses())[0]}
     began = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -122,25 +122,25 @@ def turns_on_a_rank(
     from torch.nn.parallel import DistributedDataParallel
 
     from helpers.launch import exchange
-    from helpers.training import in_world
+    from helpers.training import train_loop
 
     with exchange.first_rank_first():  # it makes images
         names = notebook_loops.names_of(framework, Path(folder), batch)
     run = names["this_run"]
     exchange.renew_port()
-    work, network = run.work(), run.lesson.build_model(run.initial.arrays)
-    replica = run.lesson.start(run.world, network)
-    noise = run.lesson.make_fixed_loader(run.world, work.noise(run.world, batch))
-    run.lesson.ready(replica, [noise])
+    work, network = run.work(), run.functions.build_model(run.initial.arrays)
+    replica = run.functions.start(run.world, network)
+    noise = run.functions.make_fixed_loader(run.world, work.noise(run.world, batch))
+    run.functions.ready(replica, [noise])
     loads = {
-        "ours": lambda steps: in_world.take_steps(work, replica, noise, steps),
+        "ours": lambda steps: train_loop.take_steps(work, replica, noise, steps),
         # With the switches that the notebook has on.
         "bare": bare_loop.make(
             pixels, batch, fused=True, channels_last=True, wrap=DistributedDataParallel
         ),
     }
     found = take_turns(loads, batch, rounds, steps)
-    run.lesson.stop(replica)
+    run.functions.stop(replica)
     return found
 
 

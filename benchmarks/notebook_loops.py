@@ -1,6 +1,6 @@
 """Each notebook's own training loop, made ready to take steps on noise or on files.
 
-Section by section as the notebook has it, on one device, without its certificate: so that a
+Section by section as the notebook has it, on one device, without its fairness check: so that a
 benchmark measures what people run, with all that is in it.
 """
 
@@ -38,7 +38,7 @@ def for_each_framework(
     """A benchmark's main: call ``measure(framework, folder, arguments)`` for each.
 
     Each in its framework's own environment. The folder holds the files for :func:`with_loops`,
-    so many images; ``parser`` has what the benchmark asks for besides.
+    so many images; ``parser`` has the benchmark's other options.
     """
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--pixels", type=int, default=64, help="of the network's input")
@@ -63,19 +63,19 @@ def for_each_framework(
 def file_pixels(pixels: int) -> int:
     """Pixels of image files of which the recipe crops ``pixels``."""
     recipe = RECIPES["chexnet"]
-    return round(pixels * recipe.resized / recipe.crop)
+    return round(pixels * recipe.image_size / recipe.crop)
 
 
 def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
     """Generated X-rays, small, ready to train; or CIFAR-10 as published, which has its own size."""
-    from data_prep import make_demo, resize_folder
-    from data_prep.demo_classes import make_cifar10
+    from data_prep import generate_nih, resize_folder
+    from data_prep.synthetic_shapes import generate_cifar10
 
     if format == MEMORY:
-        make_cifar10(folder / "data", images=max(images, 60), progress=False)
+        generate_cifar10(folder / "data", images=max(images, 60), progress=False)
         return
     with contextlib.redirect_stdout(io.StringIO()):
-        make_demo(folder / "large", images=images, size=2 * pixels, progress=False)
+        generate_nih(folder / "large", images=images, size=2 * pixels, progress=False)
         size = file_pixels(pixels)
         resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
 
@@ -109,18 +109,18 @@ def with_loops(
     are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
     parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
     """
-    from helpers.training import in_world
+    from helpers.training import train_loop
 
     names = names_of(framework, folder, batch, **given)
     del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
-            return lambda steps: in_world.take_steps(work, replica, loader, steps)
+            return lambda steps: train_loop.take_steps(work, replica, loader, steps)
 
-        noise = work.lesson.make_fixed_loader(world, work.noise(world, batch))
-        files = work.lesson.make_train_loader(world, 0, work.workers)
-        work.lesson.ready(replica, [noise, files])
+        noise = work.functions.make_fixed_loader(world, work.noise(world, batch))
+        files = work.functions.make_train_loader(world, 0, work.workers)
+        work.functions.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
     names["this_run"].with_replica(loops, names["initial"].arrays)

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
-    from helpers.training import in_world
+    from helpers.training import train_loop
     from helpers.training.observer import Observer
 
     spent: list[float] = []
@@ -53,19 +53,19 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
             spent.append(time.perf_counter() - began)
 
     def loops(world: Any, work: Any, replica: Any) -> None:
-        loader = work.lesson.make_train_loader(world, 0, work.workers)
-        work.lesson.ready(replica, [loader])
+        loader = work.functions.make_train_loader(world, 0, work.workers)
+        work.functions.ready(replica, [loader])
         last: list[Observer] = []
         taken: list[float] = []
 
         def alone(steps: int) -> None:
-            in_world.take_steps(work, replica, loader, steps)
+            train_loop.take_steps(work, replica, loader, steps)
 
         def observed(steps: int) -> None:
             observer = Timed(world, work, replica, 1)
             observer.begin(1, 0)
             began = time.perf_counter()
-            in_world.take_steps(work, replica, loader, steps, observer=observer)
+            train_loop.take_steps(work, replica, loader, steps, observer=observer)
             taken.append(time.perf_counter() - began)
             last[:] = [observer]
 

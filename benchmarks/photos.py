@@ -73,7 +73,7 @@ def make_photos(folder: Path, images: int) -> None:
         format="jpeg",
         reader="imagefolder",
         channels=3,
-        fit="crop",
+        resize_mode="center-crop",
         progress=False,
     )
 
@@ -84,7 +84,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def decoded(folder: Path, workers: int, batch: int) -> Iterator[int]:
-    """libjpeg-turbo by itself, without end: files in memory become pixels that nobody keeps.
+    """libjpeg-turbo by itself, without end: files in memory become pixels, which are dropped.
 
     Through simplejpeg, which gives Python's lock back while it decodes, in so many threads. Each
     item is the number of images of a batch.

@@ -86,7 +86,7 @@ def timm_step(
 
 
 def as_pytorch_comes(take: Take, *, products: bool) -> Take:
-    """``take`` with convolutions in TF32, PyTorch's default, and matrix products if told so.
+    """``take`` with convolutions in TF32, PyTorch's default; ``products`` adds matrix products.
 
     The notebook sets these for the whole process, to what its recipe's precision says.
     """

@@ -27,7 +27,7 @@ to take less than a minute of two idle cores. The figures say that a benchmark w
 def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
     """The command line, with `--quick` added to what ``parser`` knows.
 
-    An option that is given besides `--quick` keeps its value. ``own`` are what `--quick` sets for
+    An option that is given with `--quick` keeps its value. ``own`` are what `--quick` sets for
     this benchmark alone.
     """
     known = {name: value for name, value in QUICK.items() if parser.get_default(name) is not None}
@@ -52,7 +52,7 @@ def parse(parser: argparse.ArgumentParser, **own: Any) -> argparse.Namespace:
 
 
 def _check_numbers(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """End with one line if an option is too small a number; no steps at all are taken for ever."""
+    """End with one line if an option is too small; without steps, a benchmark would never end."""
     for name, value in vars(given).items():
         option = f"--{name.replace('_', '-')} {value}"
         if isinstance(parser.get_default(name), float):

@@ -51,7 +51,7 @@ def made_up(folder: Path, runs: int) -> Path:
 
 
 def ours(batch: Path, into: Path) -> Path:
-    command = [sys.executable, "-m", "helpers", "report", str(batch), "--to", str(into)]
+    command = [sys.executable, "-m", "helpers", "report", str(batch), "--out", str(into)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return into / "report.html"
 

@@ -2,9 +2,9 @@
 
     python benchmarks/resize.py [--quick] [--images N] [--workers N]
 
-Rounds are interleaved, so that a busy machine slows everybody down alike, and ratios are medians
-of the ratios within a round; processor time is given beside wall time, for it hardly depends on
-who else is at work. Every contestant reads the same files from memory-warm storage and
+Rounds are interleaved, so that a busy machine slows all contestants alike, and ratios are medians
+of the ratios within a round. Processor time is given with wall time, because it hardly depends on
+other processes. Every contestant reads the same files from memory-warm storage and
 writes grey (the article: RGB) squares of 264 px. A rival whose package is missing is left out and
 named. Two sets of files: as the demo writes them (the cheapest row filter), and the same pictures
 as most software writes PNGs (adaptive filters, level 6), which is the harder one.
@@ -31,10 +31,10 @@ import quick
 from PIL import Image
 
 import data_prep
-from data_prep.demo import demo_image
 from data_prep.files import core_count
-from data_prep.images import decode_grey
-from data_prep.png import encode_grain
+from data_prep.image_decoding import decode_grey
+from data_prep.png import encode_noisy_png
+from data_prep.synthetic_nih import generate_xray
 
 SIZE = 264
 
@@ -77,7 +77,7 @@ def rivals(format: str) -> Iterator[tuple[str, Contestant]]:
 
         yield "OpenCV", opencv
     with contextlib.suppress(ImportError, OSError):
-        # As many threads as workers, like everybody else, not that many for each of them.
+        # As many threads as workers, like all contestants, not that many for each worker.
         os.environ.setdefault("VIPS_CONCURRENCY", "1")
         import pyvips
 
@@ -144,7 +144,7 @@ def _pillow_name() -> str:
 def ours(source: Path, target: Path, *, format: str, workers: int) -> None:
     """The command's own path, processes and all."""
     data_prep.resize_folder(
-        source, target, size=SIZE, format=format, workers=workers, progress=False
+        source, target, size=SIZE, format=format, num_workers=workers, progress=False
     )
 
 
@@ -178,9 +178,9 @@ def make_sources(scratch: Path, images: int) -> dict[str, Path]:
         place.mkdir()
     kinds = ((), ("Effusion",), ("Mass", "Edema"), ("Infiltration",))
     for at in range(images):
-        pixels = demo_image(0, at + 1, 0, kinds[at % len(kinds)])
+        pixels = generate_xray(0, at + 1, 0, kinds[at % len(kinds)])
         name = f"{at + 1:08d}_000.png"
-        (places["demo files"] / name).write_bytes(encode_grain(pixels))
+        (places["demo files"] / name).write_bytes(encode_noisy_png(pixels))
         Image.fromarray(pixels).save(places["adaptive files"] / name)
     return places
 
@@ -266,10 +266,10 @@ def _each(decode: Callable[[bytes], object], files: list[bytes]) -> None:
 
 
 def ours_alone(files: list[bytes]) -> None:
-    from data_prep.prepared import encode
+    from data_prep.prepared_folder import encode_image
 
     for data in files:
-        encode(decode_grey(data, ""), {"size": SIZE, "format": "png"})
+        encode_image(decode_grey(data, ""), {"size": SIZE, "format": "png"})
 
 
 def scaling(source: Path, scratch: Path, rounds: int, workers: int) -> None:

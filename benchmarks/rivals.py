@@ -1,4 +1,4 @@
-"""PyTorch's notebook beside the article's loop and beside timm's own benchmark step.
+"""Compare PyTorch's notebook with the article's loop and with timm's benchmark step.
 
     .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
                                                [--batch-size 64] [--workers CORES] [--trace FILE]
@@ -37,12 +37,12 @@ from notebook_loops import Take
 from turns import take_turns
 
 from data_prep import FINDINGS
-from helpers.recipe import PRECISIONS, RECIPES, lookup
+from helpers.recipe import MULTILABEL, PRECISIONS, RECIPES, lookup
 
 if TYPE_CHECKING:
     import torch
 
-ARTICLES = [name for name, recipe in RECIPES.items() if recipe.task == "findings"]
+ARTICLES = [name for name, recipe in RECIPES.items() if recipe.task == MULTILABEL]
 """The rivals train the article's network, on its findings."""
 
 
@@ -63,7 +63,7 @@ def main() -> None:
         measure(Path(given.inside), given)
         return
     with tempfile.TemporaryDirectory() as folder:
-        loaders.make_files(Path(folder), given.images, lookup(given.recipe).resized)
+        loaders.make_files(Path(folder), given.images, lookup(given.recipe).image_size)
         done = inside.run(__file__, "pytorch", folder)
     sys.exit(not done)
 

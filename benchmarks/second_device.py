@@ -83,7 +83,7 @@ def answer(pipe: Connection) -> Any:
 
 
 def serve(pipe: Connection, framework: str, folder: Path, batch: int, load: str) -> None:
-    """In a process of its own: takes as many steps as it is told to, until the pipe is closed.
+    """Take the requested numbers of steps in a separate process, until the pipe is closed.
 
     What it fails by is sent in one line.
     """
@@ -91,7 +91,7 @@ def serve(pipe: Connection, framework: str, folder: Path, batch: int, load: str)
     def use(names: dict[str, Any], noise: Take, files: Take) -> None:
         def taken(steps: int) -> int:
             noise(steps)
-            return steps * int(names["scaled"].global_batch)
+            return steps * int(names["scaled"].global_batch_size)
 
         pipe.send(None)
         with contextlib.suppress(EOFError):

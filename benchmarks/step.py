@@ -1,4 +1,4 @@
-"""What our training loop costs beside a bare one of the same framework: it should cost nothing.
+"""Compare the notebooks' training loop with a plain one of the same framework.
 
     .venvs/lab/bin/python benchmarks/step.py [--quick] [--frameworks pytorch,mxnet]
                                              [--batch-size 16] [--steps 48] [--rounds 7]

@@ -1,4 +1,4 @@
-"""From the NIH's archives, or from nothing, to files ready to train on.
+"""Prepare published images for training, or generate synthetic images.
 
     catalog = data_prep.read_catalog("data/demo-small-2-38")
     parts = data_prep.split_by_patient(catalog, seed=0)
@@ -6,8 +6,8 @@
 
 The command line is `data-prep` (or `python -m data_prep`).
 
-Importing data_prep is cheap: pandas and the rest are loaded when something is asked for, so that
-the command can be interrupted from the start.
+Importing data_prep is cheap: pandas and other packages are imported when a function is first used,
+so the command can be interrupted from the start.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from typing import TYPE_CHECKING, Any
 from data_prep.errors import DataError
 
 if TYPE_CHECKING:
-    from data_prep.demo import make_demo
-    from data_prep.fetch import prepare_nih
-    from data_prep.images import read_grey
-    from data_prep.lists import split_by_lists
+    from data_prep.image_decoding import read_grey
+    from data_prep.nih_archives import nih_sources
+    from data_prep.nih_official_split import official_split
+    from data_prep.nih_pipeline import prepare_nih
     from data_prep.packed import is_packed, open_packed, pack_folder
-    from data_prep.prepared import is_complete
+    from data_prep.prepared_folder import is_complete
     from data_prep.readers import check_reader, open_reader
     from data_prep.readers.nih import labels, read_catalog
     from data_prep.readers.nih_labels import FINDINGS
     from data_prep.resize import resize_folder
-    from data_prep.sources import nih_sources
     from data_prep.split import split_by_patient
+    from data_prep.synthetic_nih import generate_nih
     from data_prep.verify import verify_folder
 
 __all__ = [
     "FINDINGS",
     "DataError",
     "check_reader",
+    "generate_nih",
     "is_complete",
     "is_packed",
     "labels",
-    "make_demo",
     "nih_sources",
+    "official_split",
     "open_packed",
     "open_reader",
     "pack_folder",
@@ -48,7 +49,6 @@ __all__ = [
     "read_catalog",
     "read_grey",
     "resize_folder",
-    "split_by_lists",
     "split_by_patient",
     "verify_folder",
 ]
@@ -56,19 +56,19 @@ __all__ = [
 _LAZY = {
     "FINDINGS": "readers.nih_labels",
     "check_reader": "readers",
-    "is_complete": "prepared",
+    "is_complete": "prepared_folder",
     "is_packed": "packed",
     "labels": "readers.nih",
-    "make_demo": "demo",
-    "nih_sources": "sources",
+    "generate_nih": "synthetic_nih",
+    "nih_sources": "nih_archives",
     "open_packed": "packed",
     "open_reader": "readers",
     "pack_folder": "packed",
-    "prepare_nih": "fetch",
+    "prepare_nih": "nih_pipeline",
     "read_catalog": "readers.nih",
-    "read_grey": "images",
+    "read_grey": "image_decoding",
     "resize_folder": "resize",
-    "split_by_lists": "lists",
+    "official_split": "nih_official_split",
     "split_by_patient": "split",
     "verify_folder": "verify",
 }

@@ -1,4 +1,4 @@
-"""The command line: `data-prep …`, or `python -m data_prep …`."""
+"""Run the command line of data_prep: `data-prep …`, or `python -m data_prep …`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from data_prep.arguments import Version, parser
-from data_prep.errors import READER_GONE, DataError, printable
+from data_prep.arguments import Version, parse
+from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 
 __all__ = ["Version", "main"]
 
@@ -19,11 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     It is 0, 1 (`verify` found a problem), 2 (a user error), 130 (Ctrl-C) or 141 (`… | head`).
     """
-    _have_output()
+    _open_streams()
     try:
         try:
-            options = parser().parse_args(arguments)
-        except SystemExit:  # argparse's, once it has printed the help
+            options = parse(sys.argv[1:] if arguments is None else arguments)
+        except SystemExit:  # from argparse, after the help or an error is printed
             sys.stdout.flush()
             raise
         code: int = options.run(options)
@@ -32,46 +32,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         print(f"data-prep: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of our output has gone, as in `data-prep … | head`
-        _drop_output()
-        return READER_GONE
+    except BrokenPipeError:  # the program that reads our output has ended, as in `… | head`
+        _discard_output()
+        return BROKEN_PIPE_EXIT_CODE
     except OSError as error:  # the disk is full, read-only or gone, or nothing can be printed
-        _drop_output()
-        where = error.filename or ("standard output" if _is_here() else "the working folder")
+        _discard_output()
+        where = error.filename or (
+            "standard output" if _working_folder_exists() else "the working folder"
+        )
         print(
-            f"data-prep: {printable(os.fsdecode(where))}: {error.strerror or error}; what is done"
-            " is kept, put that right and run the same command again",
+            f"data-prep: {printable(os.fsdecode(where))}: {error.strerror or error};"
+            " finished images are kept, fix this error and run the same command again",
             file=sys.stderr,
         )
         return 2
     except MemoryError:
-        print("data-prep: not enough memory; try again with fewer --workers", file=sys.stderr)
+        print(
+            "data-prep: not enough memory; run the same command again with fewer --num-workers",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print(
-            "data-prep: interrupted; what is done is kept, run the same command again to continue",
+            "data-prep: interrupted; finished images are kept, run the same command again to"
+            " continue",
             file=sys.stderr,
         )
         return 130
 
 
-def _have_output() -> None:
-    """Give a process that was started without some of its streams (`>&-`) others, which lead
-    nowhere, and have those it has print any name: what they cannot encode becomes an escape."""
+def _open_streams() -> None:
+    """Open the null device for each standard stream that is closed (`>&-`).
+
+    Characters that standard output cannot encode are printed as escapes.
+    """
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # in this order each gets its own number, the lowest free
+        if (
+            getattr(sys, name) is None
+        ):  # in this order each stream gets its usual number, the lowest free
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115, PTH123 (until we end)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
-    """Keep Python from complaining at its end of what it could not print."""
+def _discard_output() -> None:
+    """Redirect standard output to the null device, so that Python reports no error at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _is_here() -> bool:
-    """Whether the folder this runs in is still there."""
+def _working_folder_exists() -> bool:
+    """Return whether the working folder still exists."""
     with contextlib.suppress(OSError):
         return bool(os.getcwd())  # noqa: PTH109
     return False

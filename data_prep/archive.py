@@ -1,7 +1,7 @@
-"""Reading images out of a tar archive that may have been made to do harm.
+"""Read images from a tar archive that may be hostile.
 
-Nothing is extracted: images are handed over as bytes, under their bare names, so that no name,
-link or device in an archive can reach the disk.
+Nothing is extracted to the disk: images are returned as bytes, under their bare file names. So no
+name, link or device in an archive can reach the disk.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import IO, Any
 
 from data_prep.errors import DataError
 from data_prep.files import open_regular
-from data_prep.prepared import KINDS
+from data_prep.prepared_folder import IMAGE_EXTENSIONS
 
-quick_gzip: Any = gzip
+gzip_backend: Any = gzip
 try:
     from isal import igzip
-except ImportError:  # slower, and the same
+except ImportError:  # the standard library gives the same bytes, more slowly
     pass
 else:
-    quick_gzip = igzip
+    gzip_backend = igzip
 
 #: The NIH's largest image has about 1.2 MB.
 MAX_IMAGE_BYTES = 64 << 20
 MAX_MEMBERS = 1_000_000
 #: PNGs do not shrink further: an archive that grows so much when opened holds something else.
-MAX_GROWTH = 20
-AT_ONCE = 1 << 20
-#: Bytes from the end of one member to the next: headers of some hundred, and what is read ahead.
+MAX_EXPANSION = 20
+READ_SIZE = 1 << 20
+#: Bytes from the end of one member to the next: headers of some 100 bytes and the read buffer.
 #: `tarfile` would keep headers in memory however long they are.
-MAX_HEADER_BYTES = 3 * AT_ONCE
+MAX_HEADER_BYTES = 3 * READ_SIZE
 
 #: Short enough for every file system, with an ending more.
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,239}")
 
 
-def images_in(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Name (without folders) and bytes of each image file of a .tar.gz or .tar, in its order."""
-    return members_in(archive, lambda name: name.lower().endswith(KINDS))
+def iterate_images(archive: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield name (without folders) and bytes of each image file of a .tar.gz or .tar, in order."""
+    return iterate_members(archive, lambda name: name.lower().endswith(IMAGE_EXTENSIONS))
 
 
-def members_in(
+def iterate_members(
     archive: str | os.PathLike[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """As `images_in`, of the files whose bare names are `wanted`.
+    """Yield bare name and bytes of each file whose bare name is `wanted`, in the archive's order.
 
-    Memory holds one of them at a time. Folders and other regular files are passed over. Raises
+    Memory holds one file at a time. Folders and other regular files are skipped. Raises
     `DataError`, naming archive and member, for a path that leads out, a link, a device, a member
     or an archive that grows beyond all measure, a name that comes twice, and for damage.
     """
@@ -60,10 +60,10 @@ def members_in(
         with open_regular(archive) as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            stream: Any = quick_gzip.open(file) if packed else file
-            most = MAX_GROWTH * archive.stat().st_size + MAX_IMAGE_BYTES
+            stream: Any = gzip_backend.open(file) if packed else file
+            most = MAX_EXPANSION * archive.stat().st_size + MAX_IMAGE_BYTES
             guard = _Guard(stream, archive, most)
-            with tarfile.open(fileobj=guard, mode="r|", bufsize=AT_ONCE) as members:  # type: ignore[call-overload]
+            with tarfile.open(fileobj=guard, mode="r|", bufsize=READ_SIZE) as members:  # type: ignore[call-overload]
                 for count, member in enumerate(members):
                     if count >= MAX_MEMBERS:
                         raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
@@ -84,26 +84,30 @@ def members_in(
                     assert data is not None  # a regular file
                     yield name, data.read()
             guard.allow(MAX_HEADER_BYTES)
-            while guard.read(AT_ONCE):  # to the end: gzip's checksum of the whole stands there
+            while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
                 pass
     except FileNotFoundError:
-        raise DataError(f"{archive}: the archive is missing") from None
+        raise DataError(
+            f"{archive}: the archive is missing; check the path or download it"
+        ) from None
     except DataError:
         raise
     except Exception as error:
-        # OSError, zlib.error, EOFError and TarError say what is wrong. Of tarfile, on headers made
-        # to confuse it, come also ValueError, KeyError, RecursionError and more, which do not.
-        unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
-        said = " ".join(str(error).split()) or type(error).__name__
-        reason = "a header without sense" if unclear else said
+        # OSError, zlib.error, EOFError and TarError have a clear text. On hostile headers tarfile
+        # also raises ValueError, KeyError, RecursionError and more, whose texts are unclear.
+        is_unclear = isinstance(error, ValueError | LookupError | RuntimeError | TypeError)
+        text = " ".join(str(error).split()) or type(error).__name__
+        reason = "an invalid header" if is_unclear else text
         raise DataError(
-            f"{archive}: damaged or cut short ({reason}); remove it and fetch it again"
+            f"{archive}: damaged or cut short ({reason}); remove it and download it again"
         ) from None
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], bool]) -> str | None:
-    """The bare name of a file that is wanted, None for what may be passed over, an error for what
-    may not."""
+    """Return the bare name of a wanted file, or None for a member to skip.
+
+    Raises `DataError` for an unsafe member.
+    """
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
@@ -124,9 +128,9 @@ def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], b
 
 
 class _Guard:
-    """A stream that stops when more comes out of it than an archive of images can hold.
+    """A stream that raises an error when it returns more bytes than an archive of images can hold.
 
-    That is `most` bytes in all, and from one member to the next as many as `allow` says.
+    The limits are `most` bytes in total, and between two members as many bytes as `allow` says.
     """
 
     def __init__(self, stream: IO[bytes], archive: Path, most: int) -> None:
@@ -141,7 +145,7 @@ class _Guard:
         self.given += len(data)
         if self.given > self.most:
             raise DataError(
-                f"{self.archive}: grows more than {MAX_GROWTH} times when opened, which images"
+                f"{self.archive}: grows more than {MAX_EXPANSION} times when opened, which images"
                 " do not; refused"
             )
         if self.given > self.until:

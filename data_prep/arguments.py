@@ -1,138 +1,205 @@
-"""What can be said to `data-prep` on the command line."""
+"""The command-line arguments of `data-prep`: subcommands, options, defaults and help texts."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import NoReturn
 
 from data_prep import commands
+from data_prep.errors import printable
+from data_prep.former_names import refuse_former_names
 
 
 class Version(argparse.Action):
-    """`--version`: what pyproject.toml says, by way of the installed package's metadata."""
+    """`--version`: print the version from the installed package's metadata."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib import metadata
 
         try:
-            version = metadata.version("chexnet-compare")
+            version = metadata.version("gpu-rosetta")
         except metadata.PackageNotFoundError:  # run from a folder that was copied
             version = "not installed"
         print(f"{parser.prog} {version}")
         parser.exit()
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose error is one line: what is wrong, and which command lists the options."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # here, so that the line names the help of the subcommand
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        line = f"data-prep: {message}; run '{self.prog} --help' for the possible arguments"
+        self.exit(2, f"{printable(line)}\n")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words after `data-prep`; `DataError` if they contain a former name."""
+    refuse_former_names(words)
+    return parser().parse_args(words)
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    """Build the parser with all subcommands."""
+    top = _Parser(
         prog="data-prep",
-        description="From published images, the NIH's chest X-rays above all, or from nothing, to"
-        " files ready to train on.",
-        epilog="A data folder holds the label file (Data_Entry_2017.csv or"
+        description="Convert published images, such as the NIH's chest X-rays, to small images"
+        " ready to train on, or generate synthetic images.",
+        epilog="A data folder contains the label file (Data_Entry_2017.csv or"
         " Data_Entry_2017_v2020.csv, or .gz) and the images, in images/ or in images_001/images/"
-        " to images_012/images/. Every command can be interrupted and goes on when run again.",
+        " to images_012/images/. Every command can be interrupted and continues when run again.",
     )
-    top.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    top.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     added = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    demo = added.add_parser(
-        "demo",
-        help="generate a set in a published format, to try everything out",
-        description="Generate X-ray-like 1024 px images with planted findings, in exactly the"
-        " NIH's layout and combinations, rare findings more often; or the same in CheXpert's"
-        " layout; or pictures of ten classes in CIFAR-10's binary version, in a folder for each"
-        " class, or in ImageNet's archive of archives. The same seed gives the same files.",
+    generate = added.add_parser(
+        "generate",
+        help="generate a synthetic data set in a published format",
+        description="Generate X-ray-like images of 1024 px with synthetic findings, in the layout"
+        " and label combinations of the NIH's data set, rare findings more often; or the same"
+        " images in CheXpert's layout; or images of ten classes as CIFAR-10's binary version, as a"
+        " folder per class, or as ImageNet's archive of archives. The same seed generates the same"
+        " files.",
     )
-    demo.add_argument("folder", help="the data folder to make")
-    demo.add_argument(
-        "--format",
+    generate.add_argument("folder", help="write the data set to this folder")
+    generate.add_argument(
+        "--layout",
         choices=("nih", "table", "imagefolder", "imagenet", "cifar10"),
         default="nih",
-        help="the published layout (default nih)",
+        help="write the files of this published data set (default: nih)",
     )
-    demo.add_argument("--images", type=int, help="how many (default 1600, of classes 2000 or 6000)")
-    demo.add_argument(
-        "--seed", type=int, default=0, help="another seed gives another set (default 0)"
+    generate.add_argument(
+        "--num-images",
+        type=_whole_number,
+        metavar="N",
+        help="generate N images (default: 1600; imagefolder and imagenet 2000, cifar10 6000)",
     )
-    demo.add_argument(
-        "--size", type=int, help="pixels of a side (default 1024; table 320, imagefolder 256)"
+    generate.add_argument(
+        "--seed",
+        type=_whole_number,
+        default=0,
+        metavar="N",
+        help="seed the random generator (default: 0)",
     )
-    _add_workers(demo)
-    demo.set_defaults(run=commands.demo)
+    generate.add_argument(
+        "--size",
+        type=_whole_number,
+        metavar="PIXELS",
+        help="generate images with this side length (default: 1024; table 320, imagefolder and"
+        " imagenet 256, cifar10 always 32)",
+    )
+    _add_workers(generate)
+    generate.set_defaults(run=commands.generate)
 
     resize = added.add_parser(
         "resize",
-        help="make small images, grey or in colour, of any folder of images",
-        description="Write every image of SOURCE, a data folder, any folder of images, or what"
-        " --reader reads, into TARGET as a square, antialiased. The labels go along; SOURCE is not"
-        " changed.",
+        help="resize all images of a folder to small squares, in grey or RGB",
+        description="Resize every image of SOURCE to a square in TARGET, with antialiasing. SOURCE"
+        " is a data folder, any folder of images, or what --reader reads, and is never changed."
+        " The labels are copied to TARGET.",
     )
-    resize.add_argument("source", help="folder to read")
-    resize.add_argument("target", help="folder to write, new or from an interrupted run")
-    resize.add_argument("--size", type=int, default=264, help="pixels of a side (default 264)")
+    resize.add_argument("source", metavar="SOURCE", help="read images from this folder or archive")
     resize.add_argument(
-        "--only-present",
+        "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
+    )
+    _add_size(resize)
+    resize.add_argument(
+        "--skip-missing",
         action="store_true",
-        help="go on without the images the label file names but that are not there",
+        help="skip images that the label file names but the folder lacks (default: stop with an"
+        " error)",
+    )
+    _add_file_format(resize)
+    resize.add_argument(
+        "--rgb", action="store_true", help="write RGB images (default: write grey images)"
     )
     resize.add_argument(
-        "--format", choices=("png", "jpeg"), default="png", help="files to write (default png)"
-    )
-    resize.add_argument(
-        "--quality", type=int, default=90, help="of JPEG, 1 to 95 (default 90); PNG loses nothing"
-    )
-    resize.add_argument("--colour", "--color", action="store_true", help="RGB; without, grey")
-    resize.add_argument(
-        "--fit",
-        choices=("stretch", "crop"),
+        "--resize-mode",
+        choices=("stretch", "center-crop"),
         default="stretch",
-        help="of an image that is not square: stretch it (default), or take its middle square",
+        help="stretch an image that is not square, or cut out the square in the middle (default:"
+        " stretch)",
     )
     _add_reader(resize)
     resize.add_argument(
         "--strict",
         action="store_true",
-        help="stop at the first image that cannot be read, instead of listing it in rejected.csv",
+        help="stop at the first unreadable image (default: list unreadable images in rejected.csv)",
     )
     _add_workers(resize)
     resize.set_defaults(run=commands.resize)
 
     nih = added.add_parser(
         "nih",
-        help="fetch the NIH's archives and make small grey images of them, in one go",
-        description="Fetch ChestX-ray14 (12 archives, 45 GB), check it, and fill TARGET with small"
-        " grey images, a few archives at a time, each removed when its images are done. The 1024 px"
-        " images are not kept unless asked for. Interrupted anywhere, the same command goes on.",
+        help="download the NIH's archives and resize the images to small grey squares",
+        description="Download ChestX-ray14 (12 archives, 45 GB), check the checksums, and write"
+        " small grey images to TARGET, a few archives at a time. Each archive is removed when all"
+        " of the images in it are written. After an interruption, the same command continues.",
     )
-    nih.add_argument("target", help="data folder to make, new or from an interrupted run")
-    nih.add_argument("--archives", metavar="FOLDER", help="take the archives from this folder")
-    nih.add_argument("--mirror", metavar="URL", help="fetch from here, under the NIH's file names")
-    nih.add_argument("--sources", metavar="FILE", help="another list, in the form of sources.json")
-    nih.add_argument("--labels", metavar="FILE", help="a label file on this machine")
-    nih.add_argument("--originals", metavar="FOLDER", help="keep the 1024 px images here")
-    nih.add_argument("--size", type=int, default=264, help="pixels of a side (default 264)")
     nih.add_argument(
-        "--format", choices=("png", "jpeg"), default="png", help="files to write (default png)"
+        "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
     )
-    nih.add_argument("--quality", type=int, default=90, help="of JPEG, 1 to 95 (default 90)")
     nih.add_argument(
-        "--connections", type=int, default=2, help="archives fetched at once (default 2)"
+        "--archives",
+        metavar="FOLDER",
+        help="read the archives from this folder (default: download the archives)",
+    )
+    nih.add_argument(
+        "--mirror",
+        metavar="URL",
+        help="download from this address, under the NIH's file names (default: the NIH)",
+    )
+    nih.add_argument(
+        "--sources",
+        metavar="FILE",
+        help="read addresses and checksums from this file, in the format of sources.json (default:"
+        " the NIH's)",
+    )
+    nih.add_argument(
+        "--labels", metavar="FILE", help="read this label file (default: download the label file)"
+    )
+    nih.add_argument(
+        "--keep-originals",
+        metavar="FOLDER",
+        help="keep the 1024 px images in this folder (default: keep none)",
+    )
+    _add_size(nih)
+    _add_file_format(nih)
+    nih.add_argument(
+        "--connections",
+        type=_whole_number,
+        default=2,
+        metavar="N",
+        help="download N archives at the same time (default: 2)",
     )
     _add_workers(nih)
     nih.set_defaults(run=commands.nih)
 
     verify = added.add_parser(
         "verify",
-        help="check a data folder: files, decoding, duplicates, split, frequencies",
-        description="Check the files against the label file both ways, decode every image, look"
+        help="check a data folder: files, decoding, duplicates, split, label counts",
+        description="Compare the files with the label file both ways, decode every image, search"
         " for duplicates and for patients in two parts of the split, and compare the findings with"
-        " the NIH's published counts. Exit status 1 if there is a problem.",
+        " the NIH's published counts. The exit code is 1 if there is a problem.",
     )
-    verify.add_argument("folder", help="the data folder")
-    verify.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
-    verify.add_argument("--no-decode", action="store_true", help="do not open the images")
+    verify.add_argument("folder", help="check this data folder")
+    _add_seed(verify)
     verify.add_argument(
-        "--drop-leaks",
+        "--quick", action="store_true", help="skip decoding (default: decode every image)"
+    )
+    verify.add_argument(
+        "--drop-duplicates",
         action="store_true",
-        help="leave out pictures that come again under another patient, in left_out.csv",
+        help="exclude images that occur again under another patient, by a list in left_out.csv"
+        " (default: only report duplicates)",
     )
     _add_reader(verify)
     _add_workers(verify)
@@ -140,59 +207,118 @@ def parser() -> argparse.ArgumentParser:
 
     pack = added.add_parser(
         "pack",
-        help="put all small images into one memory-mapped file",
-        description="Put the images of SOURCE, a resized data folder, into one uint8 array file in"
-        " TARGET, which loaders map into memory instead of decoding files.",
+        help="pack all small images into one memory-mapped file",
+        description="Pack the images of SOURCE, a resized data folder, into one uint8 array file"
+        " in TARGET. Loaders map this file into memory instead of decoding image files.",
     )
-    pack.add_argument("source", help="a resized data folder")
-    pack.add_argument("target", help="folder to write")
+    pack.add_argument("source", metavar="SOURCE", help="read images from this resized data folder")
+    pack.add_argument("target", metavar="TARGET", help="write to this folder")
     pack.add_argument(
-        "--colour",
-        "--color",
+        "--rgb",
         action="store_true",
-        help="RGB; without, as the folder was resized, else grey",
+        help="pack RGB images (default: the colours of the resized folder, or grey)",
     )
     _add_reader(pack)
     _add_workers(pack)
     pack.set_defaults(run=commands.pack)
 
-    catalog = added.add_parser(
-        "catalog",
-        help="check a data folder and count its patients, images and findings",
-        description="Check the label file and that every image is there; print the counts.",
+    stats = added.add_parser(
+        "stats",
+        help="count the patients, images and findings of a data folder",
+        description="Check the label file, check that every image exists, and print the number of"
+        " patients, images and findings in each part of the split.",
     )
-    catalog.add_argument("folder", help="the data folder")
-    catalog.add_argument("--seed", type=int, default=0, help="seed of the split (default 0)")
-    catalog.add_argument(
-        "--only-present", action="store_true", help="leave out rows whose image is not there"
-    )
-    catalog.add_argument(
-        "--nih-lists",
+    stats.add_argument("folder", help="count this data folder")
+    _add_seed(stats)
+    stats.add_argument(
+        "--skip-missing",
         action="store_true",
-        help="split by train_val_list.txt and test_list.txt in the folder",
+        help="skip rows whose image is missing (default: stop with an error)",
     )
-    catalog.add_argument(
-        "--labels-only", action="store_true", help="do not look for the images at all"
+    stats.add_argument(
+        "--official-split",
+        action="store_true",
+        help="use the split in the folder's train_val_list.txt and test_list.txt (default: split"
+        " by patient with the seed)",
     )
-    _add_reader(catalog)
-    catalog.set_defaults(run=commands.catalog)
+    stats.add_argument(
+        "--labels-only",
+        action="store_true",
+        help="read the labels without a check of the images (default: check that all images exist)",
+    )
+    _add_reader(stats)
+    stats.set_defaults(run=commands.stats)
     return top
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size",
+        type=_whole_number,
+        default=264,
+        metavar="PIXELS",
+        help="write images with this side length (default: 264)",
+    )
+
+
+def _add_file_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("png", "jpeg"),
+        default="png",
+        help="write files in this format (default: png)",
+    )
+    parser.add_argument(
+        "--quality",
+        type=_whole_number,
+        default=90,
+        metavar="1..95",
+        help="compress JPEG files with this quality (default: 90); PNG is lossless",
+    )
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seed",
+        type=_whole_number,
+        default=0,
+        metavar="N",
+        help="split with this seed (default: 0)",
+    )
 
 
 def _add_reader(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader",
         metavar="NAME",
-        help="the images' format: nih (default), table, imagefolder or cifar10; not needed for a"
-        " folder that data-prep made",
+        help="read this format: nih, table, imagefolder or cifar10 (default: nih, or the format of"
+        " a folder that data-prep wrote)",
     )
     parser.add_argument(
-        "--table", metavar="FILE", help="of table: what the columns mean (default: its table.toml)"
+        "--table",
+        metavar="FILE",
+        help="read the meaning of the columns from this file, for the reader table (default: the"
+        " folder's table.toml)",
     )
     parser.add_argument(
-        "--group", metavar="REGEX", help="of imagefolder: what in a path says whose image it is"
+        "--group",
+        metavar="REGEX",
+        help="group images by what this pattern finds in the path, for the reader imagefolder"
+        " (default: every image is a group)",
     )
 
 
 def _add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", type=int, help="processes (default: one for each core)")
+    parser.add_argument(
+        "--num-workers",
+        type=_whole_number,
+        metavar="N",
+        help="use N worker processes (default: one per CPU core)",
+    )

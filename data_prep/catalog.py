@@ -1,7 +1,7 @@
-"""A data set's catalogue: every image, what is labelled in it, whose it is, in which part it is.
+"""Describe a data set: the path, labels, group (patient) and published part of every image.
 
-One form for every published format. A million images cost some 200 bytes each: the texts stand in
-one list, the rest in arrays.
+All published formats share this structure. Each image takes about 200 bytes: texts are in lists,
+numbers in arrays.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ import numpy as np
 from data_prep.errors import DataError
 from data_prep.split import PARTS, split_groups
 
-#: Of a finding that somebody was not sure of, and of one that nobody looked for.
+#: Labels of a finding that the reader of the image was unsure of, and of a finding without label.
 UNCERTAIN, MISSING = -1, -2
 
-#: What becomes of them: absent, present, or the whole image is left out.
+#: Treatment of these labels: as 0, as 1, or leave out the image.
 Policy = Literal["zero", "one", "ignore"]
 POLICIES = ("zero", "one", "ignore")
 
-#: Of an image that no part was given for.
+#: Part of an image that was published without a part.
 NO_PART = -1
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """What a reader has found in `folder`, a row an image."""
+    """The images that a reader found in `folder`, one row per image."""
 
     folder: Path
     images: Sequence[str]
-    """The name of each, no two alike."""
+    """The name of each image; all names differ."""
     sources: Sequence[str]
-    """Where each lies within the folder, see `kind`."""
+    """The location of each image within the folder, see `kind`."""
     classes: tuple[str, ...]
     """Names of the classes, or of the findings."""
     labels: np.ndarray
     """Classes: int64 (images,), each below `len(classes)`. Findings: int8 (images, findings) of 0,
     1, `UNCERTAIN` and `MISSING`."""
     groups: Sequence[Hashable] | None = None
-    """Whose each image is (a patient, mostly): a group is never in two parts. None: its own."""
+    """The group (usually the patient) of each image; a group is never in two parts.
+
+    None: every image is a group.
+    """
     parts: np.ndarray | None = None
     """int8 (images,): the place in `PARTS` of the part it was published in, or `NO_PART`."""
     kind: str = "file"
-    """What a source is: a `file`, a `member` (an image file within a file, `path@offset+bytes`) or
-    a `record` of CIFAR-10's (3 planes of 32 x 32)."""
+    """The type of the sources: a `file`, a `member` (an image file within a file,
+    `path@offset+bytes`) or a `record` of CIFAR-10 (3 planes of 32 x 32)."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -59,11 +62,11 @@ class Catalog:
         return "findings" if self.labels.ndim == 2 else "classes"
 
     def path(self, image: int) -> str:
-        """The file of an image, or where it lies in one."""
+        """Return the file of an image, or its location within a file."""
         return os.path.join(self.folder, self.sources[image])  # noqa: PTH118 (speed)
 
-    def only(self, keep: np.ndarray) -> Catalog:
-        """The catalogue of these images, by their indices."""
+    def select(self, keep: np.ndarray) -> Catalog:
+        """Return the catalogue of the images with these indices."""
         if len(keep) == len(self):
             return self
         at = keep.tolist()
@@ -79,16 +82,16 @@ class Catalog:
         )
 
 
-def settle(
+def apply_label_policies(
     catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
 ) -> tuple[Catalog, np.ndarray]:
-    """The images that stay under these policies, and their targets.
+    """Apply the policies for uncertain and missing labels; return kept images and targets.
 
     Targets are uint8 (images, findings) of 0 and 1, or int64 (images,).
     """
     for name, policy in (("uncertain", uncertain), ("missing", missing)):
         if policy not in POLICIES:
-            raise DataError(f"{name} is {policy!r}: it is {', '.join(POLICIES)}")
+            raise DataError(f"{name} is {policy!r}; use one of {', '.join(POLICIES)}")
     if catalog.task == "classes":
         return catalog, catalog.labels
     labels = catalog.labels
@@ -98,10 +101,10 @@ def settle(
             out |= (labels == code).any(axis=1)
     if out.all():
         raise DataError(
-            f"{where or catalog.folder}: no image is left, for all have an uncertain or a missing"
-            " label; take 'zero' or 'one' for those instead of 'ignore'"
+            f"{where or catalog.folder}: no image is left, because all have an uncertain or a"
+            " missing label; use 'zero' or 'one' for such labels instead of 'ignore'"
         )
-    catalog = catalog.only(np.flatnonzero(~out))
+    catalog = catalog.select(np.flatnonzero(~out))
     targets = (catalog.labels == 1).astype(np.uint8)
     for policy, code in ((uncertain, UNCERTAIN), (missing, MISSING)):
         if policy == "one":
@@ -109,18 +112,18 @@ def settle(
     return catalog, targets
 
 
-def split(
+def split_catalog(
     catalog: Catalog,
     *,
     seed: int = 0,
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     valid: float = 0.125,
 ) -> dict[str, np.ndarray]:
-    """Indices, int64 in ascending order, of `train`, `valid` and `test`; no group is in two.
+    """Return the int64 indices, ascending, of `train`, `valid` and `test`; no group is in two.
 
-    A set that was published in one piece is split by `shares`. Of one that was published as train
-    and one other part, that other is `test`, and the share `valid` of the groups of train becomes
-    `valid`. By a hash of seed and group, as `split_by_patient`.
+    A set that was published in one piece is split by `shares`. If a set was published as train and
+    one other part, the other part is `test`, and the share `valid` of the groups of train becomes
+    `valid`. The order of the groups is a hash of seed and group, as in `split_by_patient`.
 
     Raises `DataError` for a group in two parts and for a part without images.
     """
@@ -134,7 +137,7 @@ def split(
         if len(given[part]) == 0:
             raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
     if catalog.groups is not None:
-        _refuse_shared(catalog.groups, given)
+        _refuse_shared_groups(catalog.groups, given)
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
@@ -147,7 +150,7 @@ def split(
     return given
 
 
-def _refuse_shared(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
+def _refuse_shared_groups(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
     seen: dict[Hashable, str] = {}
     for part, images in given.items():
         for group in {groups[i] for i in images.tolist()}:

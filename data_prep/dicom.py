@@ -1,6 +1,6 @@
-"""DICOM files as grey images, as the display that they ask for would show them.
+"""Decode DICOM files to grey images, with the rescale and window settings of the file.
 
-Needs pydicom, which no environment of ours has by itself: `pip install 'pydicom>=3'`.
+This needs pydicom, which no environment of this project includes: `pip install 'pydicom>=3'`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 
 from data_prep.errors import DataError
 
-#: Compressed as a whole: a megabyte may become gigabytes before anybody can look at it.
-DEFLATED = b"1.2.840.10008.1.2.1.99"
+#: Transfer syntax of a file compressed as a whole: a megabyte may become gigabytes when opened.
+DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
 
 
-def is_one(data: bytes) -> bool:
-    """Whether these bytes say that they are a DICOM file."""
+def is_dicom(data: bytes) -> bool:
+    """Return whether these bytes have the signature of a DICOM file."""
     return data[128:132] == b"DICM"
 
 
 def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.ndarray:
-    """The pixels of a DICOM file's one frame as uint8 (height, width).
+    """Decode the single frame of a DICOM file to uint8 (height, width).
 
     Stored values go through the rescale slope and intercept (or the modality's table), then through
-    the first window of the file, by its function (PS3.3, C.11.2.1); where there is none, all that
-    the stored bits can say becomes 0 to 255. MONOCHROME1, where high values are dark, is inverted.
+    the first window of the file, by its function (PS3.3, C.11.2.1); without a window, the full
+    range of the stored bits becomes 0 to 255. MONOCHROME1, where high values are dark, is inverted.
 
     Raises `DataError`, naming the file: pydicom is missing; more than one frame; colour; too many
     pixels; compressed in a way that needs another package; damaged.
@@ -42,14 +42,14 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd metadata; what matters is said below
-            if DEFLATED in data[:4096]:
+            warnings.simplefilter("ignore")  # about odd metadata; relevant errors are raised below
+            if DEFLATED_SYNTAX in data[:4096]:
                 raise ValueError("deflated as a whole, which is refused; store it plain")
             file = pydicom.dcmread(io.BytesIO(data))
             _refuse_odd_kinds(file, max_pixels)
-            return _shown(file)
+            return _displayed(file)
     except Exception as error:
-        # pydicom raises nearly anything on damaged input; to us it all means the same.
+        # pydicom raises nearly anything on damaged input; the meaning here is always the same.
         text = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as a DICOM image ({text})") from None
 
@@ -67,14 +67,14 @@ def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
         raise ValueError(f"{file.Columns} x {file.Rows} pixels, more than an X-ray can have")
 
 
-def _shown(file: Any) -> np.ndarray:
-    """uint8 (height, width) of a file that holds one grey frame."""
+def _displayed(file: Any) -> np.ndarray:
+    """Return uint8 (height, width) of a file with one grey frame."""
     from pydicom.pixels import apply_modality_lut
 
     stored = file.pixel_array
     values = np.asarray(apply_modality_lut(stored, file), dtype=np.float64)
     if "WindowCenter" in file and "WindowWidth" in file:
-        centre, width = _first(file.WindowCenter), _first(file.WindowWidth)
+        centre, width = _first_value(file.WindowCenter), _first_value(file.WindowWidth)
         shown = _window(values, centre, width, str(file.get("VOILUTFunction") or "LINEAR"))
     else:
         bits = int(file.BitsStored)
@@ -89,7 +89,7 @@ def _shown(file: Any) -> np.ndarray:
 
 
 def _window(values: np.ndarray, centre: float, width: float, function: str) -> np.ndarray:
-    """0 to 1 of what a window shows, by the formulas of PS3.3, C.11.2.1.2 and C.11.2.1.3."""
+    """Map the window's values to 0 to 1, by the formulas of PS3.3, C.11.2.1.2 and C.11.2.1.3."""
     if function == "LINEAR":
         if width < 1:
             raise ValueError(f"a window of width {width:g}; at least 1 is needed")
@@ -107,6 +107,6 @@ def _window(values: np.ndarray, centre: float, width: float, function: str) -> n
     raise ValueError(f"a window of the unknown function {function}")
 
 
-def _first(value: Any) -> float:
-    """A window may come in several versions, of which the first is the one meant."""
+def _first_value(value: Any) -> float:
+    """Return the first of several versions of a window's value."""
     return float(value if isinstance(value, int | float | str) else next(iter(value)))

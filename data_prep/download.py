@@ -1,4 +1,4 @@
-"""Fetching one large file over a line that may break, and knowing that it is the right one."""
+"""Download one large file over an unreliable connection and check its checksum."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.files import OUT_OF_SPACE, open_regular, sync_file
+from data_prep.files import DISK_FULL_ERRORS, open_regular, sync_file
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
-class BrokenLine(Exception):
-    """The line broke, the server is tired or out of reach: worth another try."""
+class ConnectionLost(Exception):
+    """The connection broke, or the server is overloaded or unreachable; another try may succeed."""
 
 
 @dataclass(frozen=True)
-class Remote:
-    """A file to fetch: what it is called, where it is, and what is known of it."""
+class RemoteFile:
+    """A file to download: its name, address, size and checksum."""
 
     name: str
     url: str
@@ -40,23 +40,23 @@ class Cancelled(Exception):
 
 
 def download(
-    remote: Remote,
+    remote: RemoteFile,
     folder: Path,
     *,
     tries: int = 6,
     pause: float = 1.0,
     timeout: float = 60.0,
-    told: Callable[[int], None] = lambda count: None,
+    on_progress: Callable[[int], None] = lambda count: None,
     stop: threading.Event | None = None,
 ) -> Path:
-    """Fetch a file into a folder and return its path; a file that is there already is kept.
+    """Download a file into a folder and return its path; a file that exists already is kept.
 
-    What arrives goes into `NAME.part`; after a cut, in this run or the last, the transfer goes on
-    at the byte it had reached, or from the start where the server cannot do that. Only when all is
-    there and the checksum (where known) is right does the file get its name. A wrong checksum gets
-    one more try from the start. `tries` counts attempts in a row that brought nothing, with `pause`
-    seconds before the second, doubled each time. `told` hears of each number of bytes that arrived
-    (negative when some are thrown away).
+    Bytes are written to `NAME.part`. After an interruption, in this run or the last, the transfer
+    resumes at the byte it had reached, or restarts if the server cannot resume. The file gets its
+    name only when it is complete and the checksum (where known) is right. After a wrong checksum
+    the download restarts once. `tries` limits the attempts in a row that bring no bytes, with
+    `pause` seconds before the second, doubled each time. `on_progress` is called with each number
+    of bytes that arrived (negative if bytes are discarded).
 
     Raises `DataError`: not found, out of reach, a wrong checksum twice, a full disk.
     """
@@ -69,11 +69,11 @@ def download(
     stop = stop or threading.Event()
     failures, wrong = 0, 0
     if part.exists():
-        told(part.stat().st_size)
+        on_progress(part.stat().st_size)
     while True:
         had = part.stat().st_size if part.exists() else 0
         try:
-            _transfer(remote, part, timeout, told, stop)
+            _transfer(remote, part, timeout, on_progress, stop)
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in (408, 429):
                 raise DataError(
@@ -81,15 +81,15 @@ def download(
                     f" {remote.name} may have moved: name a mirror or a folder that has it"
                 ) from None
             problem = f"the server answers {error.code} {error.reason}"
-        except BrokenLine as error:
+        except ConnectionLost as error:
             problem = str(error)
-        except (ValueError, OverflowError) as error:  # brackets left open, a port beyond all
+        except (ValueError, OverflowError) as error:  # unclosed brackets, a port out of range
             raise DataError(f"{remote.url}: not an address to fetch from ({error})") from None
         except OSError as error:
-            if error.errno not in OUT_OF_SPACE:
+            if error.errno not in DISK_FULL_ERRORS:
                 raise DataError(f"{part}: cannot be written ({error.strerror})") from None
             raise DataError(
-                f"{folder}: the disk is full; what has arrived of {remote.name} is kept:"
+                f"{folder}: the disk is full; the downloaded part of {remote.name} is kept:"
                 " free some space and run the same command again to continue"
             ) from None
         else:
@@ -98,7 +98,7 @@ def download(
                 part.replace(to)
                 return to
             wrong += 1
-            told(-part.stat().st_size)
+            on_progress(-part.stat().st_size)
             part.unlink()
             if wrong == 2:
                 raise DataError(
@@ -109,7 +109,7 @@ def download(
         failures = failures + 1 if (part.stat().st_size if part.exists() else 0) <= had else 1
         if failures >= tries:
             raise DataError(
-                f"{remote.url}: {problem}, {failures} times in a row; what has arrived of"
+                f"{remote.url}: {problem}, {failures} times in a row; the downloaded part of"
                 f" {remote.name} is kept: run the same command again to continue"
             )
         if stop.wait(pause * 2 ** (failures - 1)):
@@ -117,28 +117,28 @@ def download(
 
 
 def _transfer(
-    remote: Remote,
+    remote: RemoteFile,
     part: Path,
     timeout: float,
-    told: Callable[[int], None],
+    on_progress: Callable[[int], None],
     stop: threading.Event,
 ) -> None:
-    """One request; returns when the file is complete, raises when the line breaks."""
+    """Make one request; return when the file is complete, raise if the connection breaks."""
     had = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.url, headers={"User-Agent": "data-prep"})
     if had:
         request.add_header("Range", f"bytes={had}-")
     try:
-        answer = _from_the_line(partial(urllib.request.urlopen, request, timeout=timeout))
+        answer = _receive(partial(urllib.request.urlopen, request, timeout=timeout))
     except urllib.error.HTTPError as error:
         if error.code == 416 and had:  # nothing after this byte: all is there, or too much is
             total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
             error.close()
             if total and int(total[1]) == had:
                 return
-            told(-had)
+            on_progress(-had)
             part.unlink()
-            raise BrokenLine("the part on disk was longer than the file") from None
+            raise ConnectionLost("the part on disk was longer than the file") from None
         raise
     with answer:
         start = 0
@@ -146,49 +146,49 @@ def _transfer(
             span = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
             start = int(span[1]) if span else -1
             if start != had:
-                raise BrokenLine(f"asked for bytes from {had}, got them from {start}")
+                raise ConnectionLost(f"asked for bytes from {had}, got them from {start}")
         elif had:
-            told(-had)  # a server without ranges sends the whole file again
+            on_progress(-had)  # a server without ranges sends the whole file again
         length = answer.headers.get("Content-Length")
         expected = start + int(length) if length and length.isdecimal() else None
         with part.open("ab" if start else "wb") as file:
-            while chunk := _from_the_line(partial(answer.read, CHUNK)):
+            while chunk := _receive(partial(answer.read, CHUNK_BYTES)):
                 file.write(chunk)
-                told(len(chunk))
+                on_progress(len(chunk))
                 if stop.is_set():
                     raise Cancelled
             size = file.tell()
     if expected is not None and size < expected:
-        raise BrokenLine(f"the connection broke after {size:,} of {expected:,} bytes")
+        raise ConnectionLost(f"the connection broke after {size:,} of {expected:,} bytes")
     if expected is None and remote.bytes is not None and size < remote.bytes:
-        raise BrokenLine(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
+        raise ConnectionLost(f"the connection broke after {size:,} of {remote.bytes:,} bytes")
 
 
-def _from_the_line(receive: Callable[[], Any]) -> Any:
-    """What `receive` gives; every error of the line, also one of TLS, as `BrokenLine`.
+def _receive(receive: Callable[[], Any]) -> Any:
+    """Return the result of `receive`; raise `ConnectionLost` for every network error, also TLS.
 
-    Kept apart from writing what came, whose errors are of the same class (OSError) and mean
-    something else.
+    Errors of writing the received bytes have the same class (OSError) and another meaning, so they
+    are handled elsewhere.
     """
     try:
         return receive()
-    except urllib.error.HTTPError:  # an answer, though not the file
+    except urllib.error.HTTPError:  # an answer of the server, but not the file
         raise
     except (OSError, http.client.HTTPException) as error:
-        raise BrokenLine(str(getattr(error, "reason", error)) or type(error).__name__) from None
+        raise ConnectionLost(str(getattr(error, "reason", error)) or type(error).__name__) from None
 
 
 def md5_of(file: Path) -> str:
-    """The MD5 of a file, as hexadecimal digits."""
+    """Return the MD5 of a file as hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
     with open_regular(file) as data:
-        while chunk := data.read(CHUNK):
+        while chunk := data.read(CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
 
 
 def discard(folder: Path, name: str) -> None:
-    """Remove a fetched file and what may be left of an unfinished one."""
+    """Remove a downloaded file and its unfinished `.part`, if they exist."""
     for path in (folder / name, folder / f"{name}.part"):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

@@ -1,38 +1,39 @@
-"""The one exception a user of data_prep has to know, and how what strangers wrote is shown."""
+"""Define `DataError`, the exception for errors a user can fix, and escape untrusted text."""
 
 from __future__ import annotations
 
 #: Characters of an error's line; a cell or a name of a hostile file may have millions.
-LONGEST = 2000
+MAX_ERROR_LENGTH = 2000
 
 
 class DataError(Exception):
-    """Something about the data or the folder that the user can put right.
+    """An error in the data or the folder that the user can fix.
 
     Its text is one line: what is wrong, where, and what to do about it. The command line prints
-    that line and exits with code 2. Whatever a file's name or contents bring into it, it stays one
-    line that a terminal only shows: see `printable`.
+    that line and exits with code 2. Control characters in a file's name or contents are
+    escaped, so the text is one line without effect on a terminal: see `printable`.
     """
 
     def __init__(self, text: str) -> None:
         text = printable(text)
-        if len(text) > LONGEST:  # what and where stand in front, what to do about it at the end
-            text = f"{text[: LONGEST // 2]} [...] {text[-LONGEST // 2 :]}"
+        if len(text) > MAX_ERROR_LENGTH:  # keep what and where at the start, and the fix at the end
+            text = f"{text[: MAX_ERROR_LENGTH // 2]} [...] {text[-MAX_ERROR_LENGTH // 2 :]}"
         super().__init__(text)
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in a notebook in place of a traceback."""
+        """Return the lines that IPython shows in a notebook instead of a traceback."""
         return [str(self)]
 
 
-READER_GONE = 141
-"""Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""
+BROKEN_PIPE_EXIT_CODE = 141
+"""Exit code after SIGPIPE: the program that reads the output has ended, as in `… | head`."""
 
 
 def printable(text: str) -> str:
-    r"""A text as one line without effect on a terminal: `\x1b` for an escape, `\n` for a new line.
+    r"""Return a text as one line without effect on a terminal.
 
-    Bytes of a file name that are not UTF-8 become `\udcff` and the like.
+    An escape becomes `\x1b`, a new line `\n`. Bytes of a file name that are not UTF-8 become
+    `\udcff` and the like.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""What every writing command shares: whole files or none, one writer a folder, all cores."""
+"""Write files atomically, lock folders, count CPU cores and run work in processes."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from data_prep.errors import DataError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-#: Temporary files start with a dot and end so; no reader takes them for images.
-TEMPORARY = ".part-of-data-prep"
-_HOST = zlib.crc32(socket.gethostname().encode())  # another has processes of the same numbers
+#: Temporary files start with a dot and end with this suffix, so no reader reads them as images.
+TEMPORARY_SUFFIX = ".part-of-data-prep"
+_HOST = zlib.crc32(socket.gethostname().encode())  # another host may use the same process ids
 
 #: A label file, a list or a note: for the whole NIH set they have up to 9 MB.
 MAX_TEXT_BYTES = 256 << 20
 
-OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
-    """Write a file so that it is there whole or not at all, also when killed half-way.
+def write_atomic(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+    """Write a file that exists completely or not at all, even if the process is killed.
 
-    A power cut within half a minute may still leave the name without the bytes: for many files
-    `sync` follows, for a single one `durable` waits until it is on the disk.
+    A power cut within half a minute may still leave the name without the bytes. For many files call
+    `sync_filesystem` afterwards; for a single file `durable` waits until it is on the disk.
     """
     folder = os.path.dirname(path)  # noqa: PTH120 (speed)
-    # Not made of the file's name, which may be as long as a name can be.
-    mine = f".{_HOST:08x}-{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
-    temporary = os.path.join(folder, mine)  # noqa: PTH118 (speed)
+    # Without the file's name, which may have the maximum length already.
+    name = f".{_HOST:08x}-{os.getpid()}-{threading.get_ident()}{TEMPORARY_SUFFIX}"
+    temporary = os.path.join(folder, name)  # noqa: PTH118 (speed)
     try:
-        # A stranger's folder may have a link of that name, out of it.
+        # An untrusted folder may contain a link of this name that leads out of the folder.
         how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         handle = os.open(temporary, how, 0o666)
         try:
@@ -62,30 +62,30 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, durable: bool = Fa
             os.close(handle)
         os.replace(temporary, path)  # noqa: PTH105 (speed)
         if durable:
-            sync_file(folder or ".")  # the name is the folder's
+            sync_file(folder or ".")  # the folder stores the name
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108
-        if isinstance(error, OSError):  # of the file that was wanted, not of the temporary one
+        if isinstance(error, OSError):  # name the requested file, not the temporary file
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
 
 
-def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
-    """A file's bytes.
+def read_limited(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return a file's bytes.
 
-    Raises `DataError` for what could hold a program up for ever or take all its memory: a pipe or a
-    device, and a file of more than `most` bytes. Raises `OSError` as `open` does.
+    Raises `DataError` for a pipe, a device or a file of more than `most` bytes, which could block
+    the program for ever or take all memory. Raises `OSError` as `open` does.
     """
-    handle = _open_regular(path)  # not a file object, which takes as long again
+    handle = _open_regular(path)  # a file object would take twice as long
     try:
         size = os.fstat(handle).st_size
         if size > most:
-            raise DataError(f"{path}: {size:,} bytes, more than the {most:,} that are read")
+            raise DataError(f"{path}: {size:,} bytes, more than the maximum of {most:,}")
         data = os.read(handle, size + 1)
         if len(data) == size:
             return data
-        pieces = [data]  # it changes meanwhile, or says nothing of its size
+        pieces = [data]  # the file changes meanwhile, or its size is unknown
         while pieces[-1]:
             pieces.append(os.read(handle, 1 << 20))
         return b"".join(pieces)
@@ -94,12 +94,12 @@ def read_whole(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """A file, open for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
+    """Open a file for reading. Raises `DataError` for a pipe or a device, `OSError` as `open`."""
     return os.fdopen(_open_regular(path), "rb", 0)
 
 
 def _open_regular(path: str | os.PathLike[str]) -> int:
-    # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
+    # Without O_NONBLOCK, opening a pipe waits until another process writes to it.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     kind = os.fstat(handle).st_mode
     if stat.S_ISREG(kind):
@@ -110,11 +110,11 @@ def _open_regular(path: str | os.PathLike[str]) -> int:
     raise DataError(f"{path}: cannot be read (not a file but a pipe, a device or the like)")
 
 
-def sync(folder: str | os.PathLike[str]) -> None:
-    """Wait until all that was written to the file system of a folder is on the disk.
+def sync_filesystem(folder: str | os.PathLike[str]) -> None:
+    """Wait until everything written to the file system of a folder is on the disk.
 
-    One call for a hundred thousand files, where `fsync` would wait for each. Raises `OSError` where
-    the disk says that something could not be written, which Linux tells since 5.8.
+    This is one call for a hundred thousand files, whereas `fsync` would wait for each file. Raises
+    `OSError` if the disk could not write something, which Linux reports since 5.8.
     """
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # not Linux
@@ -141,77 +141,77 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 def _fsync(handle: int) -> None:
     try:
         os.fsync(handle)
-    except OSError as error:  # some network file systems have no such thing, of folders above all
+    except OSError as error:  # some network file systems cannot sync, folders in particular
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
 
 
 def write_json(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write a small JSON file, whole or not at all; when this returns it is on the disk."""
-    write_whole(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
+    """Write a small JSON file atomically and wait until it is on the disk."""
+    write_atomic(path, (json.dumps(content, indent=2) + "\n").encode(), durable=True)
 
 
 def read_json(
-    path: str | os.PathLike[str], cure: str = "remove it and run again"
+    path: str | os.PathLike[str], repair_hint: str = "remove it and run again"
 ) -> dict[str, Any] | None:
-    """A JSON file's object, or None where there is no such file; `cure` is for a damaged one."""
+    """Return a JSON file's object, or None without such a file; `repair_hint` ends error texts."""
     try:
-        content = json.loads(read_whole(path, MAX_TEXT_BYTES))
+        content = json.loads(read_limited(path, MAX_TEXT_BYTES))
     except (FileNotFoundError, NotADirectoryError):  # the images may lie in an archive
         return None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except RecursionError:
-        raise DataError(f"{path}: damaged (nested too deeply); {cure}") from None
+        raise DataError(f"{path}: damaged (nested too deeply); {repair_hint}") from None
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}); {cure}") from None
+        raise DataError(f"{path}: damaged ({error}); {repair_hint}") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged (not an object); {cure}")
+        raise DataError(f"{path}: damaged (not an object); {repair_hint}")
     return content
 
 
-def same_place(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same place, through whatever links."""
+def is_same_path(one: Path, other: Path) -> bool:
+    """Return whether two paths lead to the same file or folder, also through links."""
     # Not Path.resolve, which raises RuntimeError for links in a circle.
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def one_in_the_other(one: Path, other: Path) -> bool:
-    """Whether a folder lies, at whatever depth, in the other."""
+def is_nested(one: Path, other: Path) -> bool:
+    """Return whether one of two folders is inside the other, at any depth."""
     here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
     return here in there.parents or there in here.parents
 
 
-def sweep(folder: Path) -> None:
+def remove_temporary_files(folder: Path) -> None:
     """Remove temporary files that a killed run left in a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(TEMPORARY):
+            if entry.name.endswith(TEMPORARY_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)  # noqa: PTH108
 
 
-MOMENT = 5.0
+LOCK_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
-    """Make the folder and hold it: a second writer would mix two results.
+def exclusive_lock(folder: Path, timeout: float = LOCK_SECONDS) -> Iterator[None]:
+    """Create the folder and lock it, because a second writer would mix two results.
 
-    The hold is on the folder itself, so nothing is left behind, and ends with the process. The
-    workers of a run that was just killed may hold it for a moment longer, hence the patience, in
-    seconds; who has more than that is told what is waited for.
+    The lock is on the folder itself, leaves no file behind, and ends with the process. The workers
+    of a run that was just killed may hold the lock a moment longer, so this waits up to `timeout`
+    seconds. A longer wait prints a line on stderr.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
     except (FileExistsError, NotADirectoryError):
-        raise DataError(f"{folder} is in the way: it is, or lies under, a file") from None
+        raise DataError(f"{folder} is a file or lies under a file; name a folder") from None
     except OSError as error:
-        raise DataError(f"{folder} cannot be made ({error.strerror})") from None
+        raise DataError(f"{folder} cannot be created ({error.strerror})") from None
     try:
         now = time.monotonic()
-        until, told = now + patience, now + MOMENT
+        until, announce_at = now + timeout, now + LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,11 +219,11 @@ def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise DataError(
-                        f"{folder}: another data-prep is at work here; wait for it"
+                        f"{folder}: another data-prep is writing to this folder; wait until it ends"
                     ) from None
-                if time.monotonic() > told:
+                if time.monotonic() > announce_at:
                     print(f"{folder}: waiting for another process that writes it", file=sys.stderr)
-                    told = until
+                    announce_at = until
                 time.sleep(0.1)
             except OSError:  # a file system without locks
                 break
@@ -233,7 +233,7 @@ def sole_writer(folder: Path, patience: float = MOMENT) -> Iterator[None]:
 
 
 def core_count() -> int:
-    """The cores this process may use: by its affinity, its control group and its Slurm job."""
+    """Return the number of cores this process may use, by affinity, control group and Slurm job."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -242,18 +242,18 @@ def core_count() -> int:
 
 
 def core_limit() -> float:
-    """The CPUs that its control group and its Slurm job let this process have at a time.
+    """Return the number of CPUs that control group and Slurm job allow this process.
 
-    It may be a fraction, such as 1.5, or infinite: which cores they are is said by its affinity.
+    The number may be a fraction, such as 1.5, or infinite. The affinity gives the actual cores.
     """
-    limits = [*_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_job()]
+    limits = [*_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")), *_slurm_limit()]
     return min([math.inf, *limits])
 
 
-def _quotas(groups: Path, root: Path) -> Iterator[float]:
-    """What each control group around this process lets it have, in CPUs.
+def _cgroup_limits(groups: Path, root: Path) -> Iterator[float]:
+    """Yield the limit of each control group around this process, in CPUs.
 
-    A container has a limit of its own at the top of what it sees, a job one somewhere below.
+    A container has its limit at the top of the visible groups, a job at a lower level.
     """
     try:
         lines = groups.read_text(encoding="utf-8").splitlines()
@@ -269,8 +269,8 @@ def _quotas(groups: Path, root: Path) -> Iterator[float]:
         place = top / name.lstrip("/")
         for folder in (place, *place.parents):
             try:
-                said = [(folder / file).read_text(encoding="ascii") for file in files]
-                quota, period = " ".join(said).split()
+                values = [(folder / file).read_text(encoding="ascii") for file in files]
+                quota, period = " ".join(values).split()
                 if int(quota) > 0 and int(period) > 0:
                     yield int(quota) / int(period)
             except (OSError, ValueError):  # no limit here, or "max"
@@ -279,65 +279,65 @@ def _quotas(groups: Path, root: Path) -> Iterator[float]:
                 break
 
 
-def _job() -> Iterator[float]:
-    """What Slurm gave this job on this node, also where it binds nobody to that."""
-    said = os.environ.get("SLURM_CPUS_ON_NODE", "")
-    if "SLURM_JOB_ID" in os.environ and said.isascii() and said.isdigit():
-        yield int(said)
+def _slurm_limit() -> Iterator[float]:
+    """Yield the CPUs that Slurm gave this job on this node, even if Slurm does not enforce them."""
+    values = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    if "SLURM_JOB_ID" in os.environ and values.isascii() and values.isdigit():
+        yield int(values)
 
 
 def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
-    """These items, so many at a time: the jobs of `on_all_cores`."""
+    """Yield the items in batches of this size, for `map_in_processes`."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def on_all_cores(
+def map_in_processes(
     work: Callable[[Sequence[Job]], Result],
     jobs: Iterable[Sequence[Job]],
-    workers: int | None = None,
+    num_workers: int | None = None,
 ) -> Iterator[Result]:
-    """`work(batch)` for each batch of jobs in processes of their own, results as they come.
+    """Yield `work(batch)` for each batch of jobs, computed in worker processes, as results arrive.
 
-    Only a few batches are under way at a time, so that memory stays flat. When the caller stops
-    early (an error, Ctrl-C) the batches under way are finished and the rest is dropped. Workers end
-    by themselves when this process is killed.
+    Only a few batches are in progress at a time, so memory use is constant. If the caller stops
+    early (an error, Ctrl-C), the batches in progress are finished and the rest is dropped. Workers
+    end when this process is killed.
     """
-    workers = core_count() if workers is None else workers
-    if workers < 1:
-        raise DataError(f"workers is {workers}: at least 1 is needed")
+    num_workers = core_count() if num_workers is None else num_workers
+    if num_workers < 1:
+        raise DataError(f"num_workers is {num_workers}: use 1 or more")
     # fork starts in milliseconds and needs no importable main module, which a notebook lacks.
     method = "fork" if sys.platform == "linux" else "spawn"
     try:
         pool = ProcessPoolExecutor(
-            workers,
+            num_workers,
             mp_context=multiprocessing.get_context(method),
             initializer=_start_worker,
             initargs=(os.getpid(),),
         )
-    except (OSError, ValueError) as error:  # no memory to share, more workers than there can be
-        raise _no_workers(workers, error) from None
+    except (OSError, ValueError) as error:  # no shared memory, or too many workers
+        raise _cannot_start(num_workers, error) from None
     waiting = iter(jobs)
     under_way: set[Future[Result]] = set()
     try:
         while True:
             for batch in waiting:
-                with _interrupt_held_back():
-                    under_way.add(_submit(pool, work, batch, workers))
-                if len(under_way) >= 2 * workers:
+                with _interrupt_deferred():
+                    under_way.add(_submit(pool, work, batch, num_workers))
+                if len(under_way) >= 2 * num_workers:
                     break
             if not under_way:
                 break
-            with _interrupt_held_back():
+            with _interrupt_deferred():
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
     except BrokenProcessPool:
         raise DataError(
-            "a worker process was killed, most often for want of memory;"
-            " run the same command again, with fewer --workers"
+            "a worker process was killed, most often by a lack of memory;"
+            " run the same command again, with fewer --num-workers"
         ) from None
     finally:
-        with _interrupt_held_back():
+        with _interrupt_deferred():
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -345,38 +345,38 @@ def _submit(
     pool: ProcessPoolExecutor,
     work: Callable[[Sequence[Job]], Result],
     batch: Sequence[Job],
-    workers: int,
+    num_workers: int,
 ) -> Future[Result]:
-    """Hand a batch to a pool; the first time this starts its processes, all or none."""
+    """Submit a batch to a pool; the first call starts the processes, all or none."""
     others = multiprocessing.active_children()
     try:
         return pool.submit(work, batch)
     except OSError as error:  # no more processes or open files are allowed
-        # The pool forgets those it has started, which would wait for work for ever.
+        # The pool forgets the started processes, which would wait for work for ever.
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
-        raise _no_workers(workers, error) from None
+        raise _cannot_start(num_workers, error) from None
 
 
-def _no_workers(workers: int, error: Exception) -> DataError:
+def _cannot_start(num_workers: int, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
     return DataError(
-        f"{workers:,} worker processes cannot be started ({reason});"
-        " run the same command again, with fewer --workers"
+        f"{num_workers:,} worker processes cannot be started ({reason});"
+        " run the same command again, with fewer --num-workers"
     )
 
 
 @contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the block.
+def _interrupt_deferred() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block.
 
-    KeyboardInterrupt amid a pool's own code can leave the lock of a future taken, for which the
-    pool's thread then waits forever, or end a worker that has only just been forked.
+    A KeyboardInterrupt inside the pool's code can leave the lock of a future held, so that the
+    pool's thread waits for ever, or end a worker that has just been forked.
     """
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield  # ignored anyway, or not raised in this thread
+        yield  # Ctrl-C is ignored, or not raised in this thread
         return
     interrupts: list[int] = []
     signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
@@ -389,18 +389,18 @@ def _interrupt_held_back() -> Iterator[None]:
 
 
 def _start_worker(parent: int) -> None:
-    # Ctrl-C reaches every process of the terminal; the parent alone decides what to do about it.
+    # Ctrl-C reaches every process of the terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    # Keep freed megabytes for the next image instead of giving them back to the system each time,
-    # which would clear every page anew: a fifth of the time. Known to glibc only.
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    # Keep freed megabytes for the next image. Returned to the system, every page would be cleared
+    # again, which takes a fifth of the time. Only glibc has these options.
     with contextlib.suppress(OSError, AttributeError):
         c_library = ctypes.CDLL(None)
         for option, value in ((-3, 64 << 20), (-1, 256 << 20)):  # M_MMAP_, M_TRIM_THRESHOLD
             c_library.mallopt(option, value)
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)

@@ -1,8 +1,8 @@
-"""manifest.csv: what each image of a folder was made from, and the bytes it was written with.
+"""Read and write manifest.csv, which lists the source and the SHA-256 of each image in a folder.
 
-A row an image, in the order of the label file; while images are being made rows are added at the
-end, as they come, and the last one of an image counts. A packed folder has the same file: there
-`bytes` and `sha256` are of the image's place in images.npy.
+The file has one row per image, in the order of the label file. While images are being written,
+rows are appended at the end, and the last row of an image counts. In a packed folder `bytes` and
+`sha256` describe the image's place in images.npy.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.errors import DataError
-from data_prep.files import read_whole, write_whole
+from data_prep.files import read_limited, write_atomic
 
 MANIFEST = "manifest.csv"
 
 #: About four million images; the whole NIH set takes 30 MB.
 MAX_BYTES = 1 << 30
 
-CURE = "remove it and run again, which makes the images anew"
+REPAIR_HINT = "remove it and run again, which writes the images again"
 
 
 class Row(NamedTuple):
-    """What is known of one image; `problem` says why there is none."""
+    """One image of the manifest; `problem` gives the reason if there is no image."""
 
     image: str
-    """Its name in the label file, or its path within a folder that has none."""
+    """The name in the label file, or the path within a folder without label file."""
     file: str = ""
-    """Where it was written, from the folder's top; empty where it could not be."""
+    """The written file, relative to the folder; empty if there is no image."""
     bytes: int = 0
     sha256: str = ""
     source: str = ""
-    """What it was made from: the archive, or the path within the source folder."""
+    """The source of the image: the archive, or the path within the source folder."""
     source_sha256: str = ""
     source_state: str = ""
-    """Bytes and times of the source file: while they stand, it need not be read again."""
+    """Bytes and times of the source file; while unchanged, the file is not read again."""
     problem: str = ""
 
 
@@ -51,29 +51,29 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-def digest(data: bytes | memoryview) -> str:
-    """SHA-256 as hexadecimal digits, as `sha256sum` prints it."""
+def sha256_of(data: bytes | memoryview) -> str:
+    """Return the SHA-256 as hexadecimal digits, as `sha256sum` prints it."""
     return hashlib.sha256(data).hexdigest()
 
 
-def state_of(path: str | os.PathLike[str]) -> str:
-    """Bytes and times of a file: what is written to it changes at least the last of them."""
+def file_state(path: str | os.PathLike[str]) -> str:
+    """Return bytes and times of a file; every write changes at least the last time."""
     found = os.stat(path)  # noqa: PTH116 (speed)
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
-def exists(folder: Path) -> bool:
-    """Whether a folder has a manifest of ours, whole or not."""
+def has_manifest(folder: Path) -> bool:
+    """Return whether a folder has a manifest, complete or not."""
     with contextlib.suppress(OSError, DataError):
         return _text(folder / MANIFEST).startswith(HEADER)
     return False
 
 
-def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
-    """The rows of a folder by image; none where it has no manifest.
+def read_manifest(folder: Path, *, partial: bool = False) -> dict[str, Row]:
+    """Return the rows of a folder by image; empty without a manifest.
 
-    `partial` is for a folder that is not complete: rows count up to the first that is damaged, as
-    a power cut or a kill may leave the last ones. Otherwise damage raises `DataError`.
+    `partial` is for an incomplete folder: rows are read up to the first damaged row, because a
+    power cut or a kill may damage the last rows. Without `partial`, damage raises `DataError`.
     """
     file = folder / MANIFEST
     try:
@@ -81,31 +81,33 @@ def read(folder: Path, *, partial: bool = False) -> dict[str, Row]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror}); {CURE}") from None
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {REPAIR_HINT}") from None
     rows: dict[str, Row] = {}
     try:
         for row in _rows(text):
             rows[row.image] = row
     except (ValueError, csv.Error) as error:
         if not partial:
-            raise DataError(f"{file}, row {len(rows) + 2}: damaged ({error}); {CURE}") from None
+            raise DataError(
+                f"{file}, row {len(rows) + 2}: damaged ({error}); {REPAIR_HINT}"
+            ) from None
     return rows
 
 
-def write(folder: Path, rows: Iterable[Row]) -> None:
-    """Write a folder's manifest, whole and to the disk."""
-    write_whole(folder / MANIFEST, as_bytes(rows), durable=True)
+def write_manifest(folder: Path, rows: Iterable[Row]) -> None:
+    """Write a folder's manifest atomically and wait until it is on the disk."""
+    write_atomic(folder / MANIFEST, encode_manifest(rows), durable=True)
 
 
-def as_bytes(rows: Iterable[Row]) -> bytes:
-    """The file of these rows."""
+def encode_manifest(rows: Iterable[Row]) -> bytes:
+    """Return the bytes of a manifest with these rows."""
     return _encoded([Row._fields, *rows])
 
 
 @contextlib.contextmanager
-def added_to(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[Row]], None]]:
-    """Write these rows and hand out what adds more, to the dictionary and to the file."""
-    write(folder, rows.values())
+def appending(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[Row]], None]]:
+    """Write these rows and yield a function that appends rows to the dictionary and the file."""
+    write_manifest(folder, rows.values())
     with (folder / MANIFEST).open("ab", buffering=0) as file:
 
         def add(more: Iterable[Row]) -> None:
@@ -118,20 +120,20 @@ def added_to(folder: Path, rows: dict[str, Row]) -> Iterator[Callable[[Iterable[
         yield add
 
 
-def holds(folder: str | os.PathLike[str], row: Row, *, thorough: bool) -> bool:
-    """Whether the row's file is there with as many bytes as it says, or, thorough, with those."""
+def file_matches(folder: str | os.PathLike[str], row: Row, *, thorough: bool) -> bool:
+    """Return whether the row's file has the size in the row and, if `thorough`, the SHA-256."""
     path = os.path.join(folder, row.file)  # noqa: PTH118 (speed)
     try:
         found = os.stat(path)  # noqa: PTH116 (speed)
         if not stat.S_ISREG(found.st_mode) or found.st_size != row.bytes:
             return False
-        return not thorough or digest(Path(path).read_bytes()) == row.sha256
+        return not thorough or sha256_of(Path(path).read_bytes()) == row.sha256
     except OSError:
         return False
 
 
 def _rows(text: str) -> Iterator[Row]:
-    whole = text[: text.rfind("\n") + 1]  # a row that was being written when all stopped
+    whole = text[: text.rfind("\n") + 1]  # without a row that was being written at a kill
     reader = csv.reader(io.StringIO(whole, newline=""), strict=True)
     if next(reader, None) != list(Row._fields):
         raise ValueError("not the header of a manifest")
@@ -165,4 +167,4 @@ def _encoded(rows: Iterable[Iterable[object]]) -> bytes:
 
 
 def _text(file: Path) -> str:
-    return read_whole(file, MAX_BYTES).decode("utf-8", "surrogateescape")
+    return read_limited(file, MAX_BYTES).decode("utf-8", "surrogateescape")

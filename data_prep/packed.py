@@ -1,10 +1,10 @@
-"""All small images in one memory-mapped file, for loaders that need not decode.
+"""Pack all small images into one memory-mapped file, so that loaders need not decode.
 
-A packed folder holds `images.npy`, uint8 of shape (images, size, size), or (images, size, size, 3)
-of colour, readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`, whose `names`
-give the image in each place; and `manifest.csv` with the SHA-256 of each image's pixels and of the
-file they came from. It is the fastest way to have images in memory and takes about three times the
-disk of PNGs: at 264 px the whole NIH set is 7.8 GB.
+A packed folder contains `images.npy`, uint8 of shape (images, size, size), or with 3 channels
+(images, size, size, 3), readable by `numpy.load(…, mmap_mode="r")`; the label file; `packed.json`,
+whose `names` are the images in the order of the array; and `manifest.csv` with the SHA-256 of each
+image's pixels and of the source file. This is the fastest way to get images into memory and takes
+about three times the disk space of PNGs: at 264 px the whole NIH set is 7.8 GB.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from tqdm import tqdm
 from data_prep import manifest
 from data_prep.errors import DataError
 from data_prep.files import (
-    TEMPORARY,
+    TEMPORARY_SUFFIX,
+    exclusive_lock,
     in_batches,
-    on_all_cores,
+    is_same_path,
+    map_in_processes,
     read_json,
-    same_place,
-    sole_writer,
-    sweep,
-    sync,
+    remove_temporary_files,
+    sync_filesystem,
+    write_atomic,
     write_json,
-    write_whole,
 )
 from data_prep.manifest import Row
-from data_prep.plan import contents
-from data_prep.prepared import full_disk, read_note
-from data_prep.readers import kept
-from data_prep.readers import source as sources
+from data_prep.prepared_folder import disk_error_text, read_metadata
+from data_prep.readers import image_source as sources
+from data_prep.readers import labels_csv
 from data_prep.readers.nih import read_catalog
+from data_prep.resize_plan import list_source_images
 
 TOOL = "data_prep pack 1"
 
-NOTE = "packed.json"
-IMAGES = "images.npy"
+METADATA_FILE = "packed.json"
+IMAGES_FILE = "images.npy"
 
-#: The types of what packed.json holds.
-NOTE_TYPES = {"tool": str, "images": int, "size": int, "names": list, "complete": bool}
+#: The types of the values in packed.json.
+METADATA_TYPES = {"tool": str, "images": int, "size": int, "names": list, "complete": bool}
 
 BATCH = 64
 
@@ -57,7 +57,7 @@ def pack_folder(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    workers: int | None = None,
+    num_workers: int | None = None,
     progress: bool = True,
     reader: str | None = None,
     channels: int | None = None,
@@ -65,18 +65,18 @@ def pack_folder(
 ) -> dict[str, Any]:
     """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
-    The file gets its name when it is whole; a call that was cut short starts again, which takes
-    seconds for a thousand images.
+    The file gets its name when it is complete. An interrupted call restarts, which takes seconds
+    for a thousand images.
 
     Args:
         source: a complete data folder of square images, or what `reader` reads.
         target: where to write; empty, new, or a packed folder.
-        workers: number of processes; None: one per core.
+        num_workers: number of processes; None: one per core.
         progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: the NIH's, or whatever the
-            source was made from.
+        reader: format of the source, see `data_prep.readers`; None: the NIH's, or the
+            reader of the source folder.
         channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
-        options: the reader's own.
+        options: options of the reader.
 
     Returns:
         `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the NIH's.
@@ -87,22 +87,22 @@ def pack_folder(
             disk is full.
     """
     source, target = Path(source), Path(target)
-    prepared = read_note(source)
+    prepared = read_metadata(source)
     if prepared is not None and not prepared["complete"]:
         raise DataError(
-            f"{source} is not complete: run the command that makes it again, which goes on"
+            f"{source} is not complete: run the command that wrote it again, which continues"
         )
-    if reader is None and kept.made_here(source):
+    if reader is None and labels_csv.has_labels_csv(source):
         reader = "table"
-    has = contents(source, reader, options or {})
-    if same_place(source, target):
+    contents = list_source_images(source, reader, options or {})
+    if is_same_path(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")
-    known = manifest.read(source)
+    known = manifest.read_manifest(source)
     colour = channels or int((prepared or {}).get("channels", 1))
-    names = list(has.images)
-    where = os.path.join(has.home, has.places[0])  # noqa: PTH118
-    data = sources.content(has.home, has.kind, has.places[0])
-    first = sources.pixels(data, has.kind, where, colour)
+    names = list(contents.images)
+    where = os.path.join(contents.folder, contents.locations[0])  # noqa: PTH118
+    data = sources.read_source(contents.folder, contents.kind, contents.locations[0])
+    first = sources.decode_source(data, contents.kind, where, colour)
     size = first.shape[0]
     note: dict[str, Any] = {"tool": TOOL, "images": len(names), "size": size, "names": names}
     if colour != 1:
@@ -110,51 +110,53 @@ def pack_folder(
     if reader is not None:
         note["reader"] = (prepared or {}).get("reader", reader)
     shape = (len(names), size, size) + ((3,) if colour == 3 else ())
-    with sole_writer(target):
-        sweep(target)
+    with exclusive_lock(target):
+        remove_temporary_files(target)
         if any(target.iterdir()) and not is_packed(target):
             raise DataError(f"{target} contains other files; name an empty or a new folder")
-        temporary = target / f".{IMAGES}{TEMPORARY}"
+        temporary = target / f".{IMAGES_FILE}{TEMPORARY_SUFFIX}"
         need = first.size * len(names)
         if (free := shutil.disk_usage(target).free) < need:
             raise DataError(
-                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are there; free"
+                f"{target}: {need / 1e6:,.1f} MB are needed, {free / 1e6:,.1f} MB are free; free"
                 " some space"
             )
         try:
-            write_json(target / NOTE, {**note, "complete": False})
+            write_json(target / METADATA_FILE, {**note, "complete": False})
             np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape).flush()
             jobs = [
                 (at, name, place, known[name].sha256 if name in known else "")
-                for at, (name, place) in enumerate(zip(names, has.places, strict=True))
+                for at, (name, place) in enumerate(zip(names, contents.locations, strict=True))
             ]
-            work = partial(_fill_some, file=str(temporary), home=has.home, kind=has.kind)
-            rows = _fill(work, jobs, workers, progress)
-            temporary.replace(target / IMAGES)
-            manifest.write(target, [rows[at] for at in range(len(rows))])
-            for name, content in has.label_files(None)(set(names)).items():
+            work = partial(
+                _pack_batch, file=str(temporary), folder=contents.folder, kind=contents.kind
+            )
+            rows = _pack_images(work, jobs, num_workers, progress)
+            temporary.replace(target / IMAGES_FILE)
+            manifest.write_manifest(target, [rows[at] for at in range(len(rows))])
+            for name, content in contents.label_files(None)(set(names)).items():
                 if content is not None:
-                    write_whole(target / name, content)
-            if (has.home / "demo.json").is_file():  # so that nobody takes generated images for real
-                write_whole(target / "demo.json", (has.home / "demo.json").read_bytes())
-            sync(target)
-            write_json(target / NOTE, {**note, "complete": True})
+                    write_atomic(target / name, content)
+            if (contents.folder / "demo.json").is_file():  # marks the images as synthetic
+                write_atomic(target / "demo.json", (contents.folder / "demo.json").read_bytes())
+            sync_filesystem(target)
+            write_json(target / METADATA_FILE, {**note, "complete": True})
         except BaseException as error:
-            with contextlib.suppress(OSError):  # on a disk that takes nothing, nothing goes either
+            with contextlib.suppress(OSError):  # a full disk may refuse this too
                 temporary.unlink()
             if isinstance(error, OSError):
-                raise DataError(full_disk(target, error, 0, len(names))) from None
+                raise DataError(disk_error_text(target, error, 0, len(names))) from None
             raise
     return note
 
 
 def is_packed(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is one of `pack_folder`'s, wholly packed or not."""
-    return (Path(folder) / NOTE).is_file()
+    """Return whether `pack_folder` wrote to this folder, completely or not."""
+    return (Path(folder) / METADATA_FILE).is_file()
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Open a packed folder of the NIH's form; `data_prep.open_reader` opens all.
+    """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
 
     Args:
         folder: what `pack_folder` wrote.
@@ -164,51 +166,55 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
         in colour, and their catalog; row i of the catalog belongs to image i.
 
     Raises:
-        DataError: the folder is not wholly packed.
+        DataError: the folder is not completely packed.
     """
     folder = Path(folder)
     images, names = open_array(folder)
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != names:
         raise DataError(
-            f"{folder}: label file and packed images do not go together;"
+            f"{folder}: label file and packed images do not match;"
             f" pack it again with 'data-prep pack SOURCE {folder}'"
         )
     return images, catalog
 
 
-def made_by(folder: Path) -> str:
-    """The reader whose images a packed folder holds."""
-    return str((read_json(folder / NOTE) or {}).get("reader", "nih"))
+def reader_name(folder: Path) -> str:
+    """Return the name of the reader whose images a packed folder contains."""
+    return str((read_json(folder / METADATA_FILE) or {}).get("reader", "nih"))
 
 
 def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
-    """The images of a packed folder, as `open_packed`'s, and their names."""
+    """Return the images of a packed folder, as `open_packed` does, and their names."""
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
-    note = read_json(folder / NOTE, again)
+    note = read_json(folder / METADATA_FILE, again)
     if note is None:
-        raise DataError(f"{folder}: no {NOTE}; make it with 'data-prep pack SOURCE {folder}'")
-    wrong = [key for key, kind in NOTE_TYPES.items() if type(note.get(key)) is not kind]
+        raise DataError(
+            f"{folder}: no {METADATA_FILE}; make it with 'data-prep pack SOURCE {folder}'"
+        )
+    wrong = [key for key, kind in METADATA_TYPES.items() if type(note.get(key)) is not kind]
     if wrong:
-        raise DataError(f"{folder / NOTE}: damaged ('{wrong[0]}'); {again}")
+        raise DataError(f"{folder / METADATA_FILE}: damaged ('{wrong[0]}'); {again}")
     if not note["complete"]:
-        raise DataError(f"{folder}: packing was cut short; {again}")
+        raise DataError(f"{folder}: packing was interrupted; {again}")
     try:
-        if not (folder / IMAGES).is_file():
+        if not (folder / IMAGES_FILE).is_file():
             raise ValueError("no such file")
-        images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
+        images = np.load(folder / IMAGES_FILE, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        # NumPy reads the header of the file as Python: damage may raise nearly anything.
+        # NumPy parses the header of the file as Python: damage may raise almost any exception.
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{folder / IMAGES}: cannot be read ({reason}); {again}") from None
+        raise DataError(f"{folder / IMAGES_FILE}: cannot be read ({reason}); {again}") from None
     shape: tuple[int, ...] = (note["images"], note["size"], note["size"])
     if note.get("channels", 1) == 3:
         shape += (3,)
     whole = isinstance(images, np.ndarray) and images.flags.c_contiguous
     if not whole or images.shape != shape or images.dtype != np.uint8:
-        raise DataError(f"{folder / IMAGES}: not the images that {NOTE} describes; {again}")
+        raise DataError(
+            f"{folder / IMAGES_FILE}: not the images that {METADATA_FILE} describes; {again}"
+        )
     if len(note["names"]) != len(images):
-        raise DataError(f"{folder}: label file and packed images do not go together; {again}")
+        raise DataError(f"{folder}: label file and packed images do not match; {again}")
     return images, note["names"]
 
 
@@ -216,37 +222,39 @@ def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
 Job = tuple[int, str, str, str]
 
 
-def _fill(
+def _pack_images(
     work: Callable[[Sequence[Job]], tuple[int, list[Row]]],
     jobs: list[Job],
-    workers: int | None,
+    num_workers: int | None,
     progress: bool,
 ) -> dict[int, Row]:
-    """The rows, by place, of the images that have been put into the file."""
+    """Pack the images in worker processes and return their rows by place in the array."""
     rows: dict[int, Row] = {}
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
-        for start, made in on_all_cores(work, in_batches(jobs, BATCH), workers):
+        for start, made in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
             rows |= dict(enumerate(made, start))
             bar.update(len(made))
     return rows
 
 
-def _fill_some(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tuple[int, list[Row]]:
+def _pack_batch(
+    jobs: Sequence[Job], *, file: str, folder: Path, kind: str
+) -> tuple[int, list[Row]]:
     images = np.lib.format.open_memmap(file, mode="r+")
     start, shape = jobs[0][0], images.shape[1:]
     size, channels = shape[0], 3 if len(shape) == 3 else 1
     block = np.empty((len(jobs), *shape), dtype=np.uint8)
     rows = []
     for at, (_, name, place, expected) in enumerate(jobs):
-        path = os.path.join(home, place)  # noqa: PTH118 (speed)
-        data = sources.content(home, kind, place)
-        found = manifest.digest(data)
+        path = os.path.join(folder, place)  # noqa: PTH118 (speed)
+        data = sources.read_source(folder, kind, place)
+        found = manifest.sha256_of(data)
         if expected and found != expected:
             raise DataError(
-                f"{path}: not what was written there (its SHA-256 is not the manifest's);"
-                " remove it and run the command that makes the folder again"
+                f"{path}: changed since it was written (its SHA-256 is not the manifest's);"
+                " remove it and run the command that wrote the folder again"
             )
-        image = sources.pixels(data, kind, path, channels)
+        image = sources.decode_source(data, kind, path, channels)
         if image.shape[:2] != (size, size):
             raise DataError(
                 f"{path}: {image.shape[1]} x {image.shape[0]} pixels, the first image has"
@@ -254,9 +262,11 @@ def _fill_some(jobs: Sequence[Job], *, file: str, home: Path, kind: str) -> tupl
             )
         block[at] = image.reshape(shape)
         pixels = block[at].data.cast("B")
-        row = Row(name, IMAGES, len(pixels), manifest.digest(pixels), Path(path).name, found)
+        row = Row(
+            name, IMAGES_FILE, len(pixels), manifest.sha256_of(pixels), Path(path).name, found
+        )
         rows.append(row)
-    # Written, not mapped: on a full disk a write fails, a touched page kills the process.
+    # Write, do not map: on a full disk a write fails, whereas a mapped page kills the process.
     with open(file, "r+b") as out:  # noqa: PTH123
         out.seek(images.offset + start * block[0].size)
         out.write(block.tobytes())

@@ -1,13 +1,12 @@
-"""PNGs, grey above all, read, made smaller and written faster than a general library can.
+"""Decode, resize and encode PNG files, mostly grey, faster than a general library.
 
-An 8-bit grey PNG is a zlib stream of rows, each stored as it is or as differences to its left or
-upper neighbours (the row's "filter", see the PNG specification, section 9). Most of the time of
-reading one goes into inflating; ISA-L (package `isal`) does that in half the time of zlib or less.
-The filters are undone by a few lines of C (`_grey.c`). Where those could not be compiled, NumPy
-does None, Sub and Up; for Average and Paeth, whose rows cannot be computed at once, the inflated
-rows are handed to Pillow in a PNG without compression.
+An 8-bit grey PNG is a zlib stream of rows, each stored unchanged or as differences to the left
+or upper neighbours (the row's "filter", see the PNG specification, section 9). Inflating
+takes most of the time; ISA-L (package `isal`) needs half the time of zlib or less. Compiled code
+(`_grey.c`) undoes the filters. Without compiled code, NumPy undoes None, Sub and Up; rows with
+Average and Paeth, which cannot be computed at once, are passed to Pillow as an uncompressed PNG.
 
-Without `isal` or a compiler everything works as well, with the same pixels.
+Without `isal` or a compiler the pixels are the same.
 """
 
 from __future__ import annotations
@@ -20,47 +19,47 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from data_prep.compiled import shrink, unfilter
+from data_prep.c_extension import shrink, unfilter
 
-fast: Any = zlib
+zlib_backend: Any = zlib
 try:
     from isal import isal_zlib
-except ImportError:  # an environment with nothing but the common packages
+except ImportError:  # an environment with only the common packages
     pass
 else:
-    fast = isal_zlib
+    zlib_backend = isal_zlib
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-class NotPlainError(Exception):
-    """Not an intact 8-bit grey PNG; Pillow shall look at it."""
+class NotGreyPngError(Exception):
+    """The file is not an intact 8-bit grey PNG; Pillow decodes it instead."""
 
 
-def decode_plain(data: bytes, max_pixels: int) -> np.ndarray | None:
-    """The pixels, uint8 (height, width), of an intact plain 8-bit grey PNG, else None.
+def decode_grey_png(data: bytes, max_pixels: int) -> np.ndarray | None:
+    """Decode an intact 8-bit grey PNG to uint8 (height, width), else return None.
 
-    Everything the format lets one check is checked: all checksums, the number of bytes, the end.
-    What is None may still be a good image of another kind.
+    The function checks all checksums, the number of bytes and the end of the file. A file with the
+    result None may still be a valid image of another kind.
     """
     try:
         return _decode(data, max_pixels)
-    except (NotPlainError, struct.error, zlib.error, fast.error, ValueError):
+    except (NotGreyPngError, struct.error, zlib.error, zlib_backend.error, ValueError):
         return None
 
 
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     if data[:8] != SIGNATURE or data[12:16] != b"IHDR":
-        raise NotPlainError
+        raise NotGreyPngError
     width, height, depth, colour, *others = struct.unpack_from(">IIBBBBB", data, 16)
     if (depth, colour, *others) != (8, 0, 0, 0, 0) or not 0 < width * height <= max_pixels:
-        raise NotPlainError
+        raise NotGreyPngError
     size = height * (width + 1)
-    # One byte more than there may be: a stream that goes on without end is not followed.
-    inflater = fast.decompressobj()
+    # One byte more than the maximum: an endless stream is not followed.
+    inflater = zlib_backend.decompressobj()
     raw = inflater.decompress(_image_data(data), size + 1)
     if len(raw) != size or not inflater.eof:
-        raise NotPlainError
+        raise NotGreyPngError
     if unfilter is None:
         return _unfilter(raw, width, height)
     pixels = np.empty((height, width), dtype=np.uint8)
@@ -69,7 +68,7 @@ def _decode(data: bytes, max_pixels: int) -> np.ndarray:
 
 
 def _unfilter(raw: bytes, width: int, height: int) -> np.ndarray:
-    """What the compiled `unfilter` does, with what NumPy and Pillow have."""
+    """Undo the row filters as the compiled `unfilter` does, with NumPy and Pillow."""
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(height, width + 1)
     filters = rows[:, 0]
     if filters.max() > 2:
@@ -87,20 +86,20 @@ def _unfilter(raw: bytes, width: int, height: int) -> np.ndarray:
 
 
 def _image_data(data: bytes) -> bytes:
-    """The joined IDAT chunks; every chunk's checksum is looked at."""
+    """Return the joined IDAT chunks; the checksum of every chunk is checked."""
     parts, at = [], 8
     while True:
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 8 + length
         (check,) = struct.unpack_from(">I", data, end)
-        if fast.crc32(memoryview(data)[at + 4 : end]) != check:
-            raise NotPlainError
+        if zlib_backend.crc32(memoryview(data)[at + 4 : end]) != check:
+            raise NotGreyPngError
         if kind == b"IDAT":
             parts.append(data[at + 8 : end])
         elif kind == b"IEND":
             return b"".join(parts)
         elif kind in (b"tRNS", b"acTL"):
-            raise NotPlainError
+            raise NotGreyPngError
         at = end + 4
 
 
@@ -110,20 +109,21 @@ def _through_pillow(raw: bytes, width: int, height: int) -> np.ndarray:
         part = raw[start : start + 65535]
         last = start + 65535 >= len(raw)
         blocks += [struct.pack("<BHH", last, len(part), len(part) ^ 0xFFFF), part]
-    blocks.append(struct.pack(">I", fast.adler32(raw)))
+    blocks.append(struct.pack(">I", zlib_backend.adler32(raw)))
     wrapped = _assemble(np.empty((height, width), dtype=np.uint8), b"".join(blocks))
     with Image.open(io.BytesIO(wrapped)) as image:
         return np.array(image)
 
 
-def square(image: np.ndarray, size: int) -> np.ndarray:
-    """A uint8 (height, width) array resized to (size, size), antialiased bilinear; each plane of
-    (height, width, 3) by itself.
+def resize_square(image: np.ndarray, size: int) -> np.ndarray:
+    """Resize a uint8 array, (height, width) or (height, width, 3), to (size, size), antialiased.
 
-    Pillow's pixels, or within one level of them where the compiled part does it.
+    The sampling is bilinear. The pixels are Pillow's, or within one level with the compiled code.
     """
     if image.ndim == 3:
-        return np.stack([square(image[..., at], size) for at in range(image.shape[2])], axis=2)
+        return np.stack(
+            [resize_square(image[..., at], size) for at in range(image.shape[2])], axis=2
+        )
     height, width = image.shape
     if (height, width) == (size, size):
         return image
@@ -135,27 +135,27 @@ def square(image: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(resized)
 
 
-def encode_plain(image: np.ndarray) -> bytes:
-    """A uint8 array, (height, width) or (height, width, 3), as a PNG file, always the same bytes.
+def encode_png(image: np.ndarray) -> bytes:
+    """Encode a uint8 array, (height, width) or (height, width, 3), as PNG, always the same bytes.
 
-    Through zlib, which looks for runs only. ISA-L would take less than half the time, but in one
-    process of a hundred it finds other bytes for the same pixels.
+    zlib searches for runs only. ISA-L would take less than half the time, but in one process of a
+    hundred its bytes differ for the same pixels.
     """
-    return _assemble(image, _packed(image, zlib.Z_RLE))
+    return _assemble(image, _compress(image, zlib.Z_RLE))
 
 
-def encode_grain(image: np.ndarray) -> bytes:
-    """As `encode_plain`, without looking for repeats, of which a grainy picture has none."""
-    return _assemble(image, _packed(image, zlib.Z_HUFFMAN_ONLY))
+def encode_noisy_png(image: np.ndarray) -> bytes:
+    """Encode as `encode_png` does, without a search for repeats, which a noisy image has not."""
+    return _assemble(image, _compress(image, zlib.Z_HUFFMAN_ONLY))
 
 
-def _packed(image: np.ndarray, strategy: int) -> bytes:
+def _compress(image: np.ndarray, strategy: int) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, strategy)
     return packer.compress(sub_filtered(image)) + packer.flush()
 
 
 def sub_filtered(image: np.ndarray) -> bytes:
-    """Rows of differences to the left neighbour, each behind its filter number (1, Sub)."""
+    """Return rows of differences to the left neighbour, each after its filter number (1, Sub)."""
     height, width, *planes = image.shape
     rows = np.empty((height, 1 + image[0].size), dtype=np.uint8)
     rows[:, 0] = 1
@@ -166,10 +166,10 @@ def sub_filtered(image: np.ndarray) -> bytes:
 
 
 def _assemble(image: np.ndarray, data: bytes) -> bytes:
-    """The file of an image, grey or RGB, whose filtered and compressed rows these are."""
+    """Assemble the PNG file of a grey or RGB image from its filtered and compressed rows."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        check = fast.crc32(body, fast.crc32(kind))
+        check = zlib_backend.crc32(body, zlib_backend.crc32(kind))
         return b"".join((struct.pack(">I", len(body)), kind, body, struct.pack(">I", check)))
 
     height, width = image.shape[:2]

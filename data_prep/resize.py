@@ -1,4 +1,4 @@
-"""Images of any size and kind to small ones, once, so that training need not."""
+"""Resize all images of a folder to small squares once, before training."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.errors import DataError
-from data_prep.files import in_batches, on_all_cores, sole_writer, sweep
-from data_prep.lists import TEST_LIST, TRAIN_VALID_LIST
+from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
 from data_prep.manifest import Row
-from data_prep.plan import Plan, make_plan
-from data_prep.prepared import (
+from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE
+from data_prep.prepared_folder import (
     TOOL,
-    begin,
     check_settings,
+    count_text,
     decoders,
-    finish,
-    full_disk,
-    make,
+    disk_error_text,
+    finish_target,
     mark_incomplete,
-    number,
-    read_note,
-    reason_only,
-    rejects,
-    without_image,
+    open_target,
+    read_metadata,
+    reject_image,
+    rejected_images,
+    text_without_path,
+    write_resized,
 )
-from data_prep.readers import kept
-from data_prep.readers import source as sources
+from data_prep.readers import image_source as sources
+from data_prep.readers import labels_csv
+from data_prep.resize_plan import ResizePlan, plan_resize
 
 BATCH = 16
-#: Images looked at in one go, which takes much less time than making them.
-CHECKED = 256
+#: Images checked in one batch; a check takes much less time than resizing.
+CHECK_BATCH = 256
 
-#: Files that go along: demo.json so that nobody takes generated images for real ones.
-BESIDE = ("demo.json", TRAIN_VALID_LIST, TEST_LIST)
+#: Files to copy to the target; demo.json marks the images as synthetic.
+COPIED_FILES = ("demo.json", TRAIN_VALID_FILE, TEST_FILE)
 
 
 def resize_folder(
@@ -50,48 +50,49 @@ def resize_folder(
     size: int = 264,
     format: str = "png",
     quality: int = 90,
-    workers: int | None = None,
-    only_present: bool = False,
+    num_workers: int | None = None,
+    skip_missing: bool = False,
     strict: bool = False,
     progress: bool = True,
     reader: str | None = None,
     channels: int = 1,
-    fit: str = "stretch",
+    resize_mode: str = "stretch",
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a square, grey or RGB.
 
-    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file, and
-    the NIH's lists if there are any, are copied, and the images go to `target/images/`; from any
-    other reader the labels go into `target/labels.csv`, with the mapping `target/table.toml`. An
-    image that cannot be read is listed, with the reason, in `target/rejected.csv`, and its row is
-    left out of the labels.
+    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file and
+    the NIH's lists, if present, are copied, and the images are written to `target/images/`. The
+    labels of any other reader are written to `target/labels.csv`, with the mapping
+    `target/table.toml`. An unreadable image is listed, with the reason, in `target/rejected.csv`,
+    and its row is left out of the labels.
 
     Each file is written under a temporary name and then renamed, and all are on the disk before
-    `target/prepared.json` calls the folder complete. `target/manifest.csv` has the SHA-256 of every
-    image and of what it was made from. With it the same call continues after a kill, a full disk or
-    a power cut, adds images that are new in the source or changed there, and remakes those that are
-    missing or damaged; the source may have been moved. It refuses other settings, and a source that
-    lacks images the target has.
+    `target/prepared.json` marks the folder as complete. `target/manifest.csv` has the SHA-256 of
+    every image and of its source. Therefore the same call continues after a kill, a full disk or a
+    power cut, adds new and changed images of the source, and rewrites missing or damaged images;
+    the source may have been moved. The call refuses other settings, and a source that lacks images
+    of the target.
 
     Args:
         source: a data folder (label file and images), any folder of images, read with its
-            subfolders, links to folders too; or what `reader` reads, which may be an archive.
-        target: where to write; empty, new, or begun by the same call.
+            subfolders and links to folders; or what `reader` reads, which may be an archive.
+        target: where to write; empty, new, or from an interrupted call.
         size: pixels of a side.
         format: "png" or "jpeg".
         quality: of JPEG, 1 to 95.
-        workers: number of processes; None: one per core.
-        only_present: leave out images that the NIH's label file names but that are missing.
+        num_workers: number of processes; None: one per core.
+        skip_missing: leave out images that the NIH's label file names but that are missing.
         strict: raise an error at the first image that cannot be read.
         progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: a folder as above.
+        reader: format of the source, see `data_prep.readers`; None: a data folder or any
+            folder of images.
         channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
-        fit: "stretch" what is not square, or "crop" the square in its middle.
-        options: the reader's own.
+        resize_mode: "stretch" an image that is not square, or "center-crop" it.
+        options: options of the reader.
 
     Returns:
-        What prepared.json contains, and `written`, `skipped` (done before), `rejected` (a list of
+        The contents of prepared.json, and `written`, `skipped` (done before), `rejected` (a list of
         name and reason) and `seconds`.
 
     Raises:
@@ -99,40 +100,42 @@ def resize_folder(
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
-    settings = {"tool": TOOL, **check_settings(size, format, quality, channels, fit)}
+    settings = {"tool": TOOL, **check_settings(size, format, quality, channels, resize_mode)}
     made_of = reader
-    if kept.made_here(source):  # whose labels go along, and the name of what reads them
+    if labels_csv.has_labels_csv(source):  # copy the labels and the reader's name
         reader = reader or "table"
-        made_of = (read_note(source) or {}).get("reader", reader)
+        made_of = (read_metadata(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
         settings["reader"] = made_of
-    plan = make_plan(source, target, only_present, format, reader, options)
-    with sole_writer(target):
-        before = begin(target, settings)
-        _refuse_another_source(source, target, before.rows, plan)
+    plan = plan_resize(source, target, skip_missing, format, reader, options)
+    with exclusive_lock(target):
+        before = open_target(target, settings)
+        _refuse_lost_images(source, target, before.rows, plan)
         for folder in sorted({os.path.dirname(row.file) for row in plan.rows}):  # noqa: PTH120
             (target / folder).mkdir(parents=True, exist_ok=True)
-            sweep(target / folder)
-        rows = _still_good(plan, target, before.rows, not before.complete, workers)
+            remove_temporary_files(target / folder)
+        rows = _reusable_rows(plan, target, before.rows, not before.complete, num_workers)
         todo = [row for row in plan.rows if row.image not in rows]
         if todo:
             mark_incomplete(target, settings)
             work = partial(
-                _make_some,
-                source=plan.home,
+                _resize_batch,
+                source=plan.folder,
                 kind=plan.kind,
                 target=target,
                 settings=settings,
                 strict=strict,
             )
             bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
-            _make_all(work, todo, rows, target, workers, bar)
+            _resize_all(work, todo, rows, target, num_workers, bar)
         note = {**settings, "source": os.path.realpath(source), "decoders": decoders()}
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]
-        finish(target, note, result, plan.label_files, [plan.home / name for name in BESIDE])
-    rejected = rejects(result)
+        finish_target(
+            target, note, result, plan.label_files, [plan.folder / name for name in COPIED_FILES]
+        )
+    rejected = rejected_images(result)
     return {
         **note,
         "images": len(result),
@@ -144,76 +147,81 @@ def resize_folder(
     }
 
 
-def _refuse_another_source(source: Path, target: Path, before: dict[str, Row], plan: Plan) -> None:
-    """Images that were made once are not thrown away because a source has them no longer."""
+def _refuse_lost_images(
+    source: Path, target: Path, before: dict[str, Row], plan: ResizePlan
+) -> None:
+    """Raise `DataError` if the source lacks images that the target has."""
     lost = before.keys() - {row.image for row in plan.rows}
     lost = {image for image in lost if not before[image].problem}
     if lost:
         raise DataError(
-            f"{target} has {number(lost, 'image', 'images')} that {source} has not, the first:"
-            f" {min(lost)}; name another folder, or remove that one"
+            f"{target} has {count_text(lost, 'image', 'images')} that {source} lacks, the first:"
+            f" {min(lost)}; name another folder, or remove this folder"
         )
 
 
-def _still_good(
-    plan: Plan,
+def _reusable_rows(
+    plan: ResizePlan,
     target: Path,
     before: dict[str, Row],
     thorough: bool,
-    workers: int | None,
+    num_workers: int | None,
 ) -> dict[str, Row]:
-    """The rows, by image, of what need not be made again."""
+    """Return the rows, by image, of written images that can be reused."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
-    work = partial(_check_some, source=plan.home, kind=plan.kind, target=target, thorough=thorough)
-    good = on_all_cores(work, in_batches(known, CHECKED), workers)
+    work = partial(
+        _check_batch, source=plan.folder, kind=plan.kind, target=target, thorough=thorough
+    )
+    good = map_in_processes(work, in_batches(known, CHECK_BATCH), num_workers)
     return {row.image: row for rows in good for row in rows}
 
 
-def _check_some(
+def _check_batch(
     rows: Sequence[tuple[Row, Row]], *, source: Path, kind: str, target: Path, thorough: bool
 ) -> list[Row]:
     good = []
     for planned, row in rows:
         if row.problem or row.file != planned.file:
             continue
-        if not manifest.holds(target, row, thorough=thorough):
+        if not manifest.file_matches(target, row, thorough=thorough):
             continue
         try:
-            state = sources.state(source, kind, planned.source)
+            state = sources.source_state(source, kind, planned.source)
             same = state == row.source_state or (
-                manifest.digest(sources.content(source, kind, planned.source)) == row.source_sha256
+                manifest.sha256_of(sources.read_source(source, kind, planned.source))
+                == row.source_sha256
             )
-        except (OSError, DataError):  # what is wrong is said when it is made again
+        except (OSError, DataError):  # the error is raised when the image is resized again
             continue
         if same:
             good.append(row._replace(source=planned.source, source_state=state))
     return good
 
 
-def _make_all(
+def _resize_all(
     work: Callable[[Sequence[Row]], list[Row]],
     todo: list[Row],
     rows: dict[str, Row],
     target: Path,
-    workers: int | None,
+    num_workers: int | None,
     bar: Callable[..., tqdm[NoReturn]],
 ) -> None:
-    """Make what is to be made, and note it in `rows` and the manifest as it comes."""
+    """Resize the images and add each finished one to `rows` and the manifest."""
     total = len(rows) + len(todo)
     try:
         with (
             bar(total=total, initial=len(rows)) as shown,
-            manifest.added_to(target, rows) as add,
+            manifest.appending(target, rows) as add,
         ):
-            for made in on_all_cores(work, in_batches(todo, BATCH), workers):
+            for made in map_in_processes(work, in_batches(todo, BATCH), num_workers):
                 add(made)
                 shown.update(len(made))
     except OSError as error:
         done = sum(not row.problem for row in rows.values())
-        raise DataError(full_disk(target, error, done, total)) from None
+        raise DataError(disk_error_text(target, error, done, total)) from None
 
 
-def _make_some(
+def _resize_batch(
     rows: Sequence[Row],
     *,
     source: Path,
@@ -228,9 +236,11 @@ def _make_some(
         try:
             data, state = _read(source, kind, row.source)
         except DataError as error:
-            row = without_image(row, reason_only(error, path), os.fspath(target))
+            row = reject_image(row, text_without_path(error, path), os.fspath(target))
         else:
-            row = make(data, row._replace(source_state=state), os.fspath(target), settings, kind)
+            row = write_resized(
+                data, row._replace(source_state=state), os.fspath(target), settings, kind
+            )
         if strict and row.problem:
             raise DataError(f"{path}: {row.problem}")
         made.append(row)
@@ -238,9 +248,9 @@ def _make_some(
 
 
 def _read(source: Path, kind: str, place: str) -> tuple[bytes, str]:
-    """A source's bytes, and its file's state before they were read."""
+    """Return a source's bytes and the state of its file before reading."""
     try:
-        state = sources.state(source, kind, place)
-    except OSError:  # what is wrong is said by what follows
+        state = sources.source_state(source, kind, place)
+    except OSError:  # the next line raises the error
         state = ""
-    return sources.content(source, kind, place), state
+    return sources.read_source(source, kind, place), state

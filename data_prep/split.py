@@ -1,4 +1,4 @@
-"""Train, valid and test parts with no patient in two of them."""
+"""Split images into train, valid and test parts without a patient in two parts."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def split_by_patient(
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into `train`, `valid` and `test`, whole patients at a time.
 
-    The same seed gives the same parts on every machine, with every NumPy version and in whatever
-    order the rows come: patients are ordered by a hash of seed and patient number, not by a random
+    The same seed gives the same parts on every machine, with every NumPy version and in any
+    order the rows are: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 
     Args:
         catalog: see `read_catalog`.
-        seed: of the order of the patients.
+        seed: seed of the order of the patients.
         parts: shares of the patients, which add up to 1. A patient of the NIH's set has between 1
-            and 184 images, so the shares of images are only near them.
+            and 184 images, so the shares of images are only approximate.
         may_be_empty: names of parts that may have no images.
 
     Returns:
         The catalogs `train`, `valid` and `test`.
 
     Raises:
-        DataError: another part would have no images.
+        DataError: any other part would have no images.
     """
     chosen = split_groups(
         catalog["patient"].tolist(),
         seed=seed,
         parts=parts,
         may_be_empty=may_be_empty,
-        called="patients",
+        unit="patients",
     )
     return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in chosen.items()}
 
@@ -56,15 +56,17 @@ def split_groups(
     seed: int = 0,
     parts: Sequence[float] = (0.7, 0.1, 0.2),
     may_be_empty: Sequence[str] = (),
-    called: str = "groups",
+    unit: str = "groups",
 ) -> dict[str, np.ndarray]:
-    """As `split_by_patient`, of any images: `groups` says whose each is.
+    """Split images by group as `split_by_patient` does; `groups` is the group of each image.
 
     Returns the indices of each part, int64 and ascending.
     """
     shares = [float(share) for share in parts]
     if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):
-        raise DataError(f"parts are {tuple(parts)}: give three shares, train, valid, test, sum 1")
+        raise DataError(
+            f"parts are {tuple(parts)}; give three shares (train, valid, test) with the sum 1"
+        )
     members = list(dict.fromkeys(groups))
     start = f"{seed}/"
     digests = b"".join(
@@ -74,7 +76,7 @@ def split_groups(
         for member in members
     )
     halves = np.frombuffer(digests, dtype=">u8").reshape(-1, 2)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))  # as bytes are ordered
+    order = np.lexsort((halves[:, 1], halves[:, 0]))  # in the order of the bytes
     # Rounding each boundary, not each part, so that the parts always add up to all patients.
     cuts = [round(len(order) * share) for share in (shares[0], shares[0] + shares[1])]
     codes = np.full(len(order), 2, dtype=np.int8)
@@ -87,7 +89,7 @@ def split_groups(
     for part, rows in split.items():
         if not len(rows) and part not in may_be_empty:
             raise DataError(
-                f"no images left in the {part} part: {len(order)} {called} split"
-                f" {'/'.join(f'{share:g}' for share in shares)}; use more {called} or other shares"
+                f"no images left in the {part} part: {len(order)} {unit} split"
+                f" {'/'.join(f'{share:g}' for share in shares)}; use more {unit} or other shares"
             )
     return split

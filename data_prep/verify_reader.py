@@ -1,4 +1,4 @@
-"""Are the images that any reader reads what they say they are?"""
+"""Verify the images of any reader, or of a folder that was resized or packed from them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from data_prep import manifest
-from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split_catalog
 from data_prep.errors import DataError
-from data_prep.left_out import leave_out
-from data_prep.packed import IMAGES, is_packed
-from data_prep.pixels import Look, look_at, of_other_patients, twins
-from data_prep.prepared import read_note
-from data_prep.readers import find, kept
-from data_prep.verify import Report, add, check_looks, check_twins
+from data_prep.excluded_images import exclude_images
+from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
+from data_prep.packed import IMAGES_FILE, is_packed
+from data_prep.prepared_folder import read_metadata
+from data_prep.readers import labels_csv, load_catalog
+from data_prep.verify import Report, add_problem, report_duplicates, report_image_checks
 
 
 def verify_reader(
@@ -27,77 +27,79 @@ def verify_reader(
     *,
     seed: int = 0,
     decode: bool = True,
-    drop_leaks: bool = False,
-    workers: int | None = None,
+    drop_duplicates: bool = False,
+    num_workers: int | None = None,
     progress: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """As `verify_folder`, of what `reader` reads or of what was made from it.
+    """Check the images that `reader` reads, or a folder resized from them, as `verify_folder` does.
 
-    Problems: images that cannot be read, are not what the manifest says was written, are there but
-    not in the list, or are not all of one size in a resized folder; a group in two parts; a picture
-    that is in two parts under different groups. Notes: pictures that come more than once.
+    Problems: images that are unreadable, changed since they were written, or not in the list;
+    images of several sizes in a resized folder; a group in two parts; an image in two parts under
+    different groups. Notes: images that occur more than once.
 
-    `frequencies` has a row a class or finding: `here`, `share`, and of findings the shares that are
-    `uncertain` and `missing`. Raises `DataError` for what the reader refuses.
+    `frequencies` has one row per class or finding: `here`, `share`, and for findings the shares
+    `uncertain` and `missing`. Raises `DataError` if the reader refuses the folder.
     """
     folder = Path(folder)
-    found, _ = find(reader, folder, **(options or {}))
-    ours, packed = kept.made_here(folder), is_packed(folder)
-    note = read_note(folder) if ours else None
-    if drop_leaks and (not ours or packed):
-        raise DataError(f"{folder}: leaks are dropped from a resized folder; resize this one first")
-    rows = manifest.read(folder) if ours else {}
-    looks: list[Look] = []
-    if decode or drop_leaks:
+    found, _ = load_catalog(reader, folder, **(options or {}))
+    is_prepared, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
+    note = read_metadata(folder) if is_prepared else None
+    if drop_duplicates and (not is_prepared or packed):
+        raise DataError(
+            f"{folder}: duplicates are dropped from a resized folder only; resize this one first"
+        )
+    rows = manifest.read_manifest(folder) if is_prepared else {}
+    checks: list[ImageCheck] = []
+    if decode or drop_duplicates:
         jobs = [
             (image, place, at, rows[image].sha256 if image in rows else "")
             for at, (image, place) in enumerate(zip(found.images, found.sources, strict=True))
         ]
-        looks = look_at(
+        checks = check_images(
             jobs,
-            folder / IMAGES if packed else None,
-            workers,
+            folder / IMAGES_FILE if packed else None,
+            num_workers,
             progress,
-            home=os.fspath(found.folder),
+            folder=os.fspath(found.folder),
             kind=found.kind,
             channels=int((note or {}).get("channels", 1 if note else 3)),
         )
-    same = twins(looks)
+    same = find_duplicates(checks)
     groups = list(found.images if found.groups is None else found.groups)
-    if drop_leaks:
+    if drop_duplicates:
         group_of = dict(zip(found.images, groups, strict=True))
-        leave_out(folder, of_other_patients(same, group_of))
+        exclude_images(folder, duplicates_to_exclude(same, group_of))
         return verify_reader(
-            folder, reader, seed=seed, workers=workers, progress=progress, options=options
+            folder, reader, seed=seed, num_workers=num_workers, progress=progress, options=options
         )
-    of = "single images" if found.groups is None else "groups"
-    report = Report(len(found), len(set(groups)), len(looks), of)
+    unit = "single images" if found.groups is None else "groups"
+    report = Report(len(found), len(set(groups)), len(checks), unit)
     if note is not None:
-        add(report, _unnamed(folder, found), "there but not named in the list of images")
+        add_problem(report, _unnamed(folder, found), "there but not named in the list of images")
     table = pd.DataFrame({"image": list(found.images), "patient": groups})
     splits: dict[str, dict[str, pd.DataFrame]] = {}
     try:
-        parts = split(found, seed=seed)
+        parts = split_catalog(found, seed=seed)
         splits[f"the split by seed {seed}"] = {part: table.iloc[at] for part, at in parts.items()}
     except DataError as error:
         report.problems.append(str(error))
     smaller = [
         image
         for image in found.images
-        if not looks
+        if not checks
         and not packed
         and image in rows
-        and not manifest.holds(folder, rows[image], thorough=False)
+        and not manifest.file_matches(folder, rows[image], thorough=False)
     ]
-    check_looks(looks, smaller, report, resized=note is not None)
-    check_twins(same, table, splits, report)
+    report_image_checks(checks, smaller, report, resized=note is not None)
+    report_duplicates(same, table, splits, report)
     report.frequencies = frequencies(found)
     return report
 
 
 def frequencies(found: Catalog) -> pd.DataFrame:
-    """Images by class or finding: `here`, `share`; of findings also `uncertain` and `missing`."""
+    """Count images by class or finding: `here`, `share`; for findings `uncertain`, `missing`."""
     if found.task == "classes":
         here = np.bincount(found.labels, minlength=len(found.classes))
         return pd.DataFrame({"here": here, "share": here / len(found)}, index=list(found.classes))
@@ -114,8 +116,8 @@ def frequencies(found: Catalog) -> pd.DataFrame:
 
 
 def _unnamed(folder: Path, found: Catalog) -> list[str]:
-    """Images of a resized folder that are in no row, nor were left out."""
-    named = {row.file for row in manifest.read(folder).values()} | set(found.sources)
+    """Return the images of a resized folder that neither the manifest nor the list names."""
+    named = {row.file for row in manifest.read_manifest(folder).values()} | set(found.sources)
     there = []
     for place, _, names in os.walk(folder / "images"):
         inside = os.path.relpath(place, folder)

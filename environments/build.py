@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the environments of the kernels under .venvs/, each from its lock (docs/environments.md).
+"""Build the Python environments under .venvs/, each from its lock (docs/environments.md).
 
-    python3 environments/build.py                         all but optional ones; a second run finds
-                                                          nothing to do
-    python3 environments/build.py --kernels lab,pytorch   some of them
-    python3 environments/build.py --rebuild               all anew, whatever is there
-    python3 environments/build.py --show                  what runs on the GPUs here; makes nothing
-    python3 environments/build.py --offline wheels        from a folder that download.py filled
-    python3 environments/build.py --lock                  re-makes the locks (-U: newest versions)
+    python3 environments/build.py                   build all but the optional ones
+    python3 environments/build.py --environments lab,pytorch
+                                                    build only these
+    python3 environments/build.py --rebuild         delete and build again
+    python3 environments/build.py --show            show which of them use the GPUs here; build none
+    python3 environments/build.py --offline wheels  build from a folder that download.py filled
+    python3 environments/build.py --lock            write the locks again (-U: newest versions)
 
-Standard library only, on whatever Python 3 is at hand: it finds or fetches Python 3.11 and uv.
-Exit code: 0 all there, 1 at least one could not be built (the others were), 2 could not start.
+An environment that is complete is left alone. The script needs only the standard library of Python
+3.9 or newer, and finds or downloads Python 3.11 and uv.
+Exit code: 0 all are complete, 1 at least one could not be built (the others were), 2 the build
+could not start.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ import wheel_folder
 from environment import BuildError, Maker
 from kernels import HERE, KERNELS, ROOT, VENVS
 
-# --- What several need -----------------------------------------------------------------------
+# --- What several environments need ----------------------------------------------------------
 
 
 def make_tools(maker: Maker) -> None:
-    """The environment that builds from source, made once."""
+    """Create the environment that builds from source, unless it is there."""
     mark, lock = VENVS / ".tools" / "stamp", HERE / "tools.txt"
     same = mark.is_file() and mark.read_text() == lock.read_text()
     if same and environment.tools_python().exists():
@@ -57,7 +59,7 @@ def make_tools(maker: Maker) -> None:
 
 
 def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = None) -> Maker:
-    """Finds or fetches uv and Python 3.11. Raises python311.NoPython."""
+    """Find or download uv and Python 3.11. Raises python311.NoPython."""
     python311.set_up_uv(VENVS)
     if folder:
         wheel_folder.go_offline(folder)
@@ -69,7 +71,7 @@ def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = Non
 
 
 def make_pillow_simd() -> Path:
-    """The wheel that computes in Pillow's place. Raises BuildError: why it cannot be had."""
+    """Build the wheel that replaces Pillow. Raises BuildError if that is impossible."""
     if not sources.compiler() and sources.pillow_simd_there(environment.wheels()) is None:
         raise BuildError("no C compiler for pillow-simd (Debian: gcc)")
     log = VENVS / "pillow-simd.log"
@@ -81,9 +83,9 @@ def make_pillow_simd() -> Path:
 
 
 def instead_of_pillow() -> list[Path]:
-    """pillow-simd, and a package of Pillow's name and version that needs it. Raises BuildError."""
-    found, folder = make_pillow_simd(), environment.wheels() / "stand-in"
-    shutil.rmtree(folder, ignore_errors=True)  # one of another version would be taken as well
+    """pillow-simd, and an empty package "pillow" that depends on it. Raises BuildError."""
+    found, folder = make_pillow_simd(), environment.wheels() / "pillow"
+    shutil.rmtree(folder, ignore_errors=True)  # a wheel of another version would be installed too
     run = environment.runner(VENVS / "pillow-stand-in.log")
     try:
         sources.wheel(environment.tools_python(), folder, run, HERE / "pillow-stand-in")
@@ -93,14 +95,14 @@ def instead_of_pillow() -> list[Path]:
 
 
 def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
-    """Builds those, all at once: they wait for the network more than for each other."""
+    """Build these environments in parallel, because each spends most of its time downloading."""
     done = []
     make_tools(maker)
     if maker.folder:
         wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 2) as pool:
         project = pool.submit(environment.editable_wheels)
-        pillow_simd = pool.submit(instead_of_pillow)  # compiled beside the downloads
+        pillow_simd = pool.submit(instead_of_pillow)  # compiled during the downloads
         jobs = [
             pool.submit(environment.bring_up_to_date, kernel, maker, project, pillow_simd)
             for kernel in todo
@@ -124,16 +126,16 @@ def line(status: dict[str, Any]) -> str:
 
 
 def what_is_slow() -> str:
-    """One line where data_prep has no compiled part; empty where it has. Nothing needs it."""
+    """One line if data_prep's optional compiled part is missing, else an empty string."""
     if any((ROOT / "data_prep").glob("_grey*.so")):
         return ""
     if sources.compiler():
         return (
-            "data_prep's compiled part is missing (see .venvs/project.log): preparing images takes"
-            " two to three times as long without it."
+            "data_prep's compiled part could not be built, so preparing images takes two to three"
+            " times as long. See .venvs/project.log."
         )
     return (
-        "Without a C compiler preparing images takes two to three times as long: install one"
+        "There is no C compiler, so preparing images takes two to three times as long. Install one"
         " (Debian: gcc) and run make envs again."
     )
 
@@ -147,14 +149,14 @@ def run_locked(
     more: list[str],
     folder: wheel_folder.Folder | None,
 ) -> int:
-    """The command, when no other build is going on here."""
+    """Run the command; no other build runs in this checkout at the same time."""
     machine = kernels.this_machine(True if folder else options.gpu)
     if folder:
-        machine = machine._replace(gpu=True, forms=tuple(folder.forms.items()))
+        machine = machine._replace(gpu=True, variants=tuple(folder.variants.items()))
     anew = list(wanted) if options.rebuild else []
     for kernel in wanted:
         if not anew and environment.whole(kernel, machine) and (wrong := installed.damage(kernel)):
-            print(f"{kernel}: {wrong}, so it is made anew", flush=True)
+            print(f"{kernel}: {wrong}, so it is built again", flush=True)
             anew.append(kernel)
     todo = [k for k in wanted if options.lock or k in anew or not environment.whole(k, machine)]
     if folder and todo:
@@ -167,12 +169,12 @@ def run_locked(
         maker = get_maker(machine, folder)
         if options.lock:
             return locks.make(maker.uv, maker.python, wanted, more)
-        forms = "GPU" if any(kernels.form(k, machine) != "cpu" for k in todo) else "CPU"
-        print(f"Making {', '.join(todo)} in .venvs/ ({forms} forms) with {maker.python}; "
-              "details in .venvs/<kernel>.log", flush=True)  # fmt: skip
+        variants = "GPU" if any(kernels.variant(k, machine) != "cpu" for k in todo) else "CPU"
+        print(f"Building {', '.join(todo)} in .venvs/ ({variants} variants) with {maker.python}; "
+              "details in .venvs/<environment>.log", flush=True)  # fmt: skip
         failed = [one for one in build_all(todo, maker) if not one["ok"]]
     else:
-        print(f"Environments: {', '.join(wanted)} are there.")
+        print(f"All environments are complete: {', '.join(wanted)}.")
     if slow := what_is_slow():
         print(slow)
     if environment.stamped("lab"):
@@ -183,61 +185,74 @@ def run_locked(
     return 1 if failed else 0
 
 
+class Renamed(argparse.Action):
+    """Refuse the former name of --environments."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: object, values: object, name: Any = None
+    ) -> None:
+        parser.exit(2, f"{parser.prog}: {name} is now --environments\n")
+
+
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """The options that say which environments are meant."""
-    parser.add_argument("--kernels", metavar="A,B", help="these; else all but optional ones")
-    forms = parser.add_mutually_exclusive_group()
-    other = "the GPU forms, also without a GPU; or those for this compute capability and driver"
-    forms.add_argument("--gpu", nargs="?", const=True, metavar="7.0:535.129.03", help=other)
-    forms.add_argument(
-        "--cpu", action="store_false", dest="gpu", help="the CPU forms, also with a GPU"
+    """Add the options that choose environments and their variants."""
+    which = "use these environments (default: all but the optional ones)"
+    parser.add_argument("--environments", metavar="A,B", help=which)
+    parser.add_argument("--kernels", nargs="?", action=Renamed, help=argparse.SUPPRESS)
+    variants = parser.add_mutually_exclusive_group()
+    other = "use the GPU variants, also without a GPU; a value names another machine's GPU: compute"
+    other += " capability and driver"
+    variants.add_argument("--gpu", nargs="?", const=True, metavar="7.0:535.129.03", help=other)
+    variants.add_argument(
+        "--cpu", action="store_false", dest="gpu", help="use the CPU variants, also with a GPU"
     )
-    forms.set_defaults(gpu=None)
+    variants.set_defaults(gpu=None)
 
 
 def chosen(options: argparse.Namespace, usual: list[str]) -> tuple[list[str], str]:
-    """The kernels that are meant, and what is wrong with the options ("" if nothing).
+    """The chosen environments, and the mistake in the options ("" if there is none).
 
-    A GPU that was named becomes a Gpu.
+    The text of --gpu becomes a Gpu.
     """
-    named = usual if options.kernels is None else options.kernels.split(",")
+    named = usual if options.environments is None else options.environments.split(",")
     wanted = [k for k in dict.fromkeys(named) if k]
     if isinstance(options.gpu, str):
         if not (found := re.fullmatch(r"(\d{1,3})\.(\d):(\d{3}(\.\d+)*)", options.gpu, re.ASCII)):
             return wanted, (
-                f"--gpu {options.gpu}: give compute capability and driver, such as 7.0:535.129.03, "
-                "or --gpu alone"
+                f"--gpu {options.gpu}: give a compute capability and a driver version, such as "
+                "--gpu 7.0:535.129.03, or --gpu alone"
             )
         capability = int(found[1]), int(found[2])
         options.gpu = kernels.Gpu("GPU elsewhere", capability, found[3])
     unknown = ", ".join(k for k in wanted if k not in KERNELS)
     if wanted and not unknown:
         return wanted, ""
-    no = f"no kernel named {unknown}" if unknown else "no kernel named"
-    return wanted, f"{no}: choose among {', '.join(KERNELS)}"
+    no = f"no environment named {unknown}" if unknown else "--environments names no environment"
+    return wanted, f"{no}: choose from {', '.join(KERNELS)}"
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="build.py", description=(__doc__ or "").split("\n")[0])
     add_choices(parser)
-    parser.add_argument("--rebuild", action="store_true", help="make them again, even if whole")
-    parser.add_argument("--offline", metavar="FOLDER", help="from what make wheels put there")
-    parser.add_argument("--show", action="store_true", help="what runs on the GPUs here, no more")
-    parser.add_argument("--lock", action="store_true", help="re-make the locks (more goes to uv)")
+    parser.add_argument("--rebuild", action="store_true", help="build complete ones again too")
+    parser.add_argument("--offline", metavar="FOLDER", help="build from a folder of make wheels")
+    parser.add_argument("--show", action="store_true", help="show what runs on the GPUs here")
+    lock = "write the locks again (other options go to uv)"
+    parser.add_argument("--lock", action="store_true", help=lock)
     options, more = parser.parse_known_args(arguments)
     folder, usual = None, list(KERNELS) if options.lock else kernels.USUAL
     try:
         if options.offline is not None:
             folder = wheel_folder.read(Path(options.offline))
-            usual = list(folder.forms)
+            usual = list(folder.variants)
     except wheel_folder.NotUsable as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 2
     wanted, wrong = chosen(options, usual)
     if more and not options.lock:
-        wrong = f"what is {' '.join(more)}?"
+        wrong = f"unknown arguments: {' '.join(more)}; --help lists the options"
     elif folder and (options.lock or options.gpu is not None):
-        wrong = "--offline takes the forms that the folder holds: leave out --lock, --gpu and --cpu"
+        wrong = "--offline uses the variants in the folder: leave out --lock, --gpu and --cpu"
     if wrong:
         print(f"build.py: {wrong}", file=sys.stderr)
         return 2
@@ -252,10 +267,10 @@ def main(arguments: list[str]) -> int:
 
 
 def alone(work: Callable[[], int], command: str) -> int:
-    """Does the work once no other build is going on here; returns the exit code.
+    """Wait for any other build in this checkout, do the work, and return the exit code.
 
-    What a user can do something about (a full disk, folders of somebody else, a file in the way)
-    is one line.
+    Errors that the user can fix are reported in one line: a full disk, another user's folders, a
+    file with the name of a folder.
     """
     try:
         VENVS.mkdir(exist_ok=True)
@@ -275,16 +290,16 @@ def alone(work: Callable[[], int], command: str) -> int:
         print(f"{command}: {where}{error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{command}: interrupted; run it again to go on", file=sys.stderr)
+        print(f"{command}: interrupted; run it again to continue", file=sys.stderr)
         return 130
 
 
 def start(command: Callable[[list[str]], int]) -> None:
-    """Runs a command as a program of its own."""
-    if sys.version_info < (3, 9):  # noqa: UP036 (what runs this need not be what it makes)
-        sys.exit("needs Python 3.9 or newer to run (PYTHON=... make envs)")
+    """Run ``command`` with this process's arguments, and exit with its exit code."""
+    if sys.version_info < (3, 9):  # noqa: UP036 (this Python is not the one in the environments)
+        sys.exit("This Python is too old: run make envs PYTHON=... with Python 3.9 or newer.")
     for own in [name for name in os.environ if name.startswith("PYTHON")]:
-        del os.environ[own]  # it would bring other packages into what is built
+        del os.environ[own]  # it could add other packages to the builds
     sys.exit(command(sys.argv[1:]))
 
 

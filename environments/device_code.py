@@ -1,9 +1,9 @@
-"""Makes capabilities.json: which GPU generations the CUDA packages of each lock hold code for.
+"""Write capabilities.json: the GPU generations for which the CUDA packages of each lock have code.
 
-Read are the libraries that training calls: the framework's own, cuDNN (convolution, BatchNorm,
-pooling), cuBLAS (the classifier) and NCCL (the sum of gradients). Each package is downloaded, read
-and deleted, one after the other, and not at all if the table knows its version.
-``helpers/frameworks/capabilities.py`` says what follows from the table for a GPU.
+The script reads the libraries that training calls: the framework's, cuDNN (convolution, BatchNorm,
+pooling), cuBLAS (the classifier) and NCCL (the sum of gradients). It downloads, reads and deletes
+one package at a time, and skips the versions that are in the table already.
+``helpers/frameworks/capabilities.py`` uses the table.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ LIBRARIES = {
     r"nvidia-cublas(-cu\d+)?": r"libcublas(Lt)?\.so\.\d+",
     r"nvidia-nccl(-cu\d+)?": r"libnccl\.so\.\d+",
 }
-"""Packages, and their libraries that count."""
+"""Packages, and the libraries of each that are read."""
 
 GENERATIONS = [
     "5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0",
 ]  # fmt: skip
-"""Compute capabilities of GPUs that stand beside x86 processors (Maxwell to Blackwell)."""
+"""Compute capabilities of GPUs for x86 machines (Maxwell to Blackwell)."""
 
 DRIVERS = {11: 450, 12: 525, 13: 580}
 """The oldest driver for the machine code of a CUDA version (major): NVIDIA, *CUDA Compatibility*,
@@ -49,20 +49,19 @@ PTX_DRIVERS = {
     "8.5": 555, "8.6": 565, "8.7": 570, "8.8": 575, "9.0": 580, "9.1": 590, "9.2": 595,
     "9.3": 610, "9.4": 615,
 }  # fmt: skip
-"""The first driver that compiles each version of the PTX language, that of the CUDA it came with:
-NVIDIA, *PTX ISA*, release history."""
+"""The first driver that compiles each version of the PTX language: NVIDIA, *PTX ISA*, release
+history."""
 
 FEW, MOST = 0.01, 0.9
-"""Shares of a library's containers. A generation in few of them is there by accident (cuBLAS has
-PTX for 5.2 in one of 3,361); PTX alone serves one only if it is in most of them (in cuDNN 8.9.7
-it is in a seventh)."""
+"""Shares of a library's containers. A generation in few containers is ignored (cuBLAS has PTX for
+5.2 in one of 3,361). PTX alone counts only if most containers have it (cuDNN 8.9.7: a seventh)."""
 
 
 def make(uv: Path, python: str) -> None:
-    """Writes the table anew for the locks as they are.
+    """Write the table for the current locks.
 
     Raises:
-        subprocess.CalledProcessError: a package could not be downloaded; uv has said why.
+        subprocess.CalledProcessError: a package could not be downloaded; uv printed the reason.
     """
     before = capabilities.table() if capabilities.FILE.exists() else {}
     known = {name: found for entry in before.values() for name, found in entry["packages"].items()}
@@ -79,7 +78,7 @@ def make(uv: Path, python: str) -> None:
 
 
 def locks() -> list[Path]:
-    """The locks of all forms of the kernels with a framework."""
+    """The locks of all variants of the environments with a framework."""
     return [
         lock
         for kernel in KERNELS
@@ -89,13 +88,13 @@ def locks() -> list[Path]:
 
 
 def requirements(lock: Path) -> dict[str, str]:
-    """The pins of a lock, ``name==version``, each with the lines that say so and its hashes."""
+    """The pins of a lock, ``name==version``, each with its lines, hashes included."""
     entries = re.findall(r"^[a-z0-9].*?(?=^\S|\Z)", lock.read_text(encoding="utf-8"), re.M | re.S)
     return {re.split(r"[ ;\\]", entry)[0]: entry for entry in entries}
 
 
 def libraries_of(package: str) -> str | None:
-    """The pattern of a package's libraries that count; None if it has none."""
+    """The pattern of a package's libraries to read; None if there are none."""
     name = package.split("==")[0]
     return next((files for names, files in LIBRARIES.items() if re.fullmatch(names, name)), None)
 
@@ -108,7 +107,7 @@ def driver(pins: Sequence[str] | dict[str, str]) -> int:
 
 
 def device_code(package: str, requirement: str, uv: Path, python: str) -> dict[str, Any]:
-    """What a package's libraries serve, by the library's name. Downloads the package."""
+    """Download a package; return the GPU generations of each of its libraries, by name."""
     pattern = libraries_of(package) or ""
     VENVS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=VENVS, prefix="reading-") as scratch:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Fetches all that the locks name into a folder, for machines without a network (`make wheels`).
+"""Download every package of the locks, for machines without a network (`make wheels`).
 
-    python3 environments/download.py                            for this machine's forms, in wheels/
-    python3 environments/download.py --kernels lab,pytorch --gpu --folder /media/stick/wheels
-    python3 environments/download.py --with-python              and Python 3.11 itself
+    python3 environments/download.py                    this machine's variants, into wheels/
+    python3 environments/download.py --environments lab,pytorch --gpu --folder /media/stick/wheels
+    python3 environments/download.py --with-python      Python 3.11 itself too
 
-What is there already is kept, so that an interrupted command can be given again. A file appears in
-the folder when it is whole and has the lock's hash; the index comes last.
-Exit code: 0 all there, 2 something could not be fetched, or a mistake in the command.
+Files that are there already are kept, so an interrupted command can be run again. A file appears in
+the folder when it is complete and has the lock's hash; the index is written last.
+Exit code: 0 all files are there, 2 a download failed, or there is a mistake in the command.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from wheel_folder import GLIBC, INDEX, MACHINE, PYTHON
 
 AT_ONCE = 4
 SOURCES = ("pillow-simd", "horovod")
-"""Kept as source archives too: what is compiled of them may fit one machine only."""
-#: What a wheel may be built against, newest first; pip goes by the name alone.
+"""Kept as source archives too, because a compiled wheel may fit only one machine."""
+#: The accepted manylinux tags, newest first; pip only compares names.
 TAGS = (*(f"_2_{minor}" for minor in range(28, 4, -1)), "2014", "2010", "1")
 
 Files = dict[str, dict[str, Any]]
 
 
-def gather(path: Path, forms: dict[str, str], maker: environment.Maker, python: bool) -> Files:
-    """Fetches what is missing and returns all files of the folder's index. Raises BuildError."""
+def gather(path: Path, variants: dict[str, str], maker: environment.Maker, python: bool) -> Files:
+    """Download the missing files; return all files of the folder's index. Raises BuildError."""
     path.mkdir(parents=True, exist_ok=True)
     for left in path.glob(".part-*"):
         shutil.rmtree(left)
-    pins = wheel_folder.pins_of(wheel_folder.locks_of(forms))
+    pins = wheel_folder.pins_of(wheel_folder.locks_of(variants))
     pins = {pin: entry for pin, entry in pins.items() if not pin.startswith("chainercv==")}
     found = there(path, pins)
     missing = [pin for pin in pins if pin not in {about["for"] for about in found.values()}]
-    print(f"{len(pins)} packages, {len(missing)} of them to fetch", flush=True)
+    print(f"{len(pins)} packages, {len(missing)} of them to download", flush=True)
     with concurrent.futures.ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         jobs = [pool.submit(fetch, pin, pins[pin], path) for pin in missing]
         try:
@@ -61,16 +61,16 @@ def gather(path: Path, forms: dict[str, str], maker: environment.Maker, python: 
             environment.STOP.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    found.update(compiled(path, forms))
+    found.update(compiled(path, variants))
     if python:
         found.update(packed_python(path, maker))
     return found
 
 
 def there(path: Path, pins: dict[str, str]) -> Files:
-    """The files that are in the folder already, known by the locks' hashes.
+    """The files that are in the folder already, identified by the locks' hashes.
 
-    What was built from source is known by the index of before.
+    Wheels that were built from source are identified by the previous index.
     """
     hashes = {
         word.removeprefix("--hash=sha256:"): pin
@@ -91,14 +91,14 @@ def there(path: Path, pins: dict[str, str]) -> Files:
 
 
 def entry_of(file: Path, pin: str, sha256: str = "", built: bool = False) -> dict[str, Any]:
-    """A file's line in the index."""
+    """A file's entry in the index."""
     sha256 = sha256 or wheel_folder.digest(file)
     mark = {"built": True} if built else {}
     return {"for": pin, "bytes": file.stat().st_size, "sha256": sha256, **mark}
 
 
 def fetch(pin: str, entry: str, path: Path) -> Files:
-    """Fetches one package; of a source archive it builds the wheel. Raises BuildError."""
+    """Download one package; build a wheel if it is a source archive. Raises BuildError."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".part-") as scratch:
         place = Path(scratch)
         (place / "lock.txt").write_text(entry)
@@ -119,10 +119,10 @@ def fetch(pin: str, entry: str, path: Path) -> Files:
     return {file.name: about}
 
 
-def compiled(path: Path, forms: dict[str, str]) -> Files:
-    """What is built here beforehand: chainercv, and pillow-simd where there is a compiler."""
+def compiled(path: Path, variants: dict[str, str]) -> Files:
+    """Build chainercv, and pillow-simd if there is a compiler, for the folder."""
     found: Files = {}
-    if "chainer" in forms:
+    if "chainer" in variants:
         run = environment.runner(VENVS / "chainercv.log")
         file = sources.chainercv(environment.tools_python(), environment.wheels(), run)
         (pin,) = wheel_folder.pins_of([kernels.HERE / "chainercv.txt"])
@@ -130,7 +130,7 @@ def compiled(path: Path, forms: dict[str, str]) -> Files:
     try:
         file = build.make_pillow_simd()
     except environment.BuildError as reason:
-        print(f"Without pillow-simd ready to use: {reason}", flush=True)
+        print(f"The folder gets no compiled pillow-simd: {reason}", flush=True)
         return found
     (pin,) = wheel_folder.pins_of([kernels.HERE / "pillow-simd.txt"])
     name = f"{file.parent.name}/{file.name}"
@@ -138,7 +138,7 @@ def compiled(path: Path, forms: dict[str, str]) -> Files:
 
 
 def copied(file: Path, to: Path, pin: str) -> dict[str, Any]:
-    """Copies a file, whole or not at all, and returns its line in the index."""
+    """Copy a file completely or not at all, and return its entry in the index."""
     to.parent.mkdir(exist_ok=True)
     part = to.with_name(f".part-{to.name}")
     shutil.copyfile(file, part)
@@ -147,8 +147,8 @@ def copied(file: Path, to: Path, pin: str) -> dict[str, Any]:
 
 
 def packed_python(path: Path, maker: environment.Maker) -> Files:
-    """The Python 3.11 that uv fetches, which runs from any folder, as one file."""
-    # bin/python3.11 in the folder of the installation, however uv links to that.
+    """Pack the Python 3.11 that uv downloads, which runs from any folder, into one file."""
+    # The installation's bin/python3.11, with uv's links resolved.
     home = Path(python311.fetch_python(maker.uv)).resolve().parent.parent
     with tempfile.TemporaryDirectory(dir=path, prefix=".part-") as scratch:
         part = Path(scratch) / PYTHON
@@ -158,16 +158,16 @@ def packed_python(path: Path, maker: environment.Maker) -> Files:
     return {PYTHON: entry_of(path / PYTHON, f"python=={python311.VERSION}", built=True)}
 
 
-def write_index(path: Path, forms: dict[str, str], files: Files) -> None:
-    """Writes the index, and then removes what only the one of before listed."""
+def write_index(path: Path, variants: dict[str, str], files: Files) -> None:
+    """Write the index, then remove the files that only the previous index listed."""
     before = kernels.read_json(path / INDEX).get("files", {})
     kernels.write_json(path / INDEX, {
         "format": wheel_folder.FORMAT,
         "python": python311.VERSION,
         "machine": MACHINE,
         "glibc": GLIBC,
-        "forms": forms,
-        "locks": {lock.name: wheel_folder.digest(lock) for lock in wheel_folder.locks_of(forms)},
+        "forms": variants,
+        "locks": {lock.name: wheel_folder.digest(lock) for lock in wheel_folder.locks_of(variants)},
         "files": dict(sorted(files.items())),
     })  # fmt: skip
     for name in before.keys() - files.keys():
@@ -179,17 +179,18 @@ def gigabytes(files: Files) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-def what_next(path: Path, forms: dict[str, str], files: Files) -> str:
-    """What the folder holds, and what to do with it."""
-    held = ", ".join(f"{kernel} ({form})" for kernel, form in forms.items())
-    own = {path / name for name in (*files, INDEX)}
-    strange = [f for f in path.rglob("*") if f.is_file() and f not in own]
-    rest = f"\n{len(strange)} further files there are needed by none of these." if strange else ""
+def what_next(path: Path, variants: dict[str, str], files: Files) -> str:
+    """Describe the folder's contents and the next step."""
+    held = ", ".join(f"{kernel} ({variant})" for kernel, variant in variants.items())
+    listed = {path / name for name in (*files, INDEX)}
+    others = [f for f in path.rglob("*") if f.is_file() and f not in listed]
+    rest = f"\n{len(others)} other files in it are not needed." if others else ""
     shown = os.path.relpath(path, ROOT) if path.is_relative_to(ROOT) else path
+    folder = path.name if path.is_relative_to(ROOT) else path
     return (
         f"{shown}/: {len(files)} files, {gigabytes(files)}, for {held}.{rest}\n"
-        "Copy it, and this checkout, to the machine without a network, and there:\n"
-        f'  make envs ARGS="--offline {path.name if path.is_relative_to(ROOT) else path}"'
+        "Copy it and this checkout to the machine without a network, and run there:\n"
+        f'  make envs ARGS="--offline {folder}"'
     )
 
 
@@ -198,8 +199,9 @@ def main(arguments: list[str]) -> int:
         prog="download.py", description=(__doc__ or "").split("\n")[0], allow_abbrev=False
     )
     build.add_choices(parser)
-    parser.add_argument("--folder", type=Path, default=ROOT / "wheels", help="default: wheels")
-    parser.add_argument("--with-python", action="store_true", help="Python 3.11 itself too")
+    folder = "the folder to fill (default: wheels)"
+    parser.add_argument("--folder", type=Path, default=ROOT / "wheels", help=folder)
+    parser.add_argument("--with-python", action="store_true", help="add Python 3.11 itself")
     options = parser.parse_args(arguments)
     wanted, wrong = build.chosen(options, kernels.USUAL)
     if wrong:
@@ -209,14 +211,14 @@ def main(arguments: list[str]) -> int:
 
     def work() -> int:
         machine = kernels.this_machine(options.gpu)
-        forms = {kernel: kernels.form(kernel, machine) for kernel in wanted}
+        variants = {kernel: kernels.variant(kernel, machine) for kernel in wanted}
         maker = build.get_maker(machine)
         build.make_tools(maker)
-        # Where no Python 3.11 was found, the other machine may have none either.
+        # If this machine has no Python 3.11, the other machine may have none either.
         python = options.with_python or python311.find_python() is None
-        files = gather(path, forms, maker, python)
-        write_index(path, forms, files)
-        print(what_next(path, forms, files))
+        files = gather(path, variants, maker, python)
+        write_index(path, variants, files)
+        print(what_next(path, variants, files))
         return 0
 
     return build.alone(work, "download.py")

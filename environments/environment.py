@@ -1,6 +1,6 @@
-"""One environment: what it is made of, whether it is there and whole, and how it is made.
+"""Build one environment, and decide whether it is complete and up to date.
 
-``build.py`` makes those that somebody wants.
+``build.py`` calls this module for each requested environment.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ import sources
 import wheel_folder
 from kernels import HERE, KERNELS, ROOT, VENVS
 
-if TYPE_CHECKING:  # no Python before 3.9 could read it
-    Wheels = concurrent.futures.Future[list[Path]]  # that are being built, for all environments
+if TYPE_CHECKING:  # Python before 3.9 cannot evaluate it
+    Wheels = concurrent.futures.Future[list[Path]]  # wheels in the making, for all environments
 
-STOP = threading.Event()  # set by Ctrl-C: start nothing more
+STOP = threading.Event()  # set by Ctrl-C: start no further command
 
 
 class BuildError(Exception):
-    """An environment could not be built; its text is one line that says why."""
+    """An environment could not be built; the message is one line with the reason."""
 
 
 class Maker(NamedTuple):
-    """What environments are made with."""
+    """The programs and sources that environments are built with."""
 
     uv: Path
     python: str
     machine: kernels.Machine
-    folder: wheel_folder.Folder | None = None  # where everything comes from, without a network
+    folder: wheel_folder.Folder | None = None  # the source of all packages without a network
 
     def lock(self, kernel: str) -> Path:
-        found = kernels.lock_of(kernel, kernels.form(kernel, self.machine))
+        found = kernels.lock_of(kernel, kernels.variant(kernel, self.machine))
         return wheel_folder.lock_with_built(found, self.folder, wheels()) if self.folder else found
 
 
@@ -50,12 +50,12 @@ class Maker(NamedTuple):
 
 
 def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
-    """What a kernel's environment is made of. Another stamp, another build.
+    """Hashes of everything that an environment is built from; it is rebuilt when they change.
 
-    "project" is apart: when only the project's own package changed, its metadata or what is
-    compiled of it, only that is installed again. (Its Python files are used where they are.)
+    If only the hash "project" changed (the metadata or the C code of this project), only the
+    project is installed again. Its Python files are used where they are.
     """
-    kind = kernels.form(kernel, machine)
+    kind = kernels.variant(kernel, machine)
     parts = [kernels.lock_of(kernel, kind), Path(sources.__file__)]
     parts += [
         HERE / "tools.txt",
@@ -65,7 +65,7 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
     parts += [HERE / "chainercv.txt"] * (kernel == "chainer")
     parts += [HERE / "horovod-source.txt"] * (kernel == "horovod")
     recipe = hashlib.sha256(f"{ROOT} {kind} {python311.VERSION} {inspect.getsource(make)}".encode())
-    # The instruction set, and a compiler that has come or gone, decide what takes Pillow's place.
+    # The instruction set and the presence of a compiler decide which package replaces Pillow.
     recipe.update(f"{sources.instruction_set()} {bool(sources.compiler())}".encode())
     for part in parts:
         recipe.update(part.read_bytes())
@@ -81,8 +81,8 @@ def stamp(kernel: str, machine: kernels.Machine) -> dict[str, str]:
 
 
 def stamped(kernel: str) -> dict[str, str]:
-    """The stamp of what is in .venvs/<kernel>; empty if there is nothing, or nothing whole."""
-    if not (VENVS / kernel / "bin" / "python").exists():  # the Python it stands on may have gone
+    """The stamp of .venvs/<kernel>; empty if the environment is missing or incomplete."""
+    if not (VENVS / kernel / "bin" / "python").exists():  # its base Python may have been removed
         return {}
     return kernels.read_json(VENVS / kernel / "stamp.json")
 
@@ -92,11 +92,11 @@ def whole(kernel: str, machine: kernels.Machine) -> bool:
 
 
 def discard(kernel: str) -> None:
-    """Have an environment made from nothing."""
+    """Mark an environment for a complete rebuild."""
     (VENVS / kernel / "stamp.json").unlink(missing_ok=True)
 
 
-# --- Making one ------------------------------------------------------------------------------
+# --- Building an environment -----------------------------------------------------------------
 
 
 def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tuple[str, str]:
@@ -138,7 +138,7 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
 
 
 def install_wheels(venv: Path, maker: Maker, run: sources.Run, what: list[Path]) -> None:
-    """Installs what the lock does not hold; without its dependencies, for those the lock holds."""
+    """Install packages that are not in the lock; their dependencies are."""
     run([maker.uv, "pip", "install", "--python", venv, "--no-deps", "--reinstall", *what])
 
 
@@ -165,13 +165,13 @@ def editable_wheels() -> list[Path]:
 def bring_up_to_date(
     kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels
 ) -> dict[str, Any]:
-    """Makes an environment, or installs the project in it anew; keeps and returns its status."""
+    """Build an environment, or only install the project again; save and return its status."""
     began, venv = time.monotonic(), VENVS / kernel
     want, have = stamp(kernel, maker.machine), stamped(kernel)
     status = kernels.status(kernel)
     pillow, note = status["pillow"], status["note"]
-    status.update(ok=False, form=kernels.form(kernel, maker.machine), reason="interrupted")
-    # From here to the end it is not whole, and whoever looks must see that.
+    status.update(ok=False, form=kernels.variant(kernel, maker.machine), reason="interrupted")
+    # Other processes must see that the environment is incomplete from here to the end.
     (venv / "stamp.json").unlink(missing_ok=True)
     kernels.unregister(kernel)
     kernels.write_json(kernels.status_file(kernel), status)
@@ -182,7 +182,9 @@ def bring_up_to_date(
         else:
             pillow, note = make(kernel, maker, project, pillow_simd)
         if wrong := installed.damage(kernel):
-            raise BuildError(f"{wrong}, in uv's cache too: {maker.uv} cache clean, then again")
+            raise BuildError(
+                f"{wrong}, also in uv's cache: run {maker.uv} cache clean, then build again"
+            )
         kernels.write_json(venv / "stamp.json", want)
         status.update(ok=True, reason="", pillow=pillow, note=note)
     except (BuildError, concurrent.futures.CancelledError) as error:
@@ -192,11 +194,11 @@ def bring_up_to_date(
     return status
 
 
-# --- What it is made with ----------------------------------------------------------------------
+# --- Helpers -----------------------------------------------------------------------------------
 
 
 def runner(log: Path) -> sources.Run:
-    """A function that runs a command with its output in `log`; raises BuildError if it fails."""
+    """Return a function that runs a command, logs its output, and raises BuildError."""
     log.write_text("")
 
     def run(command: list[str | Path], env: dict[str, str] | None = None) -> None:
@@ -204,7 +206,7 @@ def runner(log: Path) -> sources.Run:
             raise BuildError("interrupted")
         with log.open("a") as out:
             print("$", *command, file=out, flush=True)
-            # close_fds: the lock of main() stays held until the last command has ended.
+            # close_fds=False: the commands inherit main()'s lock and hold it until they end.
             code = subprocess.run(
                 [str(word) for word in command], env={**os.environ, **(env or {})}, cwd=ROOT,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, close_fds=False, check=False,
@@ -218,7 +220,7 @@ def runner(log: Path) -> sources.Run:
 
 
 def reason_in(log: str) -> str:
-    """The line of a log that says best why it failed: uv's and pip's cause, or the last one."""
+    """The line of a log that best explains a failure: the cause from uv or pip, else the last."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     causes = [line for line in lines if line.lower().startswith(("error:", "cause:", "caused by:"))]
     return (causes or lines or [""])[-1][:300]

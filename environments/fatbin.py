@@ -1,4 +1,4 @@
-"""Reads the GPU code in a CUDA library.
+"""Read the GPU code in a CUDA library.
 
 nvcc puts device code into a library in containers ("fatbins"), each with an entry for every
 architecture that its source file was compiled for. The layout is NVIDIA's own and undocumented:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, asked of the driver's own library: nothing is installed yet."""
+"""List this machine's GPUs through the driver's library, before any package is installed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from helpers.frameworks import driver_errors
 from helpers.frameworks.capabilities import Gpu
 
-LONGEST = 96  # what NVML gives as the longest name
+LONGEST = 96  # the length of NVML's longest name
 
 
 class DriverError(Exception):
-    """The driver is installed and does not start: nobody can tell which GPUs there are."""
+    """The driver is installed and does not start, so the GPUs are unknown."""
 
 
 def found() -> tuple[Gpu, ...]:
-    """All of them, whatever CUDA_VISIBLE_DEVICES says; none without a driver.
+    """All GPUs, whatever CUDA_VISIBLE_DEVICES is; an empty tuple without a driver.
 
     Raises:
         DriverError: the driver is installed and does not start.
@@ -38,7 +38,7 @@ def found() -> tuple[Gpu, ...]:
         nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
         gpus = tuple(_gpu(nvml, index, driver) for index in range(count.value))
         nvml.nvmlShutdown()
-    except (OSError, AttributeError):  # no library, or one that lacks such a function
+    except (OSError, AttributeError):  # no library, or one without such a function
         return ()
     return gpus
 
@@ -57,7 +57,7 @@ def _gpu(nvml: ctypes.CDLL, index: int, driver: str) -> Gpu:
 
 
 def _in_mig_mode(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> bool:
-    """Whether a run gets an instance of this GPU only; drivers before 450 do not know."""
+    """Whether the GPU is in MIG mode; drivers before 450 do not know that mode."""
     current, pending = ctypes.c_uint(), ctypes.c_uint()
     try:
         failed = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending))
@@ -67,7 +67,7 @@ def _in_mig_mode(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> bool:
 
 
 def _text(function: Callable[..., int]) -> str:
-    """What an NVML function writes into the buffer it is given."""
+    """The text that an NVML function writes into its buffer."""
     buffer = ctypes.create_string_buffer(LONGEST)
     function(buffer, LONGEST)
     return buffer.value.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Whether what was installed into an environment is still as it was installed."""
+"""Check that the files of an environment are still as they were installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels import VENVS
 
 
 def damage(kernel: str) -> str | None:
-    """What is wrong with a file of an environment's packages; None where all are as installed.
+    """Describe the first damaged file of an environment's packages; None if all are unchanged.
 
     Every package lists its files with their sizes in a RECORD.
     """
@@ -36,7 +36,7 @@ def damage(kernel: str) -> str | None:
 
 
 def _sizes(record: Path) -> dict[str, str]:
-    """Bytes by file, as a RECORD has them ("" of those that may change); empty if it is damaged."""
+    """The size of each file in a RECORD ("" for variable sizes); empty if the RECORD is damaged."""
     try:
         with record.open(newline="") as file:
             rows = list(csv.reader(file))

@@ -1,4 +1,4 @@
-"""The kernels: which there are, which form this machine gets, and how Jupyter finds them."""
+"""List the environments, choose their variants, and register them in Jupyter."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VENVS = ROOT / ".venvs"
 
 
 DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
-"""NVIDIA's driver, as programs load it."""
+"""The libraries by which programs load NVIDIA's driver."""
 
 
 class Kernel(NamedTuple):
-    title: str  # as Jupyter's menu shows it
-    imports: str  # what must import for the environment to count as built
+    title: str  # the name in Jupyter's menu
+    imports: str  # modules that a complete environment can import
 
 
-# To add a kernel: a line here, <name>.in beside this file (and <name>-gpu.in if its GPU packages
-# are other packages), its GPU library in device_code.py, and `make lock`. docs/environments.md
-# says it step by step.
+# To add an environment, add a line here, <name>.in next to this file (and <name>-gpu.in if its GPU
+# packages differ) and its GPU library in device_code.py, and run `make lock`. docs/environments.md
+# has the steps.
 KERNELS = {
     "lab": Kernel("Lab (no framework)", "jupyterlab, papermill, nbmake"),
     "pytorch": Kernel("PyTorch", "torch, torchvision"),
@@ -42,24 +42,25 @@ KERNELS = {
 }
 
 USUAL = [name for name in KERNELS if name not in optional_kernels()]
-"""Those that are made where none is named."""
+"""The environments that are built by default."""
 
 
 class Machine(NamedTuple):
-    """What decides between a kernel's forms."""
+    """The properties that decide the variant of each environment."""
 
-    gpu: bool  # install GPU forms
-    gpus: tuple[Gpu, ...] = ()  # empty if there are none, or unknown ones
-    forms: tuple[tuple[str, str], ...] = ()  # kernels whose form is decided, and that form
+    gpu: bool  # install GPU variants
+    gpus: tuple[Gpu, ...] = ()  # empty if there are no GPUs, or unknown ones
+    variants: tuple[tuple[str, str], ...] = ()  # environments whose variant is fixed
 
 
 def this_machine(gpu: bool | Gpu | None = None) -> Machine:
-    """GPU forms where an NVIDIA driver is loaded (also that of Windows, in WSL), unless told.
+    """Describe this machine: it gets GPU variants if an NVIDIA driver is loaded (also in WSL).
 
-    Told of a GPU, it is a machine with that one: environments may be made for another machine.
+    Args:
+        gpu: True or False to choose GPU or CPU variants; a GPU to describe another machine.
 
     Raises:
-        gpus.DriverError: it depends on a driver that is installed and does not start.
+        gpus.DriverError: the choice depends on a driver that is installed and does not start.
     """
     if isinstance(gpu, Gpu):
         return Machine(True, (gpu,))
@@ -68,28 +69,32 @@ def this_machine(gpu: bool | Gpu | None = None) -> Machine:
         found = gpus.found()
     except gpus.DriverError as error:
         if gpu is None:
-            raise gpus.DriverError(f"{error}; to build for the CPU instead: --cpu") from None
+            raise gpus.DriverError(f"{error}; or use --cpu to build the CPU variants") from None
         found = ()
     driver = bool(found) or any(Path(sign).exists() for sign in signs)
     return Machine(driver if gpu is None else gpu, found)
 
 
-def form(kernel: str, machine: Machine) -> str:
-    """Which form of a kernel this machine gets: "cpu", "gpu", or an older "gpu-..." one."""
-    if kernel in (decided := dict(machine.forms)):
-        return decided[kernel]
+def variant(kernel: str, machine: Machine) -> str:
+    """The variant of an environment for this machine: "cpu", "gpu", or an older "gpu-..."."""
+    if kernel in (fixed := dict(machine.variants)):
+        return fixed[kernel]
     if not machine.gpu or kernel == "lab":
         return "cpu"
     return capabilities.best_form(kernel, machine.gpus) if machine.gpus else "gpu"
 
 
+form = variant
+"""For ``environment.make``: a change of that function would rebuild all environments."""
+
+
 def lock_of(kernel: str, kind: str) -> Path:
-    """The lock of a form. PyTorch has one for CPU and GPU."""
+    """The lock of a variant; PyTorch has one lock for CPU and GPU."""
     return HERE / f"{capabilities.lock(kernel, kind)}.txt"
 
 
 def prospects(wanted: list[str], machine: Machine) -> Iterator[str]:
-    """What will run on this machine's GPUs, and what will not and why: a line each."""
+    """One line for each environment: it runs on this machine's GPUs, or the reason why not."""
     kinds = list(dict.fromkeys(machine.gpus))
     if not kinds:
         yield "GPUs: none found"
@@ -97,7 +102,7 @@ def prospects(wanted: list[str], machine: Machine) -> Iterator[str]:
     counted = ", ".join(f"{machine.gpus.count(gpu)} x {gpu}" for gpu in kinds)
     yield f"GPUs: {counted}, driver {kinds[0].driver}"
     for kernel in (k for k in wanted if capabilities.forms(k)):
-        kind = form(kernel, machine)
+        kind = variant(kernel, machine)
         whys = {gpu: capabilities.why_not(kernel, kind, [gpu]) for gpu in kinds}
         said = [f"skipped: {why}" if why else f"runs on {gpu}" for gpu, why in whys.items()]
         for outcome in said if any(whys.values()) else ["runs"]:
@@ -108,7 +113,7 @@ def prospects(wanted: list[str], machine: Machine) -> Iterator[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file's object; empty if it is missing or not whole."""
+    """A JSON file's object; empty if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -128,8 +133,8 @@ def status_file(kernel: str) -> Path:
 
 
 def status(kernel: str) -> dict[str, Any]:
-    """How a kernel's environment stands: kernel, ok, form, reason, seconds, pillow, note."""
-    none = {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not made yet: make envs"}
+    """An environment's status: kernel, ok, form (its variant), reason, seconds, pillow, note."""
+    none = {"kernel": kernel, "ok": False, "form": "cpu", "reason": "not built yet: run make envs"}
     return {**none, "seconds": 0.0, "pillow": None, "note": "", **read_json(status_file(kernel))}
 
 
@@ -137,11 +142,11 @@ def status(kernel: str) -> dict[str, Any]:
 
 
 def activation(kernel: str, kind: str) -> dict[str, str]:
-    """This process's environment variables, as if the kernel's environment were active.
+    """This process's environment variables, as if the environment were active.
 
-    Without Python's own (PYTHONHOME and all others), which would bring in other packages, and with
-    this checkout first: the environment may have been made for another one (a git worktree). So
-    helpers.training.environment_variables has it for the kernels that run notebooks.
+    Python's variables (PYTHONHOME and others) are left out, because they could add other packages.
+    This checkout comes first on the path, because the environment may have been built for another
+    one (a git worktree). helpers.training.environment_variables does the same for notebooks.
     """
     own = _variables(kernel, kind)
     path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"
@@ -156,13 +161,13 @@ def activation(kernel: str, kind: str) -> dict[str, str]:
 
 def _variables(kernel: str, kind: str) -> dict[str, str]:
     venv = VENVS / kernel
-    # Jupyter fills in ${PATH}, which is always set; of a variable that is not set it would leave
-    # the ${...} standing, so there is no other.
+    # Jupyter replaces ${PATH}, which is always set. No other variable is used this way, because
+    # Jupyter would leave the ${...} of an unset variable in the text.
     env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv), **idle_threads.VARIABLES}
     if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
-        # The CUDA libraries come as packages. MXNet and Chainer were made before that and find
-        # them only so. Of what was on the path before only folders with the driver stay (some
-        # containers keep it there): a cluster's modules put other CUDA libraries on it.
+        # The CUDA libraries are Python packages, which MXNet and Chainer find only by this path.
+        # Of the previous path, only folders with the driver stay (some containers have it there),
+        # because a cluster's modules add other CUDA libraries.
         libraries = sorted(map(str, venv.glob("lib/python*/site-packages/nvidia/*/lib")))
         before = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
         before = [p for p in before if Path(p, DRIVER).exists() or Path(p, NVML).exists()]
@@ -175,7 +180,7 @@ def _specification(kernel: str) -> Path:
 
 
 def register(kernel: str, kind: str) -> None:
-    """Tells the lab's Jupyter, papermill and nbmake of a kernel."""
+    """Register an environment as a kernel of the lab's Jupyter, papermill and nbmake."""
     python = VENVS / kernel / "bin" / "python"
     write_json(_specification(kernel), {
         "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],

@@ -1,4 +1,4 @@
-"""Re-makes the locks from the .in files, and the table of what GPUs they serve."""
+"""Write the locks from the .in files, and the table of the GPUs that they support."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ ALONE = (
     "chainercv",
     "horovod-source",
     "rivals",
-)  # installed beside a lock, which has what they need
+)  # installed in addition to a lock, which has their dependencies
 
 
 def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
-    """Re-makes the kernels' locks from their .in files, and what belongs to no kernel with all.
+    """Write the locks of these environments from their .in files.
 
-    Pins that still hold are kept, unless `more` is -U.
+    The locks of the tools are written only with those of all environments. Pins that still hold
+    are kept, unless `more` is -U.
     """
     names = {p.stem for p in HERE.glob("*.in") if p.stem != "common"}
     if left := KERNELS.keys() - set(kernels):
-        forms = {kernel: re.compile(rf"{kernel}(-gpu.*|-source)?") for kernel in kernels}
-        names = {name for name in names if any(form.fullmatch(name) for form in forms.values())}
-        print(f"Not locked again: {', '.join(k for k in KERNELS if k in left)}, and the tools")
-    for name in sorted(names, key="tools".__ne__):  # first the tools, which the others build with
+        patterns = {kernel: re.compile(rf"{kernel}(-gpu.*|-source)?") for kernel in kernels}
+        names = {
+            name for name in names if any(pattern.fullmatch(name) for pattern in patterns.values())
+        }
+        print(f"These locks stay as they are: {', '.join(k for k in KERNELS if k in left)}, tools")
+    for name in sorted(names, key="tools".__ne__):  # first the tools, which build the others
         alone = ["--no-deps"] * (name in ALONE)
         tools = ["--build-constraints", "tools.txt"] * (name != "tools")
         code = subprocess.run(

@@ -1,4 +1,4 @@
-"""Finds the two programs that everything else is made with: Python 3.11 and uv."""
+"""Find or download the two programs that build the environments: Python 3.11 and uv."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
-_PROBE = "import sys; print('%d.%d' % sys.version_info[:2], sys._base_executable)"
+_PRINT_VERSION = "import sys; print('%d.%d' % sys.version_info[:2], sys._base_executable)"
 
 
 class NoPython(Exception):
-    """Neither found nor fetched; its text is the line for the user."""
+    """Python or uv was neither found nor downloaded; the message is for the user."""
 
 
 def find_python() -> str | None:
     """The path of a Python 3.11: the one running this, else a `python3.11` on PATH that runs.
 
-    Being there is not enough: pyenv puts a `python3.11` on PATH that only says that no such
-    version is active. Hence each is asked for its version. The path given is that of the
-    interpreter itself, never of a shim or of a virtual environment, which may go away.
+    Each candidate is run to print its version, because pyenv's `python3.11` may only report that
+    no such version is active. The returned path is the interpreter itself, never a shim or a
+    virtual environment, which may be removed.
     """
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     candidates = [sys.executable, *(str(Path(f) / f"python{VERSION}") for f in folders if f)]
@@ -36,7 +36,11 @@ def find_python() -> str | None:
 def _base(candidate: str) -> str | None:
     try:
         answer = subprocess.run(
-            [candidate, "-c", _PROBE], capture_output=True, text=True, timeout=30, check=False
+            [candidate, "-c", _PRINT_VERSION],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -45,9 +49,9 @@ def _base(candidate: str) -> str | None:
 
 
 def fetch_python(uv: Path) -> str:
-    """Lets uv fetch Python 3.11 (into uv's own folder in the home directory).
+    """Let uv download Python 3.11 into uv's folder in the home directory.
 
-    Raises NoPython where it cannot.
+    Raises NoPython if that fails.
     """
     install = [str(uv), "python", "install", "--no-bin", "--quiet", VERSION]
     subprocess.run(install, stderr=subprocess.DEVNULL, check=False)
@@ -55,7 +59,7 @@ def fetch_python(uv: Path) -> str:
     found = subprocess.run(find, capture_output=True, text=True, check=False)
     if found.returncode or not found.stdout.strip():
         raise NoPython(
-            f"Python {VERSION} is not on PATH and could not be fetched: install it "
+            f"Python {VERSION} is not on PATH and could not be downloaded: install it "
             f"(Debian: apt install python{VERSION}; pyenv: pyenv install {VERSION}) "
             f"and put `python{VERSION}` on PATH"
         )
@@ -63,11 +67,11 @@ def fetch_python(uv: Path) -> str:
 
 
 def find_uv(venvs: Path, python: str | None) -> Path:
-    """The pinned uv, fetched by pip into `venvs/.uv` the first time.
+    """The pinned uv, which pip installs into `venvs/.uv` the first time.
 
-    `pip install --target` works where a virtual environment cannot be made (Debian's Python
-    without ensurepip) and where the system's Python is externally managed (PEP 668). A uv on PATH
-    serves where there is no pip. Raises NoPython where there is neither.
+    `pip install --target` works without virtual environments (Debian's Python without ensurepip)
+    and with an externally managed Python (PEP 668). Without pip, a uv on PATH is used. Raises
+    NoPython if there is neither.
     """
     uv, stamp = venvs / ".uv" / "bin" / "uv", venvs / ".uv" / "stamp"
     lock = HERE / "uv.txt"
@@ -89,14 +93,14 @@ def find_uv(venvs: Path, python: str | None) -> Path:
         said = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else said
     if on_path := shutil.which("uv"):
         return Path(on_path)
-    raise NoPython(f"uv, which makes the environments, could not be installed by pip: {said}")
+    raise NoPython(f"pip could not install uv, which builds the environments: {said}")
 
 
 def set_up_uv(venvs: Path) -> None:
-    """Settings of uv that suit this machine, where the user has not made them.
+    """Set the variables of uv for this machine, unless the user has set them.
 
-    And two of pip's that would stop it, whatever the user has made of them: it is to install uv
-    into a folder, not for the user and not into a virtual environment.
+    Two of pip's settings are always replaced, because they would prevent the installation of uv
+    into a folder.
     """
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 (it never fails)
     if not home.exists() or home.stat().st_dev != venvs.stat().st_dev:
@@ -104,7 +108,7 @@ def set_up_uv(venvs: Path) -> None:
         os.environ.setdefault("UV_CACHE_DIR", str(venvs / ".cache"))
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
-        # The machine's own certificates, as pip and Python use them: there may be a proxy's.
+        # The machine's TLS certificates, which pip and Python use too: a proxy may have its own.
         os.environ.setdefault("UV_SYSTEM_CERTS", "1")
     os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     os.environ.update(PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")

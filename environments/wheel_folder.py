@@ -1,7 +1,7 @@
-"""The folder of wheels that `make wheels` fills and `make envs ARGS="--offline FOLDER"` reads.
+"""Read and check the folder that `make wheels` fills for `make envs ARGS="--offline FOLDER"`.
 
-Its index, `wheels.json`, says what the folder is for (kernels and their forms, locks, Python,
-platform) and lists its files with size and SHA-256. Everything is checked before anything is made.
+Its index, `wheels.json`, names the environments, their variants, the locks, Python and the
+platform, and lists all files with size and SHA-256. All of this is checked before a build begins.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ PYTHON = f"python-{python311.VERSION}.tar"
 FORMAT = 1
 MACHINE = "x86_64"
 GLIBC = "2.28"
-"""What the locks are made for, and all wheels with them (RHEL 8, Debian 10, Ubuntu 20.04)."""
+"""The version that the locks and all wheels require (RHEL 8, Debian 10, Ubuntu 20.04)."""
 
 
 class NotUsable(Exception):
-    """The folder cannot serve; the text is one line that says why and what to do."""
+    """The folder cannot be used; the message is one line with the reason and the remedy."""
 
 
 class Folder(NamedTuple):
-    """A folder and its index, as read."""
+    """A folder and the contents of its index."""
 
     path: Path
-    forms: dict[str, str]  # by kernel
+    variants: dict[str, str]  # by environment
     locks: dict[str, str]  # SHA-256 by file name
     files: dict[str, dict[str, Any]]  # "for" (a pin), "bytes", "sha256", "built"; by path
 
 
-def locks_of(forms: Mapping[str, str]) -> list[Path]:
-    """Every lock that environments of these forms are made from, by kernel."""
+def locks_of(variants: Mapping[str, str]) -> list[Path]:
+    """Every lock that these variants of environments are built from."""
     names = ["uv.txt", "tools.txt", "pillow-simd.txt"]
-    names += ["chainercv.txt"] * ("chainer" in forms)
-    names += ["horovod-source.txt"] * ("horovod" in forms)
-    return [HERE / name for name in names] + [kernels.lock_of(*both) for both in forms.items()]
+    names += ["chainercv.txt"] * ("chainer" in variants)
+    names += ["horovod-source.txt"] * ("horovod" in variants)
+    return [HERE / name for name in names] + [kernels.lock_of(*both) for both in variants.items()]
 
 
 def pins_of(locks: Iterable[Path]) -> dict[str, str]:
-    """The packages of locks, `name==version`, each with the lines that hold its hashes."""
+    """The packages of locks, `name==version`, each with the lines of its hashes."""
     found = {pin: entry for lock in locks for pin, entry in requirements(lock).items()}
     return {bare(pin): entry for pin, entry in found.items()}
 
 
 def bare(pin: str) -> str:
-    """A pin without its extras, of which one lock may ask for other ones than another."""
+    """A pin without its extras, which differ between locks."""
     name, _, version = pin.partition("==")
     return f"{name.partition('[')[0]}=={version}"
 
@@ -75,55 +75,58 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-# --- Is it whole, and for here? --------------------------------------------------------------
+# --- Checking the folder ---------------------------------------------------------------------
 
 
 def read(path: Path) -> Folder:
-    """Opens a folder by its index. Raises NotUsable."""
+    """Read a folder's index. Raises NotUsable."""
     if not path.is_dir():
-        raise NotUsable(f"{path}: no such folder (make wheels makes one, where there is a network)")
+        raise NotUsable(f"{path}: no such folder (make wheels creates one, with a network)")
     index = kernels.read_json(path / INDEX)
     fields = [index.get(name) for name in ("forms", "locks", "files")]
     if index.get("format") != FORMAT or not all(isinstance(field, dict) for field in fields):
         raise NotUsable(
-            f"{path / INDEX}: missing or damaged: let make wheels end, or copy it again"
+            f"{path / INDEX}: missing or damaged: run make wheels again, or copy the folder again"
         )
     python, machine, glibc = (str(index.get(name)) for name in ("python", "machine", "glibc"))
     ours = platform.machine(), _glibc()
     if python != python311.VERSION:
-        raise NotUsable(f"{path}: holds wheels for Python {python}, not {python311.VERSION}")
+        raise NotUsable(
+            f"{path}: has wheels for Python {python}, not {python311.VERSION}: "
+            "run make wheels of this checkout"
+        )
     if machine != ours[0] or not glibc or _numbers(ours[1]) < _numbers(glibc):
         raise NotUsable(
-            f"{path}: holds wheels for {machine} with glibc {glibc} or newer, "
+            f"{path}: has wheels for {machine} with glibc {glibc} or newer, "
             f"and this machine is {ours[0]} with {ours[1] or 'none'}"
         )
     return Folder(path.resolve(), *fields)  # type: ignore[arg-type]
 
 
 def check(folder: Folder, wanted: Iterable[str]) -> None:
-    """Whether the folder has all that these kernels need, unchanged. Raises NotUsable."""
-    forms = {kernel: folder.forms[kernel] for kernel in wanted if kernel in folder.forms}
-    if lacking := [kernel for kernel in wanted if kernel not in forms]:
+    """Check that the folder has all unchanged files of these environments. Raises NotUsable."""
+    variants = {kernel: folder.variants[kernel] for kernel in wanted if kernel in folder.variants}
+    if lacking := [kernel for kernel in wanted if kernel not in variants]:
         raise NotUsable(
-            f"{folder.path}: holds nothing for {', '.join(lacking)}, only for "
-            f"{', '.join(folder.forms)}"
+            f"{folder.path}: has no packages for {', '.join(lacking)}, only for "
+            f"{', '.join(folder.variants)}"
         )
-    for lock in locks_of(forms):
+    for lock in locks_of(variants):
         if folder.locks.get(lock.name) != digest(lock):
             raise NotUsable(
-                f"{folder.path}: was made for another {lock.name} than this checkout has: take "
-                "the checkout that it was made with, or run make wheels anew"
+                f"{folder.path}: belongs to a checkout with another {lock.name}: use that "
+                "checkout, or run make wheels again"
             )
-    pins = pins_of(locks_of(forms))
+    pins = pins_of(locks_of(variants))
     for name, about in folder.files.items():
         if about["for"] in pins or name == PYTHON:
             _check_file(folder.path / name, about)
     if missing := pins.keys() - {about["for"] for about in folder.files.values()}:
-        raise NotUsable(f"{folder.path}: lacks {min(missing)}: run make wheels anew")
+        raise NotUsable(f"{folder.path}: lacks {min(missing)}: run make wheels again")
 
 
 def _check_file(path: Path, about: dict[str, Any]) -> None:
-    again = "copy the folder again (make wheels mends it, where there is a network)"
+    again = "copy the folder again, or repair it with make wheels on a machine with a network"
     try:
         size = path.stat().st_size
         if size != about["bytes"]:
@@ -135,7 +138,7 @@ def _check_file(path: Path, about: dict[str, Any]) -> None:
 
 
 def _glibc() -> str:
-    """Of this machine, as "2.36"; empty where there is none."""
+    """This machine's version of glibc, such as "2.36"; empty if there is none."""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
     except (OSError, ValueError):
@@ -150,17 +153,17 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def go_offline(folder: Folder) -> None:
-    """From here on pip and uv know no other place than the folder, whatever their settings say."""
-    # As an address: pip takes a space, and uv a comma, for the end of a folder's name.
+    """Make pip and uv use only the folder from here on, whatever their settings are."""
+    # A file URL, because pip ends a folder's name at a space, and uv at a comma.
     address = folder.path.as_uri()
     os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=address)
     os.environ.update(UV_OFFLINE="1", UV_FIND_LINKS=address, UV_PYTHON_DOWNLOADS="never")
 
 
 def lock_with_built(lock: Path, folder: Folder, to: Path) -> Path:
-    """A lock that also takes the wheels that were built from its source archives.
+    """Write a lock that also accepts the wheels that were built from its source archives.
 
-    Their hashes are those of the index: no lock can know them beforehand.
+    The hashes of these wheels come from the index, because the original lock cannot know them.
     """
     text = lock.read_text()
     for about in folder.files.values():
@@ -173,10 +176,15 @@ def lock_with_built(lock: Path, folder: Folder, to: Path) -> Path:
 
 
 def bring_built(folder: Folder, python: Path, to: Path) -> None:
-    """Puts what was built beforehand where a build looks for it (`to`, .venvs/.wheels).
+    """Copy the wheels that were built beforehand to the folder where a build expects them.
 
-    pillow-simd's wheel only if it was built for this CPU's instruction set and loads here, where
-    other versions of libjpeg may be: `python`, that of the tools, tries it.
+    pillow-simd's wheel is copied only if it was built for this CPU's instruction set and can be
+    imported here, because this machine may have another version of libjpeg.
+
+    Args:
+        folder: the folder of wheels.
+        python: the tools' interpreter, which tries the import.
+        to: .venvs/.wheels.
     """
     for name, about in folder.files.items():
         file, simd = folder.path / name, sources.instruction_set().lower()
@@ -197,7 +205,7 @@ def _loads(wheel: Path, python: Path, scratch: Path) -> bool:
 
 
 def bring_python(folder: Folder, venvs: Path) -> str | None:
-    """Unpacks the folder's Python into `venvs/.python`, unless it is there. None if it has none."""
+    """Unpack the folder's Python into `venvs/.python` once; None if the folder has no Python."""
     if PYTHON not in folder.files:
         return None
     python = venvs / ".python" / "bin" / f"python{python311.VERSION}"

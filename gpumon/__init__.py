@@ -1,8 +1,8 @@
-"""gpumon: what the GPUs and the host were doing, lined up with what the program was doing.
+"""gpumon records what the GPUs and the host do while a program runs, aligned with its phases.
 
 >>> import gpumon
 >>> with gpumon.Monitor("runs/mine/trace") as monitor:
-...     with monitor.phase("train", epoch=1, images=1120):
+...     with monitor.phase("train", epoch=1, items=1120):
 ...         train()
 >>> monitor.plot()
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpumon.errors import MonitorError, needed_for
-from gpumon.marks import Marker, phase
+from gpumon.errors import MonitorError, required_for
 from gpumon.monitor import Monitor
+from gpumon.phases import Marker, phase
 
 if TYPE_CHECKING:
     from gpumon.drawing.comparison import compare
@@ -40,7 +40,7 @@ _MODULES = ("callbacks", "otel")
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext gpumon``: adds the cell magic ``%%gpumon``."""
-    from gpumon.magic import register
+    from gpumon.ipython_magic import register
 
     register(shell)
 
@@ -50,5 +50,5 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"gpumon.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
-    with needed_for(f"gpumon.{name}"):
+    with required_for(f"gpumon.{name}"):
         return getattr(importlib.import_module(_LAZY[name]), name)

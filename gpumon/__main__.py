@@ -1,9 +1,10 @@
-"""The command: gpumon record, watch, summary, plot, compare, merge, export, serve, devices."""
+"""This module is the command line: gpumon record, watch, summary, plot, compare and others."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import json
 import os
 import sys
@@ -11,90 +12,229 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon import __version__
-from gpumon.errors import MonitorError, needed_for, warnings_as_lines
-from gpumon.output import write_whole
+from gpumon.atomic_write import write_atomically
+from gpumon.errors import MonitorError, required_for, warnings_as_lines
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
 
-READER_GONE = 141
-"""Exit code where the program that reads the output has ended, as of `… | head`: SIGPIPE's."""
+BROKEN_PIPE = 141
+"""Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
 
 
-def parser() -> argparse.ArgumentParser:
-    main = argparse.ArgumentParser(
-        prog="gpumon", description="What the GPUs and the host do, lined up with your program."
+FORMER = {
+    "--gpus": "--gpu-ids",
+    "--idle-below": "--idle-threshold",
+    "--limit": "--max-trace-mb",
+    "--provenance": "--metadata",
+    "--with": "--profile",
+}
+"""Former names of options, and the names that replaced them."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and suggest an option for an unknown one."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._unknown(unknown))
+        return options, []
+
+    def error(self, message: str) -> NoReturn:
+        raise MonitorError(f"{message}; run {self.prog} --help for a list of options")
+
+    def _unknown(self, arguments: Sequence[str]) -> str:
+        option = next((text for text in arguments if text.startswith("-")), "").partition("=")[0]
+        if not option:
+            return f"unexpected arguments: {' '.join(arguments)}"
+        if FORMER.get(option) in self._option_string_actions:
+            return f"unknown option {option}: {option} is now {FORMER[option]}"
+        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
+        return f"unknown option {option}" + (f": did you mean {near[0]}?" if near else "")
+
+
+def parser() -> Parser:
+    main = Parser(
+        prog="gpumon",
+        description="Record what the GPUs and the host do while your program runs, and show it.",
     )
     main.add_argument("--version", action="version", version=f"gpumon {__version__}")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    record = commands.add_parser("record", help="run a command under the monitor")
-    record.add_argument("--interval", type=float, default=0.1, help="seconds (default: 0.1)")
-    record.add_argument("--out", type=Path, help="the trace (default: gpumon-trace)")
-    record.add_argument("--gpus", help="NVML indices or UUIDs, with commas (default: visible ones)")
-    limit = record.add_argument("--limit", type=float, metavar="MB")
-    limit.help = "of packed samples to keep: beyond, the oldest are dropped, and their means stay"
-    record.add_argument("program", nargs=argparse.REMAINDER, metavar="-- command ...")
-
-    watch = commands.add_parser("watch", help="follow a trace, or this machine, in the terminal")
-    watch.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
-    watch.add_argument("--once", action="store_true", help="print one picture and stop")
-
-    summary = commands.add_parser("summary", help="figures per phase and device")
-    summary.add_argument("trace", nargs="+", type=Path)
-    by = summary.add_argument("--by", choices=["phase", "mark"], default="phase")
-    by.help = "a row for each phase (default), or for each time that one was run"
-    idle = summary.add_argument("--idle-below", type=float, default=5.0, metavar="PERCENT")
-    idle.help = "of utilisation; the idle share is the time below (default: 5)"
-    summary.add_argument("--csv", action="store_true", help="as CSV")
-    summary.add_argument("--provenance", action="store_true", help="how it was measured, as JSON")
-
-    plot = commands.add_parser("plot", help="draw a trace")
-    plot.add_argument("trace", nargs="+", type=Path)
-    compare = commands.add_parser("compare", help="what changed between runs, and their chart")
-    compare.add_argument("trace", nargs="+", metavar="NAME=TRACE")
-    compare.add_argument("--align", metavar="PHASE", help="its first start becomes time 0")
-    for each in (plot, compare):
-        each.add_argument("-o", "--out", type=Path, help=".png, .svg or .pdf; plot also .html")
-        each.add_argument("--theme", choices=["light", "dark"], default="light")
-        each.add_argument("--title")
-
-    plot.add_argument(
-        "--series", help="what else to draw, with commas: temperature,clocks,PCIe,..."
+    record = commands.add_parser("record", help="run a command and record it")
+    record.add_argument(
+        "--interval",
+        type=float,
+        default=0.1,
+        metavar="SECONDS",
+        help="take a sample every SECONDS seconds, 0.005 to 60 (default: 0.1)",
+    )
+    record.add_argument(
+        "--out", type=Path, metavar="TRACE", help="write the trace to TRACE (default: gpumon-trace)"
+    )
+    record.add_argument(
+        "--gpu-ids",
+        metavar="IDS",
+        help="record the GPUs with these NVML indices or UUIDs, separated by commas "
+        "(default: the GPUs that the program can use)",
+    )
+    record.add_argument(
+        "--max-trace-mb",
+        type=float,
+        metavar="MB",
+        help="keep at most MB megabytes of compressed samples; drop the oldest samples first, and "
+        "keep their 20 s means (default: keep all samples)",
+    )
+    record.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND ...",
+        help="run this command with its arguments",
     )
 
-    merge = commands.add_parser("merge", help="traces of ranks and hosts as one, on one time axis")
-    merge.add_argument("trace", nargs="+", type=Path)
-    merge.add_argument("-o", "--out", type=Path, required=True, help="the new trace")
-
-    export = commands.add_parser("export", help="write a trace for other tools")
-    export.add_argument("trace", nargs="+", type=Path)
-    export.add_argument(
-        "-o", "--out", type=Path, required=True, help="a .csv, .parquet, .prom or .json"
-    )
-    export.add_argument(
-        "--with",
+    watch = commands.add_parser("watch", help="show a trace, or this machine, in the terminal")
+    watch.add_argument(
+        "trace",
+        nargs="?",
         type=Path,
-        dest="beside",
-        metavar="PROFILE",
-        help="of torch.profiler, into a .json",
+        metavar="TRACE",
+        help="show this trace (default: this machine, recorded from now on)",
+    )
+    watch.add_argument(
+        "--once",
+        action="store_true",
+        help="print the current values and exit (default: update until Ctrl-C)",
     )
 
-    serve = commands.add_parser("serve", help="the latest values over HTTP, for Prometheus")
-    serve.add_argument("trace", nargs="?", type=Path, help="default: this machine, from now on")
-    serve.add_argument("--host", default="127.0.0.1", help="default: this machine alone")
-    serve.add_argument("--port", type=int, default=9401, help="default: 9401")
+    summary = commands.add_parser("summary", help="print figures for each phase and device")
+    _add_traces(summary)
+    summary.add_argument(
+        "--by",
+        choices=["phase", "mark"],
+        default="phase",
+        help="print a row for each phase, or for each mark, which is one run of a phase "
+        "(default: phase)",
+    )
+    summary.add_argument(
+        "--idle-threshold",
+        type=float,
+        default=5.0,
+        metavar="PERCENT",
+        help="count a device as idle while its utilisation is below PERCENT (default: 5)",
+    )
+    summary.add_argument(
+        "--csv", action="store_true", help="print the figures as CSV (default: as a text table)"
+    )
+    summary.add_argument(
+        "--metadata",
+        action="store_true",
+        help="print how the trace was recorded, as JSON (default: print the figures)",
+    )
 
-    devices = commands.add_parser("devices", help="what this machine can measure, and why not more")
-    devices.add_argument("--json", action="store_true", help="as JSON")
+    plot = commands.add_parser("plot", help="draw a chart of a trace")
+    _add_traces(plot)
+    _add_chart(plot, "write the chart to FILE: .png, .svg, .pdf or .html (default: TRACE.png)")
+    plot.add_argument(
+        "--series",
+        metavar="NAMES",
+        help="draw these series too, separated by commas, such as temperature,clocks,PCIe "
+        "(default: none)",
+    )
+
+    compare = commands.add_parser("compare", help="list and draw the differences between traces")
+    compare.add_argument(
+        "trace",
+        nargs="+",
+        metavar="NAME=TRACE",
+        help="compare this trace, labelled NAME (default label: the name of its folder)",
+    )
+    compare.add_argument(
+        "--align",
+        metavar="PHASE",
+        help="set time 0 of each trace to the first start of PHASE (default: the trace's start)",
+    )
+    _add_chart(compare, "write the chart to FILE: .png, .svg or .pdf (default: gpumon-compare.png)")
+
+    merge = commands.add_parser("merge", help="merge traces of ranks and hosts into one trace")
+    _add_traces(merge)
+    merge.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        required=True,
+        metavar="TRACE",
+        help="write the merged trace to TRACE (required)",
+    )
+
+    export = commands.add_parser("export", help="write a trace in another program's format")
+    _add_traces(export)
+    export.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="write to FILE: .csv, .parquet, .prom (Prometheus) or .json (Chrome trace) (required)",
+    )
+    export.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="add the events of this torch.profiler file to the .json file (default: none)",
+    )
+
+    serve = commands.add_parser("serve", help="serve the latest values to Prometheus over HTTP")
+    serve.add_argument(
+        "trace",
+        nargs="?",
+        type=Path,
+        metavar="TRACE",
+        help="serve this trace (default: this machine, recorded from now on)",
+    )
+    serve.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="listen on ADDRESS (default: 127.0.0.1, which only this machine can reach)",
+    )
+    serve.add_argument("--port", type=int, default=9401, help="listen on port PORT (default: 9401)")
+
+    devices = commands.add_parser("devices", help="list what gpumon can measure on this machine")
+    devices.add_argument(
+        "--json", action="store_true", help="print the list as JSON (default: as text)"
+    )
     return main
 
 
+def _add_traces(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "trace",
+        nargs="+",
+        type=Path,
+        metavar="TRACE",
+        help="read this trace; merge several traces on one time axis",
+    )
+
+
+def _add_chart(command: argparse.ArgumentParser, out: str) -> None:
+    command.add_argument("-o", "--out", type=Path, metavar="FILE", help=out)
+    command.add_argument(
+        "--theme",
+        choices=["light", "dark"],
+        default="light",
+        help="draw in light or dark colours (default: light)",
+    )
+    command.add_argument(
+        "--title", metavar="TEXT", help="write TEXT above the chart (default: no title)"
+    )
+
+
 def run(options: argparse.Namespace) -> int:
-    """Carry out a parsed command; gives the exit code."""
+    """Run a parsed command; returns the exit code."""
     if options.command == "record":
         return _record(options)
     if options.command == "devices":
@@ -117,12 +257,12 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.trace import read
 
     trace = read(options.trace)
-    _tell(trace)
+    _print_problems(trace)
     if options.command == "summary":
-        if options.provenance:
-            print(json.dumps(trace.provenance(), indent=1))
+        if options.metadata:
+            print(json.dumps(trace.metadata(), indent=1))
             return 0
-        columns, rows = summarize(trace.recording, options.by, options.idle_below)
+        columns, rows = summarize(trace.recording, options.by, options.idle_threshold)
         if options.csv:
             write_csv(sys.stdout, columns, rows)
         else:
@@ -130,7 +270,7 @@ def run(options: argparse.Namespace) -> int:
             for sentence in sentences(trace.diagnosis()):
                 print(sentence)
     elif options.command == "export":
-        print(trace.export(options.out, beside=options.beside))
+        print(trace.export(options.out, profile=options.profile))
     else:
         out = options.out or trace.path.with_name(trace.path.name + ".png")
         series = [name.strip() for name in (options.series or "").split(",") if name.strip()]
@@ -143,28 +283,30 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(trace: Trace) -> None:
-    """What is missing in a trace, beside whatever the command shows of it."""
-    from gpumon.notes import losses
+def _print_problems(trace: Trace) -> None:
+    """Print what is missing in a trace, whatever else the command shows."""
+    from gpumon.trace_notes import problems
 
-    for note in losses(trace.recording):
+    for note in problems(trace.recording):
         print(f"gpumon: {note}", file=sys.stderr)
 
 
 def _record(options: argparse.Namespace) -> int:
-    from gpumon.launch import place
+    from gpumon.launch import rank_info
     from gpumon.monitor import Monitor
     from gpumon.record import default_path, record
 
     command = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not command:
-        raise MonitorError("nothing to run: gpumon record [options] -- command ...")
-    gpus = options.gpus.split(",") if options.gpus else None
-    here = place()
+        raise MonitorError("no command was given: use gpumon record [options] -- COMMAND ...")
+    gpu_ids = options.gpu_ids.split(",") if options.gpu_ids else None
+    here = rank_info()
     path = options.out or default_path(here)
-    code = record(command, Monitor(path, options.interval, gpus, limit=options.limit), here)
+    code = record(
+        command, Monitor(path, options.interval, gpu_ids, max_trace_mb=options.max_trace_mb), here
+    )
     if not here.rank:
-        what = f"'{path}*'" if here.is_of_many else path
+        what = f"'{path}*'" if here.is_distributed else path
         print(f"gpumon: trace in {path}; see it with: gpumon plot {what}", file=sys.stderr)
     return code
 
@@ -174,21 +316,21 @@ def _merge(options: argparse.Namespace) -> int:
     from gpumon.trace import read
 
     trace = read(options.trace)
-    _tell(trace)
+    _print_problems(trace)
     print(save(trace.recording, options.out))
     return 0
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from gpumon.files import prefix_of
-    from gpumon.monitor import Monitor
+    from gpumon.monitor import machine_monitor
+    from gpumon.trace_files import prefix_of
     from gpumon.watch import watch
 
     if options.trace is not None:
         watch(prefix_of(options.trace), once=options.once)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        with Monitor(Path(folder) / "trace", interval=0.25).of_everybody() as monitor:
+        with machine_monitor(Path(folder) / "trace", interval=0.25) as monitor:
             if options.once:
                 time.sleep(1.3)  # until the slowest series has a value
             watch(monitor.path, once=options.once)
@@ -196,15 +338,15 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from gpumon.files import prefix_of
-    from gpumon.monitor import Monitor
+    from gpumon.monitor import machine_monitor
     from gpumon.serve import server
+    from gpumon.trace_files import prefix_of
 
     with contextlib.ExitStack() as stack:
         if options.trace is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            machine = Monitor(Path(folder) / "trace", interval=1.0)
-            prefix = stack.enter_context(machine.of_everybody()).path
+            machine = machine_monitor(Path(folder) / "trace", interval=1.0)
+            prefix = stack.enter_context(machine).path
         else:
             prefix = prefix_of(options.trace)
         serving = stack.enter_context(server(prefix, options.host, options.port))
@@ -216,17 +358,19 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from gpumon.changes import describe
     from gpumon.trace import read
+    from gpumon.trace_comparison import describe
 
     traces: dict[str, Trace] = {}
     for text in options.trace:
         name, equals, path = text.rpartition("=")
         name = name if equals else _name_of(path, options.trace)
         if name in traces:
-            raise MonitorError(f"two traces would be called {name}: give each a name, NAME=TRACE")
+            raise MonitorError(
+                f"two traces have the label {name}: give each trace its own, as NAME=TRACE"
+            )
         traces[name] = read(path)
-        _tell(traces[name])
+        _print_problems(traces[name])
     drawn = _compared(options, traces)
     (first, before), *others = traces.items()
     for number, (name, after) in enumerate(others):
@@ -237,16 +381,16 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _name_of(path: str, among: Sequence[str]) -> str:
-    """A trace without a name is called after its folder, or itself where it shares that."""
+    """The label of a trace without a name: its folder, or its file if the folder has several."""
     folder = Path(path).parent
     alike = sum(Path(other.rpartition("=")[2]).parent == folder for other in among) > 1
     return Path(path).name if alike else folder.name or path
 
 
 def _compared(options: argparse.Namespace, traces: dict[str, Trace]) -> object | None:
-    """The chart; None where it cannot be drawn here and was not asked for by name."""
+    """The chart; None where it cannot be drawn and no option asks for a chart."""
     try:
-        with needed_for("gpumon compare"):
+        with required_for("gpumon compare"):
             from gpumon.drawing.comparison import compare
     except MonitorError as error:
         if options.out or options.align or len(traces) < 2:
@@ -268,12 +412,12 @@ def _save(figure: object, out: Path) -> None:
 
 
 def _write(out: Path, data: bytes) -> None:
-    write_whole(out, lambda file: file.write_bytes(data))
+    write_atomically(out, lambda file: file.write_bytes(data))
     print(out)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; user errors are one line on standard error and exit code 2."""
+    """Run the command line; user errors are one line on standard error and exit code 2."""
     try:
         try:
             with warnings_as_lines():
@@ -291,7 +435,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         _drop_output()  # the reader (head, less) has seen enough
-        return READER_GONE
+        return BROKEN_PIPE
     except OSError as error:
         _drop_output()
         where = error.filename or "standard output"
@@ -305,7 +449,7 @@ def _flush() -> None:
 
 
 def _drop_output() -> None:
-    """Keep Python from complaining at exit of what it could not print."""
+    """Discard further output, so that Python prints no error for it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

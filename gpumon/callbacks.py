@@ -1,4 +1,4 @@
-"""Phases of training loops that are somebody else's: Keras, Lightning, Hugging Face's Trainer.
+"""These callbacks mark phases in Keras, Lightning and Hugging Face training loops.
 
 >>> model.fit(data, callbacks=[gpumon.callbacks.Keras(monitor)])
 >>> lightning.Trainer(callbacks=[gpumon.callbacks.Lightning(monitor)])
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumon.marks import Marker, Phase
 from gpumon.monitor import Monitor
+from gpumon.phases import Marker, Phase
 
 
 class _Phases:
@@ -35,7 +35,7 @@ class _Phases:
                 phase.__exit__(None, None, None)
 
     def __getattr__(self, name: str) -> Any:
-        # Hooks that nothing is to be done at, of this version of a framework and the next.
+        # Hooks that need no action, also those of later versions of a framework.
         if name.startswith(("on_", "set_")):
             return _nothing
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -128,7 +128,7 @@ class Lightning(_Phases):
 
 
 class HuggingFace(_Phases):
-    """For the Trainer of ``transformers``. It tells no start of an evaluation, only its steps.
+    """For the Trainer of ``transformers``. It reports no start of an evaluation, only its steps.
 
     What ``predict`` does is therefore ``validate`` too.
     """

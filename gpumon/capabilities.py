@@ -1,4 +1,4 @@
-"""What this machine can measure: the sampler's own probe, told to people."""
+"""This module lists what this machine can measure, for the command ``gpumon devices``."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 from typing import Any
 
 from gpumon.nvml import close_nvml
-from gpumon.platforms import check_can_record, missing
-from gpumon.sampler import gather, probe
+from gpumon.platforms import check_can_record, unsupported
+from gpumon.sampler import collect_sources, probe
 
 
 def capabilities(interval: float = 0.1) -> dict[str, Any]:
     """Devices, NVML's state, and every series with its API or the reason why it is missing."""
     check_can_record()
     config = {
-        "gpus": None,
+        "gpu_ids": None,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "order": os.environ.get("CUDA_DEVICE_ORDER"),
         # The shell's tree: this very process takes the sampler's part and does not count itself.
         "parent": os.getppid(),
-        "root": os.getppid(),
-        "family": os.getppid(),
+        "process_root": os.getppid(),
+        "program_root": os.getppid(),
         "interval": interval,
     }
-    sources, devices, nvml = gather(config)
+    sources, devices, nvml = collect_sources(config)
     probe(sources)
     series = [entry for source in sources for entry in source.describe()]
     close_nvml()
@@ -59,6 +59,6 @@ def describe(found: dict[str, Any]) -> str:
             more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
             lines.append(f"  yes  {label}: {entry['api']}{more}")
         lines.append("")
-    if lacking := missing():
+    if lacking := unsupported():
         lines.append(lacking[:1].upper() + lacking[1:] + ".")
     return "\n".join(lines).rstrip()

@@ -1,4 +1,4 @@
-"""What Python 3.9 lacks, under the names of later ones."""
+"""This module provides functions of later Python versions to Python 3.9."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from builtins import zip as strictly
+    from builtins import zip as zip_strict
     from itertools import pairwise as pairwise
 elif sys.version_info >= (3, 10):
     from functools import partial
     from itertools import pairwise as pairwise
 
-    strictly = partial(zip, strict=True)
+    zip_strict = partial(zip, strict=True)
 else:
     from itertools import zip_longest
 
@@ -27,7 +27,7 @@ else:
                 yield before, after
                 before = after
 
-    def strictly(*columns: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    def zip_strict(*columns: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         """Like ``zip``; ValueError where the columns are not equally long."""
         nothing = object()
         for row in zip_longest(*columns, fillvalue=nothing):

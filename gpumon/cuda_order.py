@@ -1,8 +1,8 @@
-"""How CUDA numbers the GPUs that a program sees: ``python -m gpumon.cuda_order`` asks CUDA itself.
+"""``python -m gpumon.cuda_order`` asks CUDA in which order it numbers the visible GPUs.
 
-CUDA puts the fastest GPU first by a rule of its own, unless CUDA_DEVICE_ORDER=PCI_BUS_ID; NVML goes
+CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID; NVML goes
 by the bus. In a machine of equal GPUs both orders are one. Else only CUDA knows, and is asked by a
-process of its own, because its library is large. It makes no context and takes no GPU memory.
+separate process, because its library is large. It makes no context and takes no GPU memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST = 10.0
 """Seconds to wait for CUDA."""
 
 
-def ask_cuda() -> list[str] | str:
+def query_cuda() -> list[str] | str:
     """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say."""
     try:
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""What held a program back in each phase, in one sentence with its figure; nothing where unsure.
+"""This module finds what limited each phase, and states it in a sentence with its figures.
 
 The rules are tried in the order of ``RULES``, and the first that holds is the phase's sentence:
 what makes other figures worthless comes before what they would say. Each rule asks for more than
 it needs, because no sentence is better than a wrong one. ``docs/gpumon.md`` has them as a table;
-the limits are here, and in :mod:`gpumon.phase_figures`.
+the limits are here, and in :mod:`gpumon.phase_metrics`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import Optional
 
 from gpumon import stats
-from gpumon.phase_figures import (
+from gpumon.phase_metrics import (
     IDLE_BELOW,
     Phase,
-    clocks_of,
-    faults_of,
-    held_at_work,
+    idle_pauses,
+    major_faults,
     memory_share,
-    pauses_of,
     phase_of,
-    slowed_by,
+    throttle_cause,
+    throttled_clocks,
+    throttled_share,
 )
 from gpumon.recording import NAN, Recording
 from gpumon.summary import WHOLE, summarize
@@ -43,13 +43,13 @@ IDLE_SHARE, PAUSES = 15.0, 5
 FLAT = 60.0
 """Percent of utilisation: no more of it beside a full CPU is the CPU's doing."""
 FULL_CPU, FREE_CPU = 90.0, 80.0
-SLOWED_SHARE, LOWER_CLOCK = 20.0, 0.95
+THROTTLED_SHARE, LOWER_CLOCK = 20.0, 0.95
 IMBALANCE, HIGHEST = 25.0, 50.0
 BUSY = 90.0
 FILLED = 50.0
 """Percent of SM activity. NVIDIA's manual of DCGM: less likely indicates ineffective use."""
 FILLED_POWER = 70.0
-"""Percent of the power limit, where SM activity is not known: no hollow GPU draws so much."""
+"""Percent of the power limit, if SM activity is not known: low occupancy draws less power."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _shared(phase: Phase) -> Found:
 
 def _swapping(phase: Phase) -> Found:
     for row in phase.hosts:
-        share, faults = memory_share(phase, row["device"]), faults_of(phase, row["device"])
+        share, faults = memory_share(phase, row["device"]), major_faults(phase, row["device"])
         if share >= FULL_MEMORY and faults >= FAULTS:
             return (
                 f"{share:.0f} % of the memory that the program may use was taken, and "
@@ -123,13 +123,13 @@ def _swapping(phase: Phase) -> Found:
     return None
 
 
-def _starved(phase: Phase) -> Found:
+def _input_bound(phase: Phase) -> Found:
     cpus = [row.get("utilisation mean (%)", NAN) for row in phase.hosts]
     cpu = sum(cpus) / len(cpus) if cpus else NAN
     # One that is not known, NaN, is neither.
     full = bool(cpus) and all(share >= FULL_CPU for share in cpus)
     free = bool(cpus) and all(share < FREE_CPU for share in cpus)
-    pauses = [pauses_of(phase, row["device"]) for row in phase.gpus]
+    pauses = [idle_pauses(phase, row["device"]) for row in phase.gpus]
     figures = {} if math.isnan(cpu) else {"CPU mean (%)": cpu}
     if pauses and all(share >= IDLE_SHARE and count >= PAUSES for share, count in pauses):
         share, count = (min(each) for each in zip(*pauses))
@@ -160,24 +160,24 @@ def _starved(phase: Phase) -> Found:
 
 
 def _throttled(phase: Phase) -> Found:
-    known = [row for row in phase.gpus if "slowed share (%)" in row]
-    shares = [(held_at_work(phase, row["device"]), row) for row in known]
-    slowed = [(share, row) for share, row in shares if share >= SLOWED_SHARE]
-    for share, row in sorted(slowed, key=lambda found: -found[0]):
+    known = [row for row in phase.gpus if "throttled share (%)" in row]
+    shares = [(throttled_share(phase, row["device"]), row) for row in known]
+    throttled = [(share, row) for share, row in shares if share >= THROTTLED_SHARE]
+    for share, row in sorted(throttled, key=lambda found: -found[0]):
         device = row["device"]
-        lower, usual = clocks_of(phase, device)
+        lower, usual = throttled_clocks(phase, device)
         if lower > LOWER_CLOCK * usual:
             continue  # the driver names a reason, and the clock hardly knows
         clocks = f", to {lower:,.0f} instead of {usual:,.0f} MHz" if lower < usual else ""
-        figures = {"slowed share (%)": share}
+        figures = {"throttled share (%)": share}
         if clocks:
-            figures |= {"SM clock while slowed (MHz)": lower, "SM clock otherwise (MHz)": usual}
-        how = f"for {share:.0f} % of the time{clocks} ({slowed_by(phase, device)})"
-        return f"{phase.name(row)} worked with its clocks held down {how}", figures
+            figures |= {"SM clock while throttled (MHz)": lower, "SM clock otherwise (MHz)": usual}
+        how = f"for {share:.0f} % of the time{clocks} ({throttle_cause(phase, device)})"
+        return f"{phase.name(row)} ran with throttled clocks {how}", figures
     return None
 
 
-def _lopsided(phase: Phase) -> Found:
+def _imbalanced(phase: Phase) -> Found:
     shares = {phase.name(row): row["utilisation mean (%)"] for row in phase.gpus}
     imbalance = stats.imbalance(list(shares.values()))
     if not imbalance >= IMBALANCE or max(shares.values()) < HIGHEST:
@@ -202,7 +202,7 @@ def _is_busy(phase: Phase) -> bool:
     return bool(phase.gpus) and min(_means(phase, "utilisation mean (%)")) >= BUSY
 
 
-def _hollow(phase: Phase) -> Found:
+def _low_occupancy(phase: Phase) -> Found:
     activity = _means(phase, "SM activity mean (%)")
     if not (_is_busy(phase) and all(share < FILLED for share in activity)):
         return None
@@ -215,7 +215,7 @@ def _hollow(phase: Phase) -> Found:
     )
 
 
-def _healthy(phase: Phase) -> Found:
+def _ok(phase: Phase) -> Found:
     if not (_is_busy(phase) and phase.all_took_part):
         return None
     busy = _means(phase, "utilisation mean (%)")
@@ -238,11 +238,11 @@ def _healthy(phase: Phase) -> Found:
 RULES: dict[str, Callable[[Phase], Found]] = {
     "shared": _shared,
     "swapping": _swapping,
-    "starved": _starved,
+    "input_bound": _input_bound,
     "throttled": _throttled,
-    "lopsided": _lopsided,
-    "hollow": _hollow,
-    "healthy": _healthy,
+    "imbalanced": _imbalanced,
+    "low_occupancy": _low_occupancy,
+    "ok": _ok,
 }
 
 

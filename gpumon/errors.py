@@ -1,4 +1,4 @@
-"""The one error that gpumon raises for what its user can put right, warnings, printable texts."""
+"""This module defines gpumon's one user error, its warnings and its printable text."""
 
 import contextlib
 import sys
@@ -26,7 +26,7 @@ class MonitorError(Exception):
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the program that called gpumon, as none of gpumon's own can be mended."""
+    """Warn at the line of the user's program that called gpumon."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "gpumon":
         frame, level = frame.f_back, level + 1
@@ -35,7 +35,7 @@ def warn(message: str) -> None:
 
 @contextlib.contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print a command's warnings as it prints all else, whatever Python is told to do with them.
+    """Print a command's warnings as lines, whatever Python's warning filters are.
 
     A warning that were an error would take the place of a recorded program's exit code.
     """
@@ -48,7 +48,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def needed_for(what: str) -> Iterator[None]:
+def required_for(what: str) -> Iterator[None]:
     """For imports of what a recorder need not have: MonitorError names the package that is missing.
 
     what: the command or method that needs it.

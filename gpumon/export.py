@@ -1,4 +1,4 @@
-"""A trace for other tools: CSV, Parquet, Prometheus' text format, Chrome's trace format."""
+"""This module exports a trace as CSV, Parquet, Prometheus text or Chrome trace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon import chrome, metrics
-from gpumon.compat import strictly
-from gpumon.errors import MonitorError, needed_for
-from gpumon.output import write_whole
+from gpumon import chrome_trace, metrics
+from gpumon.atomic_write import write_atomically
+from gpumon.compat import zip_strict
+from gpumon.errors import MonitorError, required_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ def export(
     trace: Trace,
     target: str | os.PathLike[str],
     kind: str | None = None,
-    beside: str | os.PathLike[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write a trace to a file.
 
@@ -42,7 +42,7 @@ def export(
         trace: what to write.
         target: the file.
         kind: ``csv``, ``parquet``, ``prom`` or ``json``; None: the target's ending.
-        beside: for ``json``, a profile of torch.profiler that the file is to hold as well.
+        profile: for ``json``, a profile of torch.profiler that the file is to hold as well.
 
     Returns:
         The file.
@@ -56,22 +56,24 @@ def export(
         raise MonitorError(
             f"cannot export to {path}: no format {kind!r}; use .csv, .parquet, .prom or .json"
         )
-    if beside is not None and kind != "json":
+    if profile is not None and kind != "json":
         raise MonitorError(f"cannot export to {path} with a profile: use .json")
     if kind == "parquet":
-        with needed_for("Parquet"):
+        with required_for("Parquet"):
             import pandas  # noqa: F401
             import pyarrow  # noqa: F401
     if kind == "prom":
-        write_whole(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
+        write_atomically(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
     elif kind == "json":
-        told = json.dumps(chrome.document(trace.recording, Path(beside) if beside else None))
-        write_whole(path, lambda file: file.write_text(told, encoding="utf-8"))
+        text = json.dumps(
+            chrome_trace.document(trace.recording, Path(profile) if profile else None)
+        )
+        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
     elif kind == "csv":
-        write_whole(path, lambda file: _write_csv(trace, file))
+        write_atomically(path, lambda file: _write_csv(trace, file))
     else:
         table = _table(trace)
-        write_whole(path, lambda file: table.to_parquet(file))
+        write_atomically(path, lambda file: table.to_parquet(file))
     return path
 
 
@@ -82,14 +84,14 @@ def _write_csv(trace: Trace, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["time (s)", "wall time", "phase", *recording.keys])
-        for moment, wall, phase, *values in strictly(*front, *recording.columns):
-            told = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
-            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *told])
+        for moment, wall, phase, *values in zip_strict(*front, *recording.columns):
+            text = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
+            table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *text])
 
 
 def _table(trace: Trace) -> pd.DataFrame:
     """The frame with wall time and phase in front."""
-    frame = trace.frame()
+    frame = trace.to_pandas()
     frame.insert(0, "wall time", _wall_times(trace.recording))
     frame.insert(1, "phase", _phases(trace.recording))
     return frame
@@ -120,6 +122,6 @@ def prometheus(trace: Trace) -> str:
     """The last value of every series in Prometheus' text format; see :mod:`gpumon.metrics`."""
     recording = trace.recording
     last = {
-        key: column[-1] for key, column in strictly(recording.keys, recording.columns) if column
+        key: column[-1] for key, column in zip_strict(recording.keys, recording.columns) if column
     }
     return metrics.prometheus(metrics.metrics(recording.header, last))

@@ -1,4 +1,4 @@
-"""GPM: what the multiprocessors really did, on Hopper and later.
+"""This module reads NVIDIA's GPM counters, which measure SM activity on Hopper and later GPUs.
 
 "GPU utilisation" only says that some kernel ran; these counters say how many of the
 multiprocessors worked, how full they were, and what the tensor cores and the memory did. NVML
@@ -12,8 +12,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from gpumon.cells import placed
-from gpumon.nvml import Device, ask, call, failure, nvml, within
+from gpumon.memory_arena import allocate
+from gpumon.nvml import Device, call, failure, nvml, query, struct_field
 from gpumon.series import Number, Poll, Series, Source, Unavailable
 
 # NVML asks for some time between the two samples of a difference.
@@ -35,7 +35,7 @@ METRICS = (
 
 def gpm_supported(device: Device) -> None:
     """Raise Unavailable, with the reason, where a device has no GPM."""
-    support = ask(nvml().nvmlGpmQueryDeviceSupport, device.parent or device.handle)
+    support = query(nvml().nvmlGpmQueryDeviceSupport, device.parent or device.handle)
     if not support.isSupportedDevice:
         raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
     if device.parent is not None and device.instance is None:
@@ -64,7 +64,7 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
 
     def begin() -> Poll:
         """Take the first sample: of two that take turns, each difference ends with the older."""
-        samples[:] = samples or [ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
+        samples[:] = samples or [query(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
         function, arguments = call(*get, samples[0])
         if code := function(*arguments):
             raise _failed(code)
@@ -72,7 +72,7 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
             _difference(get, older, newer, [metric for metric, _, _ in metrics])
             for older, newer in (samples, samples[::-1])
         )
-        one.following, other.following = other, one
+        one.alternate, other.alternate = other, one
         return one
 
     def read() -> Sequence[float | Unavailable | None]:
@@ -82,7 +82,7 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
             return [None] * len(series)
         poll.make()
         # Not where a call failed: the next difference would begin with a sample not taken.
-        source.poll = poll.following
+        source.poll = poll.alternate
         return poll.filled()
 
     source = Source(device.name, series, read, every)
@@ -95,14 +95,16 @@ def _difference(sample: tuple[Any, ...], older: Any, newer: Any, metrics: Sequen
     sample: the function that takes one, and of what.
     """
     pynvml = nvml()
-    request = placed(pynvml.c_nvmlGpmMetricsGet_t)
+    request = allocate(pynvml.c_nvmlGpmMetricsGet_t)
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(metrics)
     request.sample1, request.sample2 = older, newer
     numbers = []
     for metric, number in zip(request.metrics, metrics):
         metric.metricId = number
-        numbers.append(Number(within(metric, "value"), code=within(metric, "nvmlReturn")))
+        numbers.append(
+            Number(struct_field(metric, "value"), code=struct_field(metric, "nvmlReturn"))
+        )
     calls = [call(*sample, newer), call("nvmlGpmMetricsGet", ctypes.byref(request))]
     return Poll(calls, numbers, _failed)
 

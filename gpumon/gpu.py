@@ -1,6 +1,6 @@
-"""The series of one GPU, each read through NVML by a source of its own.
+"""This module defines the series of one GPU, and reads them through NVML.
 
-One source is one call into the driver; the sampler keeps them apart, so that a call that fails
+One source is one call into the driver; the sampler separates them, so that a call that fails
 makes its own series NaN and no other.
 """
 
@@ -11,23 +11,25 @@ from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.cells import placed
 from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
-from gpumon.hardware import hardware_sources
-from gpumon.links import link_sources
-from gpumon.nvml import Device, nvml, poll, within
+from gpumon.gpu_errors import hardware_sources
+from gpumon.gpu_processes import sharing_sources
+from gpumon.link_traffic import link_sources
+from gpumon.memory_arena import allocate
+from gpumon.nvml import Device, nvml, poll, struct_field
 from gpumon.series import Number, Poll, Series, Source, Unavailable
-from gpumon.sharing import sharing_sources
 from gpumon.utilisation import utilisation_source
 
 MIB = 2**20
 MILLI = 1000
 
 
-def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -> list[Source]:
+def gpu_sources(
+    device: Device, interval: float, own_processes: Callable[[], set[int]]
+) -> list[Source]:
     """Every source of a device, unprobed; an unreachable device has none.
 
-    mine: the numbers of the watched program's processes.
+    own_processes: the process numbers of the recorded program.
     """
     if device.handle is None:
         return []
@@ -42,12 +44,12 @@ def gpu_sources(device: Device, interval: float, mine: Callable[[], set[int]]) -
     if device.kind != "mig":
         whole += hardware_sources(device)
     if device.kind == "parent":
-        return whole  # the rest its instances tell
+        return whole  # its instances have the other series
     sources = [
         utilisation_source(device, interval),
         _memory(device),
         *whole,
-        *sharing_sources(device, mine),
+        *sharing_sources(device, own_processes),
     ]
     try:
         gpm_supported(device)
@@ -89,14 +91,14 @@ def _polled(
 def _memory(device: Device) -> Source:
     pynvml = nvml()
     # Version 2 leaves out what the driver reserves for itself, as nvidia-smi does.
-    info = placed(pynvml.c_nvmlMemory_v2_t, version=pynvml.nvmlMemory_v2)
+    info = allocate(pynvml.c_nvmlMemory_v2_t, version=pynvml.nvmlMemory_v2)
     api = name = "nvmlDeviceGetMemoryInfo_v2"
     try:
         poll(name, device.handle, byref(info), numbers=[]).read()
     except Unavailable:
-        info, name = placed(pynvml.c_nvmlMemory_t), "nvmlDeviceGetMemoryInfo"
+        info, name = allocate(pynvml.c_nvmlMemory_t), "nvmlDeviceGetMemoryInfo"
         api = f"{name} (counts the driver's reserve as used)"
-    used = Number(within(info, "used"), MIB)
+    used = Number(struct_field(info, "used"), MIB)
     asked = poll(name, device.handle, byref(info), numbers=[used])
     # Frameworks' allocators keep what they took: asked more often, it would say the same.
     return _polled(device, "memory used (MiB)", api, asked, every=0.5)
@@ -106,9 +108,11 @@ def _power(device: Device) -> Source:
     """Power now where the driver has it, else its own figure, which may be a mean of 1 s."""
     pynvml = nvml()
     field = getattr(pynvml, "NVML_FI_DEV_POWER_INSTANT", 186)
-    asked = placed(pynvml.c_nvmlFieldValue_t, fieldId=field)
+    asked = allocate(pynvml.c_nvmlFieldValue_t, fieldId=field)
     # The call succeeds, whatever became of the field.
-    now = Number(within(asked, "value", c_uint), MILLI, code=within(asked, "nvmlReturn"))
+    now = Number(
+        struct_field(asked, "value", c_uint), MILLI, code=struct_field(asked, "nvmlReturn")
+    )
     name = "nvmlDeviceGetFieldValues"
     instant = poll(name, device.handle, 1, byref(asked), numbers=[now])
     try:
@@ -116,7 +120,7 @@ def _power(device: Device) -> Source:
         api = f"{name} {field} (instant power)"
         return _polled(device, "power (W)", api, instant, digits=1)
     except Unavailable:
-        milliwatts, name = placed(c_uint), "nvmlDeviceGetPowerUsage"
+        milliwatts, name = allocate(c_uint), "nvmlDeviceGetPowerUsage"
         usual = poll(name, device.handle, byref(milliwatts), numbers=[Number(milliwatts, MILLI)])
         api = f"{name} (a mean over 1 s on Ampere and later)"
         return _polled(device, "power (W)", api, usual, digits=1)
@@ -124,7 +128,7 @@ def _power(device: Device) -> Source:
 
 def _energy(device: Device) -> Source:
     """Joules since the trace began. The counter itself runs since the driver was loaded."""
-    millijoules, name = placed(c_ulonglong), "nvmlDeviceGetTotalEnergyConsumption"
+    millijoules, name = allocate(c_ulonglong), "nvmlDeviceGetTotalEnergyConsumption"
     since = Number(millijoules, MILLI, start=None)
     count = poll(name, device.handle, byref(millijoules), numbers=[since])
     return _polled(device, "energy (J)", f"{name}, difference from the start", count, digits=1)
@@ -133,24 +137,24 @@ def _energy(device: Device) -> Source:
 def _temperature(device: Device) -> Source:
     pynvml = nvml()
     kind = pynvml.NVML_TEMPERATURE_GPU
-    celsius = placed(c_uint)
+    celsius = allocate(c_uint)
     api, filled = "nvmlDeviceGetTemperature", celsius
     arguments: tuple[Any, ...] = (kind, byref(celsius))
     newer = getattr(pynvml, "c_nvmlTemperature_v1_t", None)
     if newer is not None:
         # The older call is to go with CUDA 14.
-        asked = placed(newer, version=pynvml.nvmlTemperature_v1, sensorType=kind)
+        asked = allocate(newer, version=pynvml.nvmlTemperature_v1, sensorType=kind)
         name = "nvmlDeviceGetTemperatureV"
         with contextlib.suppress(Unavailable):
             poll(name, device.handle, byref(asked), numbers=[]).read()
-            api, arguments, filled = name, (byref(asked),), within(asked, "temperature")
+            api, arguments, filled = name, (byref(asked),), struct_field(asked, "temperature")
     read = poll(api, device.handle, *arguments, numbers=[Number(filled)])
     return _polled(device, "temperature (C)", api, read, every=1.0)
 
 
 def _throttle(device: Device) -> Source:
     """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
-    bits, name = placed(c_ulonglong), "nvmlDeviceGetCurrentClocksEventReasons"
+    bits, name = allocate(c_ulonglong), "nvmlDeviceGetCurrentClocksEventReasons"
     try:
         poll(name, device.handle, byref(bits), numbers=[]).read()
     except Unavailable:
@@ -161,6 +165,6 @@ def _throttle(device: Device) -> Source:
 
 
 def _clock(device: Device, series: str, number: int) -> Source:
-    megahertz, name = placed(c_uint), "nvmlDeviceGetClockInfo"
+    megahertz, name = allocate(c_uint), "nvmlDeviceGetClockInfo"
     asked = poll(name, device.handle, number, byref(megahertz), numbers=[Number(megahertz)])
     return _polled(device, series, name, asked, every=0.5)

@@ -1,4 +1,4 @@
-"""The host's series: always there, so that a trace without a GPU is of use."""
+"""This module reads the host's series, which are recorded on machines without a GPU too."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.series import Series, Source, Unavailable
 
 if sys.platform == "linux":
     from gpumon import procfs as machine
 else:
-    from gpumon import elsewhere as machine
+    from gpumon import psutil_host as machine
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.
@@ -80,7 +80,7 @@ def _cores() -> Source:
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
             _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in strictly(now.values(), before.values())
+            for new, old in zip_strict(now.values(), before.values())
         ]
         before.update(now)
         return shares
@@ -109,7 +109,7 @@ def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int
             seconds = now - before[0][0]
             rates = [
                 (new - old) / MIB / seconds if new >= old else None
-                for new, old in strictly(counts, before[0][1])
+                for new, old in zip_strict(counts, before[0][1])
             ]
         before[:] = [(now, counts)]
         return rates

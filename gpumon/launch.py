@@ -1,4 +1,4 @@
-"""How gpumon starts processes of its own: same interpreter, own session, own module path."""
+"""This module starts gpumon's own processes, and finds the rank of the current process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start(
 
     It gets these open files, under the same numbers.
 
-    The session of its own keeps an interrupt that is meant for the program away from it.
+    Its separate session keeps an interrupt of the program away from it.
     """
     return subprocess.Popen(
         [*interpreter(module), json.dumps(config)],
@@ -52,7 +52,7 @@ def start(
     )
 
 
-def scratch() -> IO[bytes]:
+def temporary_file() -> IO[bytes]:
     """A file without a name, or where there is no room for one, nothing to read from."""
     try:
         return tempfile.TemporaryFile()
@@ -72,7 +72,7 @@ MPI, PMIx and Slurm name them. Slurm comes last: what a batch script starts by m
 script's own variables."""
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """Which of a job's processes this is; None where no launcher says it.
 
     local: its number among those of its host. size: of the job. job: a name of this start of it,
@@ -80,21 +80,21 @@ class Place(NamedTuple):
     """
 
     rank: int | None = None
-    local: int | None = None
-    size: int | None = None
-    job: str | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    job_id: str | None = None
 
     @property
-    def is_of_many(self) -> bool:
-        return self.rank is not None and self.size != 1
+    def is_distributed(self) -> bool:
+        return self.rank is not None and self.world_size != 1
 
     @property
-    def samples(self) -> bool:
+    def is_host_sampler(self) -> bool:
         """Whether it records its host: the first one there, or each where none knows its place."""
-        return not self.is_of_many or not self.local
+        return not self.is_distributed or not self.local_rank
 
 
-def place() -> Place:
+def rank_info() -> RankInfo:
     """This process's place in a job, by its environment."""
     for names in LAUNCHERS:
         rank, local, size = (_count(os.environ.get(name, "")) for name in names)
@@ -102,13 +102,13 @@ def place() -> Place:
             continue
         if local is None and _count(os.environ.get("SLURM_PROCID", "")) == rank:
             local = _count(os.environ.get("SLURM_LOCALID", ""))  # srun --mpi=pmi2
-        return Place(rank, local, size, _job(names[0]))
-    return Place()
+        return RankInfo(rank, local, size, _job(names[0]))
+    return RankInfo()
 
 
 def rank() -> int | None:
     """This process's rank as torchrun, MPI or Slurm give it, or None."""
-    return place().rank
+    return rank_info().rank
 
 
 def _count(text: str) -> int | None:
@@ -124,10 +124,10 @@ def _job(of_rank: str) -> str | None:
     return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or None
 
 
-def family(rank: int | None) -> int:
+def program_root(rank: int | None) -> int:
     """The process whose descendants are the program's own: this one, or a rank's launcher.
 
-    The ranks of one machine are no strangers to each other: whoever started this one started them.
+    The same launcher started all ranks of a machine, so they count as one program.
     """
     parent = os.getppid()
     return parent if rank is not None and parent > 1 else os.getpid()

@@ -1,8 +1,8 @@
-"""Several traces as one: ranks of one machine, or machines, on one time axis.
+"""This module merges traces of several ranks or hosts on one time axis.
 
 Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
-machines meet by their clocks' difference, where one was measured (:mod:`gpumon.clocks`), else on
-wall time, as well as their clocks agree; which of them it is, the merged trace says. A GPU or a
+machines are aligned by their clock offset, where one was measured (:mod:`gpumon.clock_offset`),
+else by wall time, as well as their clocks agree; the merged trace says which. A GPU or a
 host that several ranks of one machine have recorded is taken once, from the first. A recording that
 is in two of the traces is refused.
 """
@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpumon import clocks
-from gpumon.compat import strictly
+from gpumon import clock_offset
+from gpumon.atomic_write import write_atomically
+from gpumon.compat import zip_strict
 from gpumon.errors import MonitorError
-from gpumon.files import marks_file, prefix_of, samples_file
-from gpumon.lines import is_apart
-from gpumon.output import write_whole
 from gpumon.recording import NAN, Mark, Recording
+from gpumon.trace_files import marks_file, prefix_of, samples_file
+from gpumon.trace_format import is_clock_offset
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -37,14 +37,16 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     sources = _sources(recordings)
     names = _machine_names(recordings)
     several = len(set(names)) > 1
-    shifts, told = _shifts(recordings, names)
+    shifts, sentences = _shifts(recordings, names)
     # Those of a trace that was merged before still hold.
-    told = [text for part in recordings for text in clocks.said(part.header)] + told
-    ends = [part.end + shift for part, shift in strictly(recordings, shifts)]
+    sentences = [
+        text for part in recordings for text in clock_offset.stated_offsets(part.header)
+    ] + sentences
+    ends = [part.end + shift for part, shift in zip_strict(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = {moment for moment in ends if moment < end}
-    for part, shift in strictly(recordings, shifts):
+    for part, shift in zip_strict(recordings, shifts):
         moments.update(moment + shift for moment in part.times)
     times = array("d", sorted(moments))
     devices: list[dict[str, Any]] = []
@@ -53,7 +55,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
-    for number, (part, shift, machine) in enumerate(strictly(recordings, shifts, names)):
+    for number, (part, shift, machine) in enumerate(zip_strict(recordings, shifts, names)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
         rank_name = f"rank{rank if rank is not None else number}:"
@@ -101,7 +103,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     devices.sort(key=lambda device: device["kind"] == "host")
     return Recording(
         recordings[0].prefix,
-        _header(recordings, names, devices, series) | {"clocks": told, "sources": sources},
+        _header(recordings, names, devices, series) | {"clocks": sentences, "sources": sources},
         times,
         columns,
         sorted(events, key=lambda event: event["t"]),
@@ -113,7 +115,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
 
 
 def _sources(recordings: Sequence[Recording]) -> list[str]:
-    """What tells apart all that was recorded, of merged traces their parts'; none comes twice."""
+    """Identifiers of all recordings, also of those inside merged traces; none comes twice."""
     found: dict[str, Path] = {}
     for part in recordings:
         header = part.header
@@ -131,7 +133,7 @@ def _sources(recordings: Sequence[Recording]) -> list[str]:
 
 
 def _machine_names(recordings: Sequence[Recording]) -> list[str]:
-    """Each trace's machine, told apart by boot, so two containers of one name stay two."""
+    """Each trace's machine, distinguished by boot, so two containers of one name stay two."""
     found: dict[tuple[str, Any], str] = {}
     for part in recordings:
         host, boot = part.header["host"], part.header["boot"]
@@ -145,7 +147,7 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     """Seconds to add to each trace's times, and what is to be said of the machines' clocks."""
     headers = [part.header for part in recordings]
     first: dict[Any, dict[str, Any]] = {}
-    aparts: dict[Any, dict[str, Any]] = {}
+    offsets: dict[Any, dict[str, Any]] = {}
     machines: dict[Any, str] = {}
     traces: dict[Any, Path] = {}
     for number, (part, header, name) in enumerate(zip(recordings, headers, names)):
@@ -153,29 +155,33 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
         first.setdefault(boot, header)
         machines.setdefault(boot, name)
         traces.setdefault(boot, part.prefix)
-        if is_apart(header.get("apart")):
-            aparts.setdefault(boot, header["apart"])
-    starts, told = [], []
+        if is_clock_offset(header.get("clock offset")):
+            offsets.setdefault(boot, header["clock offset"])
+    starts, sentences = [], []
     for number, header in enumerate(headers):
         boot = header["boot"] or number
         reference, began = first[boot], header["start (monotonic s)"]
-        apart = aparts.get(boot)
-        if apart is not None and apart["boot"] in first:
-            reference, began = first[apart["boot"]], began - apart["ahead (s)"]
+        offset = offsets.get(boot)
+        if offset is not None and offset["boot"] in first:
+            reference, began = first[offset["boot"]], began - offset["ahead (s)"]
         starts.append(reference["start (unix s)"] + began - reference["start (monotonic s)"])
-        known = apart is not None and apart["boot"] in first and apart["boot"] != boot
+        known = offset is not None and offset["boot"] in first and offset["boot"] != boot
         if header is not first[boot] or (boot == next(iter(first)) and not known):
             continue
-        if known and apart is not None:
-            told.append(clocks.told(apart, machines[boot], machines[apart["boot"]]))
-        elif not any(each["boot"] == boot for each in aparts.values()):
-            before = next(iter(first))
-            told.append(
-                clocks.unknown(machines[boot], machines[before])
-                if machines[boot] != machines[before]
-                else clocks.unnamed(machines[boot], str(traces[boot]), str(traces[before]))
+        if known and offset is not None:
+            sentences.append(
+                clock_offset.offset_sentence(offset, machines[boot], machines[offset["boot"]])
             )
-    return [start - min(starts) for start in starts], told
+        elif not any(each["boot"] == boot for each in offsets.values()):
+            before = next(iter(first))
+            sentences.append(
+                clock_offset.unknown_offset(machines[boot], machines[before])
+                if machines[boot] != machines[before]
+                else clock_offset.unknown_boot(
+                    machines[boot], str(traces[boot]), str(traces[before])
+                )
+            )
+    return [start - min(starts) for start in starts], sentences
 
 
 def _held(part: Recording, moments: Sequence[float], end: float) -> list[int | None]:
@@ -213,7 +219,7 @@ def _header(
 
 
 def save(recording: Recording, target: Path) -> Path:
-    """Write a merged recording as a trace of its own, which every command reads.
+    """Write a merged recording as a new trace, which every command reads.
 
     Raises:
         MonitorError: it cannot be written, or there is a trace already.
@@ -222,9 +228,9 @@ def save(recording: Recording, target: Path) -> Path:
     for file in (samples_file(prefix), marks_file(prefix)):
         if file.exists():
             raise MonitorError(f"{file} exists already: choose another name for the merged trace")
-    # Marks first: whoever finds the samples finds all.
-    write_whole(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
-    write_whole(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
+    # Marks first: once the samples exist, the trace is complete.
+    write_atomically(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
+    write_atomically(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
     return samples_file(prefix)
 
 

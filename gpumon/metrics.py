@@ -1,4 +1,4 @@
-"""The latest values as metrics, in Prometheus' text format and in OpenMetrics.
+"""This module formats the latest values as Prometheus text and as OpenMetrics.
 
 ``gpu0/memory used (MiB)`` is ``gpumon_memory_used_bytes{device="gpu0",...}``: base units, in the
 name as both formats want them. A series that is not available is left out, as they have it too.

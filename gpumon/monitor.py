@@ -1,4 +1,4 @@
-"""Monitor: a context manager around the sampling process, and the phases of the program."""
+"""A Monitor records in a separate process while a program runs, and marks its phases."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 import gpumon
-from gpumon import launch, parts
+from gpumon import compressed_parts, launch
 from gpumon.errors import MonitorError, printable, warn
-from gpumon.files import marks_file, prefix_of, samples_file, take
-from gpumon.marks import Marker, Phase
-from gpumon.platforms import check_can_record, missing
-from gpumon.so_far import SoFar
+from gpumon.phases import Marker, Phase
+from gpumon.platforms import check_can_record, unsupported
+from gpumon.trace_files import marks_file, prefix_of, samples_file, take
+from gpumon.trace_methods import TraceMethods
 
 if TYPE_CHECKING:
-    from gpumon.live import LiveView
+    from gpumon.live_chart import LiveView
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
@@ -32,8 +32,8 @@ LIVE_SECONDS = 2.0
 LISTEN_SECONDS = 1.0
 
 
-class Monitor(SoFar):
-    """Records the GPUs and the host from a process of its own, and marks phases.
+class Monitor(TraceMethods):
+    """Records the GPUs and the host from a separate process, and marks phases.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ class Monitor(SoFar):
         ``trace.marks.jsonl``) or an existing folder (prefix ``trace`` inside). An older trace
         there is replaced.
     interval: seconds between samples, 0.005 to 60. NVML's own utilisation is a mean over 1/6 s
-        to 1 s, so under 0.1 s only power and the host tell more.
-    gpus: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
+        to 1 s, so an interval under 0.1 s adds detail to power and the host only.
+    gpu_ids: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
         by CUDA_VISIBLE_DEVICES.
     rank: this process's rank, kept in the trace; None: as torchrun, MPI or Slurm say in the
         environment, if they do. Ranks above 0 write to ``PATH-rankN``; read them together
         with ``gpumon.read("PATH*")``.
     live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
         another process; elsewhere, say how to follow the trace in a terminal.
-    limit: MB that the packed samples of a long trace may take; then the oldest are dropped, and
-        means over 20 s stay of them, which it does not bound. None: all are kept.
+    max_trace_mb: the most MB of compressed samples that a long trace keeps; the oldest samples are
+        dropped first, and their means over 20 s are kept without a limit. None: keep all.
 
-    Once running it never raises for the sampler's sake: trouble is one warning, and the program
-    goes on. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
+    Once running it raises no error of the sampler: a problem is one warning, and the program
+    continues. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
     be handed to worker processes of the same machine.
     """
 
@@ -61,18 +61,18 @@ class Monitor(SoFar):
         self,
         path: str | os.PathLike[str] = "trace",
         interval: float = 0.1,
-        gpus: Sequence[str | int] | None = None,
+        gpu_ids: Sequence[str | int] | None = None,
         *,
         rank: int | None = None,
         live: bool = False,
-        limit: float | None = None,
+        max_trace_mb: float | None = None,
     ) -> None:
         if not SHORTEST <= interval <= LONGEST:
             raise MonitorError(
                 f"interval={interval!r}: seconds between samples must be {SHORTEST} to {LONGEST}"
             )
-        if isinstance(gpus, str):
-            gpus = [gpus]
+        if isinstance(gpu_ids, str):
+            gpu_ids = [gpu_ids]
         self.rank = launch.rank() if rank is None else rank
         try:
             self.path = prefix_of(path).absolute()
@@ -84,14 +84,16 @@ class Monitor(SoFar):
             # Every rank runs the same line with the same path: each must have its own trace.
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
-        self.gpus = None if gpus is None else list(gpus)
-        if limit is not None and not 0 < limit < float("inf"):
-            raise MonitorError(f"limit={limit!r}: the MB to keep must be above 0, and not endless")
+        self.gpu_ids = None if gpu_ids is None else list(gpu_ids)
+        if max_trace_mb is not None and not 0 < max_trace_mb < float("inf"):
+            raise MonitorError(
+                f"max_trace_mb={max_trace_mb!r} is not a size: give a finite number of MB above 0"
+            )
         self.live = live
-        self.limit = limit
+        self.max_trace_mb = max_trace_mb
         self.marker = Marker(marks_file(self.path))
-        self._family: int | None = launch.family(self.rank)
-        self._root: int | None = None
+        self._program_root: int | None = launch.program_root(self.rank)
+        self._process_root: int | None = None
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -119,17 +121,6 @@ class Monitor(SoFar):
         """Whether the sampling process is alive."""
         return self._process is not None and self._process.poll() is None
 
-    def of_everybody(self) -> Monitor:
-        """This monitor, to look at a machine: nobody's processes are others', no sample is kept."""
-        self._family = None
-        self.limit = 0
-        return self
-
-    def of_host(self) -> Monitor:
-        """This monitor, for all processes of its host that one launcher started, with it."""
-        self._root = self._family
-        return self
-
     def phase(self, name: str, /, **attributes: Any) -> Phase:
         """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
         if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
@@ -141,27 +132,29 @@ class Monitor(SoFar):
         if self.running:
             return
         check_can_record()
-        if lacking := missing():
+        if lacking := unsupported():
             warn(lacking)
-        held = self.take_files()
+        held = create_files(self)
         self._owner = os.getpid()
         config = {
             "path": str(self.path),
             "file": held,
             "interval": self.interval,
-            "gpus": self.gpus,
+            "gpu_ids": self.gpu_ids,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
-            "root": os.getpid() if self._root is None else self._root,
-            "limit": None if self.limit is None else math.ceil(self.limit * 1e6),
-            "family": self._family,
+            "process_root": os.getpid() if self._process_root is None else self._process_root,
+            "max_trace_bytes": (
+                None if self.max_trace_mb is None else math.ceil(self.max_trace_mb * 1e6)
+            ),
+            "program_root": self._program_root,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
             "version": gpumon.__version__,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
-        self._complaints = launch.scratch()
+        self._complaints = launch.temporary_file()
         try:
             self._process = launch.start(
                 "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
@@ -185,27 +178,6 @@ class Monitor(SoFar):
             # An interrupt, or a warning where the program has warnings be errors.
             self.stop()
             raise
-
-    def take_files(self) -> int:
-        """Make the trace's files anew, for this monitor alone; gives the one for samples, open."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.marker.close()
-            # Held from here on: a second monitor that starts meanwhile must not touch a thing.
-            held = take(samples_file(self.path))
-            try:
-                parts.remove(self.path)
-                self.marker.path.unlink(missing_ok=True)  # never through a link, see take()
-                self.marker.path.write_text('{"gpumon marks": 1}\n')
-            except BaseException:
-                os.close(held)
-                raise
-        except OSError as error:
-            raise MonitorError(
-                f"the trace cannot be written to {self.path}: {error.strerror}; "
-                "choose another path for Monitor"
-            ) from error
-        return held
 
     def stop(self) -> None:
         """Stop sampling and close the trace; harmless when it is stopped or in a forked child."""
@@ -250,7 +222,7 @@ class Monitor(SoFar):
             view.stop()
 
     def _show(self) -> None:
-        from gpumon.live import LiveView, in_notebook
+        from gpumon.live_chart import LiveView, in_notebook
 
         if in_notebook():
             try:
@@ -303,4 +275,43 @@ class Monitor(SoFar):
 
 
 def _marker(state: dict[str, Any]) -> Marker:
-    return Marker(state["path"], state["inside"])
+    return Marker(state["path"], state["parent"])
+
+
+def create_files(monitor: Monitor) -> int:
+    """Create the trace's files, locked for this monitor; returns the open samples file.
+
+    An older trace of the same name is deleted. Raises MonitorError where the files cannot be
+    created, or another monitor writes them.
+    """
+    try:
+        monitor.path.parent.mkdir(parents=True, exist_ok=True)
+        monitor.marker.close()
+        # Held from here on: a second monitor that starts meanwhile must not touch a thing.
+        held = take(samples_file(monitor.path))
+        try:
+            compressed_parts.remove_parts(monitor.path)
+            monitor.marker.path.unlink(missing_ok=True)  # never through a link, see take()
+            monitor.marker.path.write_text('{"gpumon marks": 1}\n')
+        except BaseException:
+            os.close(held)
+            raise
+    except OSError as error:
+        raise MonitorError(
+            f"the trace cannot be written to {monitor.path}: {error.strerror}; "
+            "choose another path for Monitor"
+        ) from error
+    return held
+
+
+def machine_monitor(path: Path, interval: float) -> Monitor:
+    """A monitor of a whole machine for live display: all processes count as its own."""
+    monitor = Monitor(path, interval)
+    monitor._program_root = None
+    monitor.max_trace_mb = 0
+    return monitor
+
+
+def record_local_ranks(monitor: Monitor) -> None:
+    """Count all processes that the launcher started on this host as the recorded program."""
+    monitor._process_root = monitor._program_root

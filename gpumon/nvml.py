@@ -1,7 +1,7 @@
-"""NVML: open it, find this run's GPUs, and one gate through which every query goes.
+"""This module opens NVML, finds the GPUs of a run, and makes all calls to the driver.
 
 NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES, so devices are chosen by UUID, and
-each is told CUDA's own number for it.
+CUDA's number for each device is stored beside it.
 It must be opened in the process that samples: it is not fork-safe and its handles do not pickle.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.cells import argument
-from gpumon.cuda_order import ask_cuda
+from gpumon.cuda_order import query_cuda
+from gpumon.memory_arena import as_argument
 from gpumon.series import Call, Number, Poll, Unavailable
 
 # Errors that asking again cannot cure.
@@ -72,7 +72,7 @@ def nvml() -> Any:
     return pynvml
 
 
-def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+def query(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call NVML; whatever goes wrong becomes an Unavailable that says which call and why."""
     pynvml = nvml()
     try:
@@ -92,11 +92,11 @@ def poll(name: str, *arguments: Any, numbers: list[Number]) -> Poll:
 
 def call(name: str, *arguments: Any) -> Call:
     """A function of the driver's and what it is given."""
-    return function_of(name), tuple(map(argument, arguments))
+    return function_of(name), tuple(map(as_argument, arguments))
 
 
-def within(structure: Any, field: str, kind: Any = None) -> Any:
-    """A number inside a structure, of its own kind or another, whose ``value`` is read at once."""
+def struct_field(structure: Any, field: str, kind: Any = None) -> Any:
+    """A field of a structure, of its declared type or of ``kind``, that shares its memory."""
     kind = kind or dict(structure._fields_)[field]
     return kind.from_buffer(structure, getattr(type(structure), field).offset)
 
@@ -152,7 +152,7 @@ def open_nvml() -> dict[str, Any]:
 
 def close_nvml() -> None:
     with contextlib.suppress(Unavailable):
-        ask(nvml().nvmlShutdown)
+        query(nvml().nvmlShutdown)
 
 
 def find_devices(
@@ -198,14 +198,14 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
     kinds = {d.product for d in devices if d.kind == "gpu" and d.handle is not None}
     by_bus = order == "PCI_BUS_ID" or len(kinds) < 2 or any(d.kind == "mig" for d in devices)
     if not by_bus and visible != "":
-        told = ask_cuda()
-        if not isinstance(told, str):
-            found = [d for name in told for d in devices if d.uuid.partition("-")[2] == name]
-            if len(found) == len(told):
+        answer = query_cuda()
+        if not isinstance(answer, str):
+            found = [d for name in answer for d in devices if d.uuid.partition("-")[2] == name]
+            if len(found) == len(answer):
                 return found
-            told = "CUDA shows GPUs that NVML does not know"
+            answer = "CUDA shows GPUs that NVML does not know"
         for device in devices:
-            device.extra["order"] = f"taken for the bus's: {told}"
+            device.extra["order"] = f"treated as the order of the PCI bus: {answer}"
     return devices if visible is None else _visible(devices, visible)
 
 
@@ -230,9 +230,9 @@ def _visible(devices: list[Device], text: str) -> list[Device]:
 def _all_devices() -> list[Device]:
     pynvml = nvml()
     devices = []
-    for index in range(ask(pynvml.nvmlDeviceGetCount)):
+    for index in range(query(pynvml.nvmlDeviceGetCount)):
         try:
-            handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            handle = query(pynvml.nvmlDeviceGetHandleByIndex, index)
             device = _device(f"gpu{index}", handle)
         except Unavailable as error:
             # A GPU that fell off the bus keeps its number and says so; the others are measured.
@@ -249,7 +249,7 @@ def _device(name: str, handle: Any) -> Device:
     return Device(
         name=name,
         handle=handle,
-        uuid=_text(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        uuid=_text(query(pynvml.nvmlDeviceGetUUID, handle)),
         product=_text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"),
         memory_mib=_total_memory(handle),
         power_limit_w=None if limit is None else limit / 1000,
@@ -283,7 +283,7 @@ def _mig_instances(parent: Device, index: int) -> list[Device]:
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
     """The answer, decoded, or None where there is none."""
     try:
-        answer = ask(function, *arguments)
+        answer = query(function, *arguments)
     except Unavailable:
         return None
     return _text(answer) if isinstance(answer, bytes) else answer

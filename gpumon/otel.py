@@ -1,4 +1,4 @@
-"""OpenTelemetry: the latest values as observable instruments of a meter."""
+"""This module exports the latest values as OpenTelemetry instruments."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpumon.errors import needed_for
-from gpumon.files import prefix_of
-from gpumon.serve import Source
+from gpumon.errors import required_for
+from gpumon.serve import MetricsSource
+from gpumon.trace_files import prefix_of
 
 UNITS = {
     "percent": "%",
@@ -38,9 +38,9 @@ def observe(path: str | os.PathLike[str], meter: Any = None) -> list[str]:
     Raises:
         MonitorError: there is no trace, or OpenTelemetry is not installed.
     """
-    with needed_for("gpumon.otel.observe"):
+    with required_for("gpumon.otel.observe"):
         from opentelemetry import metrics as api
-    source = Source(prefix_of(path))
+    source = MetricsSource(prefix_of(path))
     meter = meter or api.get_meter("gpumon")
 
     def reader(name: str) -> Callable[[Any], Iterable[Any]]:

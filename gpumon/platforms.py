@@ -1,4 +1,4 @@
-"""What gpumon cannot do on which system, in a line."""
+"""This module knows what gpumon cannot do on which operating system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_can_record() -> None:
         )
 
 
-def missing() -> str | None:
+def unsupported() -> str | None:
     """What is not recorded on this system; None where nothing is missing for the system's sake."""
     if sys.platform == "linux":
         return None

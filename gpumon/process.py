@@ -1,4 +1,4 @@
-"""CPU and memory of the watched program and all it has started, from Linux's /proc."""
+"""This module reads CPU and memory use of the recorded process tree from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.procfs import TICK, slurp
 from gpumon.series import Series, Source, Unavailable
 
@@ -36,7 +36,7 @@ def process_source(root: int) -> Source:
                 pages += int(fields[21])
                 # A process that is new since the last reading did all its work since then.
                 then = used.get(pid, (0, 0, 0) if used else now_used)
-                grown = [g + n - t for g, n, t in strictly(grown, now_used, then)]
+                grown = [g + n - t for g, n, t in zip_strict(grown, now_used, then)]
         if not seen:
             raise Unavailable(f"the watched process {root} is gone or /proc is not readable")
         wall = now - before[0]

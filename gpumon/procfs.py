@@ -1,4 +1,4 @@
-"""What Linux tells of the machine in /proc. psutil asks it too, and takes several times as long."""
+"""This module reads CPU, memory, disk and network counters of a Linux host from /proc."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""``gpumon record``: any command under the monitor, which keeps out of its way."""
+"""``gpumon record`` runs a command, and records while it runs."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import signal
@@ -16,26 +17,26 @@ from types import FrameType
 from typing import Any
 
 import gpumon
-from gpumon import clocks
+from gpumon import clock_offset
 from gpumon.errors import MonitorError
-from gpumon.launch import Place
-from gpumon.marks import TRACE_VARIABLE
-from gpumon.monitor import Monitor
+from gpumon.launch import RankInfo
+from gpumon.monitor import Monitor, create_files, record_local_ranks
+from gpumon.phases import TRACE_VARIABLE, write_clock_offset
 from gpumon.platforms import check_can_record
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
-FAULTS = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
-"""Signals of a process's own faults, after whose handler it would only fault again."""
+CRASHES = ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")
+"""Signals of a process's own crash, after whose handler it would only crash again."""
 PASSED_ON = signal.valid_signals() - {
-    getattr(signal, f"SIG{name}") for name in OWN + FAULTS if hasattr(signal, f"SIG{name}")
+    getattr(signal, f"SIG{name}") for name in OWN + CRASHES if hasattr(signal, f"SIG{name}")
 }
-ALONE = Place()
+ALONE = RankInfo()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def record(command: Sequence[str], monitor: Monitor, place: Place = ALONE) -> int:
+def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
     """Run a command under a monitor.
 
     Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
@@ -45,7 +46,7 @@ def record(command: Sequence[str], monitor: Monitor, place: Place = ALONE) -> in
     Args:
         command: the program and its arguments.
         monitor: records while it runs.
-        place: in a job of several processes. Of those on one host only the first samples; the
+        rank_info: in a job of several processes. Of those on one host only the first samples; the
             others mark their phases.
 
     Returns:
@@ -72,11 +73,13 @@ def record(command: Sequence[str], monitor: Monitor, place: Place = ALONE) -> in
             signal.signal(each, pass_on)
         # Ignored, as some shells and supervisors leave it, it takes the exit code of every child.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        with recording(monitor, place), monitor.phase("command", command=" ".join(command)):
+        with sampling(monitor, rank_info), monitor.phase("command", command=" ".join(command)):
             try:
                 program = subprocess.Popen(command, env=environment, preexec_fn=_end_with_parent)
             except OSError as error:
-                raise MonitorError(f"cannot run {command[0]}: {error.strerror}") from error
+                raise MonitorError(
+                    f"cannot run {command[0]}: {error.strerror}; check its name and path"
+                ) from error
             for number in early:
                 program.send_signal(number)
             code = program.wait()
@@ -93,18 +96,20 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def recording(monitor: Monitor, place: Place) -> Iterator[None]:
-    """Sample, or only take marks, as befits a process's place in its job."""
+def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
+    """Sample, or only take marks, as befits a process's rank_info in its job."""
     with contextlib.ExitStack() as stack:
-        if not place.samples:
+        if not rank_info.is_host_sampler:
             stack.enter_context(phases_only(monitor))
-        elif place.is_of_many and place.local is not None:
-            stack.enter_context(monitor.of_host())
-            if place.rank == 0:
-                stack.enter_context(clocks.answering(monitor.path))
+        elif rank_info.is_distributed and rank_info.local_rank is not None:
+            record_local_ranks(monitor)
+            stack.enter_context(monitor)
+            if rank_info.rank == 0:
+                stack.enter_context(clock_offset.answer_queries(monitor.path))
             else:
-                first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{place.rank}")])
-                stack.enter_context(clocks.asking(first, monitor.marker.clock))
+                write = functools.partial(write_clock_offset, monitor.marker)
+                first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{rank_info.rank}")])
+                stack.enter_context(clock_offset.query_reference(first, write))
         else:
             stack.enter_context(monitor)
         yield
@@ -125,13 +130,14 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
     config["interval"] = monitor.interval
     header = header_of(config, [], [], {"available": False, "reason": why})
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    held = monitor.take_files()
+    held = create_files(monitor)
     try:
         try:
             _write(held, header)
         except OSError as error:
             raise MonitorError(
-                f"the trace cannot be written to {monitor.path}: {error.strerror}"
+                f"the trace cannot be written to {monitor.path}: {error.strerror}; "
+                "choose another --out"
             ) from error
         yield
     finally:
@@ -146,18 +152,18 @@ def _write(file: int, line: dict[str, Any]) -> None:
     os.write(file, (json.dumps(line) + "\n").encode())
 
 
-def default_path(place: Place = ALONE) -> Path:
+def default_path(rank_info: RankInfo = ALONE) -> Path:
     """``gpumon-trace`` here, with a number if that is taken, so no earlier trace is lost.
 
     The processes of a job cannot agree on a number: they take the job's.
     """
-    if place.is_of_many:
-        if place.job is None:
+    if rank_info.is_distributed:
+        if rank_info.job_id is None:
             raise MonitorError(
                 "several ranks cannot agree on a free name for the trace: give one, the same for "
                 "all, as in gpumon record --out runs/mine/trace -- command ..."
             )
-        return Path(f"gpumon-trace-{place.job}")
+        return Path(f"gpumon-trace-{rank_info.job_id}")
     number = 1
     path = Path("gpumon-trace")
     while path.with_name(path.name + ".jsonl").exists():

@@ -1,4 +1,4 @@
-"""One trace in memory: times, a table of values, devices, events and marks."""
+"""A Recording is one trace in memory: times, values, devices, events and phases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from gpumon import gaps, parts
-from gpumon.compat import strictly
-from gpumon.files import read_lines, read_marks
-from gpumon.lines import is_event, is_sample, number
-from gpumon.tiers import ROW, Rows, masks, read_rows, rows_of
+from gpumon import compressed_parts, sampling_gaps
+from gpumon.compat import zip_strict
+from gpumon.downsampling import ROW_SECONDS, Rows, bit_mask_series, read_rows, rows_of
+from gpumon.trace_files import read_lines, read_marks
+from gpumon.trace_format import current_attributes, is_event, is_number, is_sample
 
 NAN = float("nan")
 MOST_VALUES = 20_000_000
@@ -46,10 +46,10 @@ class Recording:
 
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
-    (:mod:`gpumon.gaps`) is a NaN in every column and an event. damaged: lines that were left out
-    because they could not be read. step: seconds between two of the times. ranges: where the values
-    are means over the step, the lowest and the highest of each series. NumPy takes the arrays as
-    they are, but nothing here needs it.
+    (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were
+    left out because they could not be read. step: seconds between two of the times. ranges: where
+    the values are means over the step, the minimum and maximum of each series. NumPy takes the
+    arrays as they are, but nothing here needs it.
     """
 
     prefix: Path
@@ -87,17 +87,17 @@ class Recording:
 
     def series(self, key: str) -> array[float] | None:
         """The values of one key, or None where the trace has no such series or never a value."""
-        for name, column in strictly(self.keys, self.columns):
+        for name, column in zip_strict(self.keys, self.columns):
             if name == key:
                 return None if all(map(math.isnan, column)) else column
         return None
 
     def known(self, device: str) -> list[bool]:
         """Whether anything of a device is known, for each of the times."""
-        own = [c for k, c in strictly(self.keys, self.columns) if k.startswith(f"{device}/")]
+        own = [c for k, c in zip_strict(self.keys, self.columns) if k.startswith(f"{device}/")]
         if not own:
             return [False] * len(self.times)
-        return [not all(map(math.isnan, row)) for row in strictly(*own)]
+        return [not all(map(math.isnan, row)) for row in zip_strict(*own)]
 
     @property
     def devices(self) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none.
 
     What has more than ``MOST_VALUES``, or whose first parts were dropped, is read as rows of means
-    (:mod:`gpumon.tiers`).
+    (:mod:`gpumon.downsampling`).
     """
     lines = read_lines(prefix)
     header = next(lines)
@@ -137,15 +137,15 @@ def load(prefix: Path) -> Recording:
         damaged += table.take(lines, events)
     marks, clock, foreign = read_marks(prefix)
     if clock is not None:
-        header = {**header, "apart": clock}
+        header = {**header, "clock offset": clock}
     times, columns = (rows.times, rows.means) if rows else table.filled()
-    step = max(interval, ROW) if rows else interval
+    step = max(interval, ROW_SECONDS) if rows else interval
     found = recording(prefix, header, times, columns, events, marks, step, damaged + foreign)
     if rows:
         places = [bisect_right(rows.times, gap["t"]) for gap in found.gaps]
         found.ranges = [
             (_with(low, places, repeat(NAN)), _with(high, places, repeat(NAN)))
-            for low, high in strictly(rows.lows, rows.highs)
+            for low, high in zip_strict(rows.lows, rows.highs)
         ]
     return found
 
@@ -165,16 +165,16 @@ def recording(
     last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + step, last)
     marks = _marks(marked, header["start (monotonic s)"])
-    # A program that outlives its sampler goes on without samples, which is a gap too.
+    # A program that outlives its sampler continues without samples, which is a gap too.
     end = max([end, *(mark.end for mark in marks)])
     for mark in marks:
         mark.end = end if mark.open else mark.end
     noted = [event for event in events if event["event"] == "gap"]
     if header.get("merged"):  # the gaps of its parts, which have their rows already
-        found, starts = [gap for gap in noted if number(gap.get("seconds"), 0)], []
+        found, starts = [gap for gap in noted if is_number(gap.get("seconds"), 0)], []
     else:
         # A rank that only marks phases has nothing to miss.
-        found = gaps.find(times, end, step, noted) if columns else []
+        found = sampling_gaps.find_gaps(times, end, step, noted) if columns else []
         starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
@@ -213,18 +213,18 @@ class Table:
     def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
         """Add a part's samples; 1 where it is damaged, and then none of them."""
         try:
-            times, changes = parts.read_part(prefix, part, len(self.columns))
-        except parts.Damaged:
+            times, changes = compressed_parts.read_part(prefix, part, len(self.columns))
+        except compressed_parts.Damaged:
             return 1
         if self.times and times and times[0] < self.times[-1]:
             return 1
         begun = len(self.times)
-        for column, (places, values) in strictly(self.columns, changes):
+        for column, (places, values) in zip_strict(self.columns, changes):
             if len(places) == len(times):
                 self._hold(column, begun)
                 column.extend(values)
                 continue
-            for place, value in strictly(places, values):
+            for place, value in zip_strict(places, values):
                 self._hold(column, begun + place)
                 column.append(value)
         self.times.extend(times)
@@ -266,7 +266,7 @@ def _fold(
         closing = [event["t"] for event in events if event["event"] == "end"]
         end = closing[-1] if closing else math.inf
         dense = [(range(len(times)), column) for column in columns]
-        for row in rows_of((times, dense), header["interval (s)"], end, masks(header)):
+        for row in rows_of((times, dense), header["interval (s)"], end, bit_mask_series(header)):
             rows.add(row)
     return damaged
 
@@ -288,12 +288,13 @@ def _marks(lines: list[list[Any]], origin: float) -> list[Mark]:
     for line in lines:
         if line[0] == "B":
             _, moment, process, place, name, attributes = line
+            attributes = current_attributes(attributes)
             start = moment / 1e9 - origin
             mark = Mark(name, start, start, process, attributes, open=True)
             waiting[process, place] = mark
             marks.append(mark)
-            if not number(attributes.get("images", 0), 0):
-                del attributes["images"]  # no count, so nothing to count with
+            if not is_number(attributes.get("items", 0), 0):
+                del attributes["items"]  # no count, so nothing to count with
         else:
             _, moment, process, place = line
             closed = waiting.pop((process, place), None)

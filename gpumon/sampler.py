@@ -1,9 +1,9 @@
-"""The sampling process: ``python -m gpumon.sampler CONFIG``, started by Monitor alone.
+"""``python -m gpumon.sampler CONFIG`` is the sampling process, which only Monitor starts.
 
 It reads every source on a drift-free schedule of the monotonic clock and appends to the trace,
 one unbuffered write a sample, so that a kill loses at most the sample being written. It ends when
-told to through its standard input, when its parent is gone, or on SIGTERM; SIGINT is the
-program's and is ignored here. What it has to tell, it prints: ``ready`` or ``warning: ...``.
+standard input says so, when its parent is gone, or on SIGTERM; SIGINT is the
+program's and is ignored here. It prints its messages: ``ready`` or ``warning: ...``.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from typing import Any
 
 import psutil
 
-from gpumon.boot import boot
-from gpumon.compat import strictly
-from gpumon.files import samples_file
+from gpumon.boot_id import boot_id
+from gpumon.compat import zip_strict
 from gpumon.gpu import gpu_sources
+from gpumon.gpu_processes import ProgramProcesses
 from gpumon.host import host_description, host_sources, sampler_memory
-from gpumon.lines import FORMAT
 from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
+from gpumon.scheduler import Scheduler
 from gpumon.series import Source, Unavailable
-from gpumon.sharing import Family
-from gpumon.ticks import Sampler
-from gpumon.writer import Writer, say
+from gpumon.trace_files import samples_file
+from gpumon.trace_format import FORMAT
+from gpumon.writer import Writer, send_message
 
 if sys.platform == "linux":
-    from gpumon.allowance import allowance_sources
     from gpumon.process import process_source, tree
+    from gpumon.resource_limits import limit_sources
 
 
-def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
+def collect_sources(
+    config: dict[str, Any],
+) -> tuple[list[Source], list[dict[str, Any]], dict[str, Any]]:
     """Every source, the devices' descriptions, and what became of NVML."""
     sources: list[Source] = []
     devices: list[dict[str, Any]] = []
     rest = host_sources()
     if sys.platform == "linux":
-        rest += [process_source(config["root"]), *allowance_sources(config["root"])]
+        rest += [process_source(config["process_root"]), *limit_sources(config["process_root"])]
     try:
         nvml = open_nvml()
     except Unavailable as error:
@@ -51,8 +53,8 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
         devices.append(host_description())
         return rest, devices, nvml
     try:
-        found = with_parents(find_devices(config["gpus"], config["visible"], config["order"]))
-        family = Family(lambda: members(config))
+        found = with_parents(find_devices(config["gpu_ids"], config["visible"], config["order"]))
+        family = ProgramProcesses(lambda: program_processes(config))
         for device in found:
             devices.append(device.describe())
             sources += gpu_sources(device, config["interval"], family)
@@ -68,21 +70,21 @@ def gather(config: dict[str, Any]) -> tuple[list[Source], list[dict[str, Any]], 
     return sources + rest, devices, nvml
 
 
-def members(config: dict[str, Any]) -> list[int]:
+def program_processes(config: dict[str, Any]) -> list[int]:
     """The watched program's processes, and those that its launcher started, where it has one."""
-    if config["family"] is None:
+    if config["program_root"] is None:
         return psutil.pids()
     if sys.platform == "linux":
-        return list(tree(config["family"]))
+        return list(tree(config["program_root"]))
     return [config["parent"]]
 
 
 def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
-    """What the trace says of NVML then; whoever asked for certain GPUs is refused instead."""
+    """The header's entry for NVML without GPUs; an error if the user asked for certain GPUs."""
     if error.wrong_request:
         raise error
-    if config["gpus"]:
-        wanted = ", ".join(map(str, config["gpus"]))
+    if config["gpu_ids"]:
+        wanted = ", ".join(map(str, config["gpu_ids"]))
         what = f"no GPU {wanted} on this machine" if error.code is None else f"no GPU {wanted}"
         raise Unavailable(f"{what}: {error}", wrong_request=True)
     code = {} if error.code is None else {"code": error.code}
@@ -93,7 +95,7 @@ def probe(sources: list[Source]) -> list[Source]:
     """Read each source once; one that can never work keeps its series, with the reason."""
     for source in sources:
         try:
-            for series, value in strictly(source.series, source.read()):
+            for series, value in zip_strict(source.series, source.read()):
                 if isinstance(value, Unavailable):
                     series.reason = str(value)
         except Unavailable as error:
@@ -118,7 +120,7 @@ def header_of(
         "version": config["version"],
         "host": uname.nodename,
         "system": f"{uname.sysname} {uname.release}",
-        "boot": boot(),
+        "boot": boot_id(),
         "rank": config["rank"],
         "program": config["program"],
         "sampler": os.getpid(),
@@ -130,24 +132,24 @@ def header_of(
     }
 
 
-def loop(sampler: Sampler, start: float, parent: int) -> str:
-    """Sample until told to stop; returns why it ended."""
+def loop(scheduler: Scheduler, start: float, parent: int) -> str:
+    """Sample until a stop request; returns why it ended."""
     number = 0
     stopping: list[str] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append("terminated"))
     while True:
-        sampler.tick(number, time.monotonic() - start)
-        sampler.writer.ticks += 1
+        scheduler.tick(number, time.monotonic() - start)
+        scheduler.writer.ticks += 1
         # Missed ticks are skipped, never crowded together, and the grid stays where it was.
         late = time.monotonic() - start
-        following = max(number + 1, int(late / sampler.interval) + 1)
-        sampler.writer.missed += following - number - 1
+        following = max(number + 1, int(late / scheduler.interval) + 1)
+        scheduler.writer.missed += following - number - 1
         number = following
-        wait = start + number * sampler.interval - time.monotonic()
+        wait = start + number * scheduler.interval - time.monotonic()
         readable, _, _ = select.select([0], [], [], max(0.0, wait))
         if readable:
-            told = os.read(0, 64)
-            reason = "closed" if told else "parent gone"
+            request = os.read(0, 64)
+            reason = "closed" if request else "parent gone"
         elif stopping:
             reason = stopping[0]
         elif os.getppid() != parent:
@@ -155,7 +157,7 @@ def loop(sampler: Sampler, start: float, parent: int) -> str:
             reason = "parent gone"
         else:
             continue
-        sampler.tick(number, time.monotonic() - start)
+        scheduler.tick(number, time.monotonic() - start)
         return reason
 
 
@@ -163,21 +165,21 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     config = json.loads(arguments[0])
     try:
-        sources, devices, nvml = gather(config)
+        sources, devices, nvml = collect_sources(config)
     except Unavailable as error:
-        say(f"error: {error}")
+        send_message(f"error: {error}")
         return 2
     probe(sources)
     header = header_of(config, sources, devices, nvml)
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])), config["file"], config["limit"])
+    writer = Writer(samples_file(Path(config["path"])), config["file"], config["max_trace_bytes"])
     writer.line(header)
     gc.collect()
     gc.freeze()
-    sampler = Sampler(sources, config["interval"], writer)
-    say("ready")
-    reason = loop(sampler, start, config["parent"])
+    scheduler = Scheduler(sources, config["interval"], writer)
+    send_message("ready")
+    reason = loop(scheduler, start, config["parent"])
     used = os.times()
     writer.event(
         time.monotonic() - start,

@@ -1,4 +1,4 @@
-"""What is measured: a series has a key with its unit in it, a source reads one or several.
+"""A series is one measured quantity with its unit; a source reads one or several series.
 
 Kept free of imports, because the sampling process loads it.
 """
@@ -38,7 +38,7 @@ class Unavailable(Exception):
 class Series:
     """One column of the trace: key such as ``gpu0/power (W)`` and how it is read.
 
-    cadence: seconds between two values of the driver itself, where it tells; asking faster than
+    cadence: seconds between two values of the driver itself, where known; asking faster than
     that repeats the same value.
     """
 
@@ -54,10 +54,10 @@ class Number:
     """What calls fill: the value of ``cell``, less that of the start, in units of so many.
 
     start: None for a counter whose first reading is its start. code: what must be 0 where the
-    number has an error of its own.
+    number has its own error code.
     """
 
-    cell: Any
+    storage: Any
     unit: float = 1
     start: float | None = 0
     code: Any = None
@@ -78,7 +78,7 @@ class Poll:
     calls: list[Call]
     numbers: list[Number]
     failure: Callable[[int], Unavailable]
-    following: Poll | None = None
+    alternate: Poll | None = None
 
     @property
     def ready(self) -> bool:
@@ -103,8 +103,8 @@ class Poll:
                 values.append(self.failure(number.code.value))
                 continue
             if number.start is None:
-                number.start = number.cell.value
-            values.append((number.cell.value - number.start) / number.unit)
+                number.start = number.storage.value
+            values.append((number.storage.value - number.start) / number.unit)
         failed = [value for value in values if isinstance(value, Unavailable)]
         if len(failed) == len(values) > 0:
             raise failed[0]
@@ -131,7 +131,7 @@ class Source:
     every: float = 0.0
     dead: bool = False
     poll: Poll | None = None
-    noted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    pending_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def describe(self) -> list[dict[str, Any]]:
         return [

@@ -1,4 +1,4 @@
-"""``gpumon serve``: the latest values over HTTP, for Prometheus and what reads its formats."""
+"""``gpumon serve`` answers Prometheus over HTTP with the latest values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumon.errors import MonitorError
-from gpumon.follow import Follower
+from gpumon.live_reader import Follower
 from gpumon.metrics import Metric, metrics, openmetrics, prometheus
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,7 +24,7 @@ MOST = 50
 HOME = "gpumon: the metrics are at /metrics\n"
 
 
-class Source:
+class MetricsSource:
     """A trace's latest values, read up to now at each question."""
 
     def __init__(self, prefix: Path) -> None:
@@ -41,7 +41,7 @@ class Source:
         with self._lock:
             follower = self._follower
             follower.poll()
-            silent = follower.ended is not None or bool(follower.silent(time.time()))
+            silent = follower.ended is not None or bool(follower.seconds_silent(time.time()))
             labels = {"host": str(follower.header["host"])}
             found = [Metric("gpumon_up", "", False, [(labels, 0.0 if silent else 1.0)])]
             if silent:
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut, twice a second, those whose time is over; the threads that wait on them go on."""
+        """Cut, twice a second, connections whose time is over, so that their threads continue."""
         now = time.monotonic()
         for request, until in list(self._until.items()):
             if now > until:
@@ -84,7 +84,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
 
     Raises MonitorError where there is no trace, or the address cannot be had.
     """
-    source = Source(prefix)
+    source = MetricsSource(prefix)
     local = _local(host)
 
     class Handler(BaseHTTPRequestHandler):
@@ -96,7 +96,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
                 super().handle()
 
         def do_GET(self) -> None:
-            # A page elsewhere may give a name of its own this address, and read what is here.
+            # Guard against DNS rebinding: another site may point its own name at this address.
             if local and not _local(self.headers.get("Host", host)):
                 self._answer(403, "gpumon answers to this machine's own names alone\n", TEXT)
             elif self.path.partition("?")[0] == "/metrics":

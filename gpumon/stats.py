@@ -1,4 +1,4 @@
-"""Figures over phases: every sample weighs as long as it held, within the phase's own edges.
+"""This module computes time-weighted statistics of samples over phases.
 
 A plain mean of samples is wrong when samples come late or a phase is shorter than the interval;
 a value's weight here is the time between its sample and the next that lies inside the phase.
@@ -110,9 +110,9 @@ def growth(
     """
     grown = covered = 0.0
     for place, seconds in inside(times, spans):
-        apart = times[place + 1] - times[place]
-        if apart <= longest:
-            grown += (counter[place + 1] - counter[place]) / apart * seconds
+        distance = times[place + 1] - times[place]
+        if distance <= longest:
+            grown += (counter[place + 1] - counter[place]) / distance * seconds
             covered += seconds
     return (grown, covered) if covered else (nan, 0.0)
 

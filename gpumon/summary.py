@@ -1,4 +1,4 @@
-"""One row per phase and device: what it did, for how long it idled, what it cost.
+"""This module computes the summary table, which has one row for each phase and device.
 
 Rows are plain dictionaries, so that the command needs no pandas; :meth:`gpumon.Trace.summary` makes
 a table of them.
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpumon import gaps, stats
+from gpumon import sampling_gaps, stats
 from gpumon.errors import MonitorError
-from gpumon.mine import Mine, mine_of
+from gpumon.host_share import HostShare, host_share
 from gpumon.recording import NAN, Mark, Recording
 from gpumon.tables import Row
-from gpumon.throttle import is_slowing
+from gpumon.throttle import is_throttled
 
 WHOLE = "(all)"
 COLUMNS = [
@@ -34,10 +34,10 @@ COLUMNS = [
     "power mean (W)",
     "energy (J)",
     "energy covers (s)",
-    "slowed share (%)",
-    "images",
-    "images/s",
-    "images/J",
+    "throttled share (%)",
+    "items",
+    "items/s",
+    "items/J",
     "utilisation imbalance (%)",
     "memory imbalance (%)",
 ]
@@ -46,7 +46,7 @@ SERIES = {
     "activity": "SM activity (%)",
     "memory": "memory used (MiB)",
     "power": "power (W)",
-    "slowed": "throttle reasons (bits)",
+    "throttled": "throttle reasons (bits)",
     "energy": "energy (J)",
     "others' memory": "memory others (MiB)",
     "others' use": "SM use others (%)",
@@ -56,7 +56,7 @@ PEAKS = ("memory", "others' memory")
 """Of which rows have the peak alone: where values are means, the highest within them."""
 
 
-def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[str], list[Row]]:
+def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[list[str], list[Row]]:
     """The names of all columns, and the rows; a row lacks what it has no figure for.
 
     See :meth:`gpumon.Trace.summary`.
@@ -65,14 +65,15 @@ def summarize(recording: Recording, by: str, idle_below: float) -> tuple[list[st
         raise MonitorError(
             f"summary(by={by!r}): choose 'phase' (repeats joined), 'repeat' (ranks) or 'mark'"
         )
-    if not 0 <= idle_below <= 100:
+    if not 0 <= idle_threshold <= 100:
         raise MonitorError(
-            f"--idle-below (in Python idle_below) is {idle_below}: give a percentage, 0 to 100"
+            f"--idle-threshold (in Python idle_threshold) is {idle_threshold}: give a percentage, "
+            "0 to 100"
         )
     known = [_known(recording, device) for device in recording.devices]
     rows: list[Row] = []
     for name, marks, whole in _groups(recording, by):
-        rows += _rows(recording, known, name, marks, whole, idle_below, by == "mark")
+        rows += _rows(recording, known, name, marks, whole, idle_threshold, by == "mark")
     extra = [key for row in rows for key in row if key not in COLUMNS]
     return [*COLUMNS, *dict.fromkeys(extra)], rows
 
@@ -90,7 +91,7 @@ class _Known:
     measured: list[bool]
     counted: list[float]
     counter: list[float]
-    mine: Mine | None = None
+    mine: HostShare | None = None
 
 
 def _known(recording: Recording, device: dict[str, Any]) -> _Known:
@@ -103,13 +104,13 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
         for key, of in wanted.items()
         if (found := recording.highest(of) if key in PEAKS else recording.series(of))
     }
-    mine = mine_of(recording, device) if device["kind"] == "host" else None
+    mine = host_share(recording, device) if device["kind"] == "host" else None
     if mine and mine.cpu and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
     if mine and mine.memory_peaks and "memory" in series:
         series |= {"machine memory": series["memory"], "memory": mine.memory_peaks}
-    if bits := series.get("slowed"):
-        series["slowed"] = [b if math.isnan(b) else float(is_slowing(b)) for b in bits]
+    if bits := series.get("throttled"):
+        series["throttled"] = [b if math.isnan(b) else float(is_throttled(b)) for b in bits]
     counter = series.pop("energy", ())
     read = [place for place, value in enumerate(counter) if not math.isnan(value)]
     return _Known(
@@ -135,9 +136,9 @@ def _groups(recording: Recording, by: str) -> list[tuple[str, list[Mark], bool]]
             key = id(latest[0])
         groups.setdefault(key, (mark.name, [], False))[1].append(mark)
     whole = Mark(WHOLE, 0.0, recording.end, 0, {})
-    images = _counted_once(recording.marks)
-    if images is not None:
-        whole.attributes["images"] = images
+    items = _counted_once(recording.marks)
+    if items is not None:
+        whole.attributes["items"] = items
     return [(WHOLE, [whole], True), *groups.values()]
 
 
@@ -152,7 +153,7 @@ def _counted_once(marks: list[Mark]) -> float | None:
     total: float | None = None
     counted: dict[int | str, tuple[str, float]] = {}
     for mark in marks:  # in order of their start, the outer before the inner
-        if "images" not in mark.attributes:
+        if "items" not in mark.attributes:
             continue
         outer, end = counted.get(mark.process, ("", 0.0))
         if outer and mark.name.startswith(outer + "/") and mark.start <= end:
@@ -160,7 +161,7 @@ def _counted_once(marks: list[Mark]) -> float | None:
         if mark.open:
             return None
         counted[mark.process] = (mark.name, mark.end)
-        total = (total or 0.0) + mark.attributes["images"]
+        total = (total or 0.0) + mark.attributes["items"]
     return total
 
 
@@ -170,40 +171,40 @@ def _rows(
     name: str,
     marks: list[Mark],
     whole: bool,
-    idle_below: float,
+    idle_threshold: float,
     each: bool,
 ) -> list[dict[str, Any]]:
     spans = stats.union([(mark.start, mark.end) for mark in marks])
     seconds = sum(end - start for start, end in spans)
     weights = stats.weights(recording.times, recording.end, spans)
-    counted = [m.attributes["images"] for m in marks if "images" in m.attributes]
-    # How many of its images a phase did that never ended, nobody knows.
-    told = counted and not any(m.open for m in marks if "images" in m.attributes)
-    images = float(sum(counted)) if told else NAN
+    counted = [m.attributes["items"] for m in marks if "items" in m.attributes]
+    # It is not known how many of its items a phase handled that never ended.
+    known_count = counted and not any(m.open for m in marks if "items" in m.attributes)
+    items = float(sum(counted)) if known_count else NAN
     common: dict[str, Any] = {
         "phase": name,
         "count": 1 if whole else len(marks),
         "seconds": seconds,
-        "images": images,
-        "images/s": images / seconds if seconds > 0 else NAN,
+        "items": items,
+        "items/s": items / seconds if seconds > 0 else NAN,
     }
     if each and not whole:
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = gaps.longest(recording.step)
+    longest = sampling_gaps.gap_threshold(recording.step)
     gpus: list[Row] = []
     place = 0
     for device in known:
-        rows.append(common | _figures(device, spans, weights, idle_below, longest))
+        rows.append(common | _figures(device, spans, weights, idle_threshold, longest))
         if device.device["kind"] in ("gpu", "mig"):
             gpus.append(rows[-1])
             place = len(rows)
     if gpus:
         together = _together(gpus, longest)
         joules, covered = (together.get(key, NAN) for key in ("energy (J)", "energy covers (s)"))
-        # What is not covered by the joules is left out of the images too.
-        together["images/J"] = common["images/s"] * covered / joules if joules > 0 else NAN
+        # What is not covered by the joules is left out of the items too.
+        together["items/J"] = common["items/s"] * covered / joules if joules > 0 else NAN
         rows.insert(place, common | together)
     return rows
 
@@ -212,7 +213,7 @@ def _figures(
     known: _Known,
     spans: Sequence[stats.Span],
     weights: stats.Weights,
-    idle_below: float,
+    idle_threshold: float,
     longest: float,
 ) -> Row:
     series = {key: stats.known(values, weights) for key, values in known.series.items()}
@@ -223,7 +224,7 @@ def _figures(
         row["utilisation mean (%)"] = stats.mean(busy)
         row["utilisation p5 (%)"] = stats.quantile(busy, 0.05)
         row["utilisation p95 (%)"] = stats.quantile(busy, 0.95)
-        row["idle share (%)"] = stats.share_below(busy, idle_below)
+        row["idle share (%)"] = stats.share_below(busy, idle_threshold)
     if "activity" in series:
         row["SM activity mean (%)"] = stats.mean(series["activity"])
     if "memory" in series:
@@ -237,10 +238,10 @@ def _figures(
         row["allowed cores"] = known.mine.cores
         row["machine CPU mean (%)"] = stats.mean(series["machine"])
     if "machine memory" in series and known.mine:
-        row["allowed memory (MiB)"] = known.mine.most
+        row["allowed memory (MiB)"] = known.mine.memory_limit
         row["machine memory peak (MiB)"] = stats.peak(series["machine memory"])
-    if "slowed" in series:
-        row["slowed share (%)"] = 100 * stats.mean(series["slowed"])
+    if "throttled" in series:
+        row["throttled share (%)"] = 100 * stats.mean(series["throttled"])
     if known.counter:
         joules = stats.growth(known.counted, known.counter, spans, longest)
     elif "power" in series:
@@ -272,7 +273,7 @@ def _together(gpus: list[dict[str, Any]], longest: float) -> dict[str, Any]:
         "utilisation mean (%)",
         "idle share (%)",
         "SM activity mean (%)",
-        "slowed share (%)",
+        "throttled share (%)",
     ):
         own = [one for one in gpus if not math.isnan(one.get(key, NAN))]
         if own:

@@ -1,4 +1,4 @@
-"""Rows of figures as CSV, or as text for a terminal; what is not known is left empty."""
+"""This module writes rows of figures as CSV, or as text for a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import IO, Any
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.errors import printable
 
 Row = dict[str, Any]
@@ -23,11 +23,11 @@ def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None
 
 def text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """The rows for a terminal, without the columns in which nothing is known."""
-    told = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
-    lines = [told, *([_figure(row.get(key)) for key in told] for row in rows)]
-    widths = [max(map(len, column)) for column in strictly(*lines)]
+    shown = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
+    lines = [shown, *([_figure(row.get(key)) for key in shown] for row in rows)]
+    widths = [max(map(len, column)) for column in zip_strict(*lines)]
     return "\n".join(
-        "  ".join(word.rjust(width) for word, width in strictly(line, widths)) for line in lines
+        "  ".join(word.rjust(width) for word, width in zip_strict(line, widths)) for line in lines
     )
 
 

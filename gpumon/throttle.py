@@ -1,4 +1,4 @@
-"""NVML's reasons for lowered clocks ("throttle reasons", "clocks event reasons") in words."""
+"""This module decodes the reasons that NVML gives for throttled clocks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REASONS = {
 }
 
 # Those that slow down work that is there to do, which an idle GPU's low clock does not.
-SLOWING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
+THROTTLING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
 
 
-def is_slowing(bits: float) -> bool:
+def is_throttled(bits: float) -> bool:
     """Whether a bit mask holds one of those; what is not known, NaN, does not."""
-    return not math.isnan(bits) and int(bits) & SLOWING > 0
+    return not math.isnan(bits) and int(bits) & THROTTLING > 0
 
 
 def reasons(bits: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""A trace read back: tables, figures, provenance, charts. Works on a trace still being written."""
+"""A Trace reads a recorded trace, and gives its tables, figures, metadata and charts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Union
 
 from gpumon.compat import pairwise
 from gpumon.diagnosis import Diagnosis, diagnose
-from gpumon.errors import MonitorError, needed_for
-from gpumon.files import expand
+from gpumon.errors import MonitorError, required_for
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
-from gpumon.units import clock
+from gpumon.trace_files import expand
+from gpumon.units import time_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,14 +69,14 @@ class Trace:
         """The devices watched, GPUs first, the host last."""
         return self.recording.devices
 
-    def frame(self) -> pd.DataFrame:
+    def to_pandas(self) -> pd.DataFrame:
         """Every series: index ``time (s)`` since the start, one column a key with its unit.
 
         A series holds its last value between its own readings. What could not be read is NaN;
-        ``provenance()`` says why. Where samples are missing for more than three intervals, a row
+        ``metadata()`` says why. Where samples are missing for more than three intervals, a row
         of NaN stands at the beginning of the gap.
         """
-        with needed_for("Trace.frame()"):
+        with required_for("Trace.to_pandas()"):
             import numpy as np
             import pandas as pd
 
@@ -92,7 +92,7 @@ class Trace:
 
         ``open`` is True for a phase that was never closed (its end is the trace's end).
         """
-        with needed_for("Trace.phases()"):
+        with required_for("Trace.phases()"):
             import pandas as pd
 
         columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
@@ -112,42 +112,42 @@ class Trace:
         extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
         return pd.DataFrame(rows, columns=[*columns, *extra])
 
-    def summary(self, by: str = "phase", idle_below: float = 5.0) -> pd.DataFrame:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
         """Figures per phase and device; phase ``(all)`` is the whole run.
 
         by: ``"phase"`` joins the repeats of a phase, ``"repeat"`` those of several ranks at once,
         ``"mark"`` gives each its own row with its attributes. Means and percentiles are over time,
         not over samples. ``idle share`` is the
-        share of time with a utilisation under ``idle_below`` percent. Device ``gpus`` is all GPUs
-        together: mean utilisation, summed memory, power and energy, and the imbalance, which is
-        how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
+        share of time with a utilisation under ``idle_threshold`` percent. Device ``gpus`` is all
+        GPUs together: mean utilisation, summed memory, power and energy, and the imbalance, which
+        is how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
         is the CPU's. Energy is the GPU's own counter, else the integral of its power
-        (``provenance()["energy"]`` says which). ``slowed share`` is the share of time in which
+        (``metadata()["energy"]`` says which). ``throttled share`` is the share of time in which
         power or heat held the clocks down.
 
         What was not measured is in no figure: ``measured (s)`` says how much of the phase's seconds
         a row is of, ``energy covers (s)`` the same of its energy. A sum over GPUs is NaN where one
-        of them was measured for less time than another, because it was lost. ``images/J`` takes
-        the images of the seconds that the energy covers.
+        of them was measured for less time than another, because it was lost. ``items/J`` takes
+        the items of the seconds that the energy covers.
         """
-        with needed_for("Trace.summary()"):
+        with required_for("Trace.summary()"):
             import pandas as pd
 
-        columns, rows = summarize(self.recording, by, idle_below)
+        columns, rows = summarize(self.recording, by, idle_threshold)
         table = pd.DataFrame(rows, columns=columns)
-        table.attrs["idle below (%)"] = idle_below
+        table.attrs["idle threshold (%)"] = idle_threshold
         return table
 
     def diagnosis(self) -> list[Diagnosis]:
         """What held the program back, a sentence for each phase of which that is sure.
 
-        Each has its ``phase``, its ``kind`` (starved, lopsided, hollow, throttled, shared, swapping
-        or healthy), its ``sentence`` and the ``figures`` that it rests on. The rules are in
-        :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
+        Each has its ``phase``, its ``kind`` (input_bound, imbalanced, low_occupancy, throttled,
+        shared, swapping or ok), its ``sentence`` and the ``figures`` that it rests on. The rules
+        are in :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
         """
         return diagnose(self.recording)
 
-    def provenance(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What was read, how, how often, and at what cost; ready for JSON."""
         recording = self.recording
         header = dict(recording.header)
@@ -170,7 +170,7 @@ class Trace:
             "events": [event for event in events if event["event"] != "end"],
             "ended": ended[-1]["why"] if ended else "open or cut off",
             "damaged lines": recording.damaged,
-            **({"parts": [part.provenance() for part in self.parts]} if self.parts else {}),
+            **({"parts": [part.metadata() for part in self.parts]} if self.parts else {}),
         }
 
     def plot(self, **options: Any) -> Figure:
@@ -178,11 +178,11 @@ class Trace:
 
         theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
         size: (width, height) in inches. devices: names of the lanes wanted. series: what else to
-        draw, in lanes of their own, by the beginnings of names: ``temperature``, ``clocks``,
+        draw, in separate lanes, by the beginnings of names: ``temperature``, ``clocks``,
         ``PCIe``, ``NVLink``, ``disk``, ``network``, ``page faults``, ... The figure
         shows itself as the value of a notebook cell; it does not touch pyplot.
         """
-        with needed_for("a chart"):
+        with required_for("a chart"):
             from gpumon.drawing.chart import draw
 
         if "theme" in options:
@@ -193,18 +193,18 @@ class Trace:
         self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
     ) -> str:
         """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
-        with needed_for("an interactive chart"):
+        with required_for("an interactive chart"):
             from gpumon.drawing.interactive import page
 
         return page(self, title=title, theme=theme, series=series)
 
     def export(
-        self, target: PathLike, kind: str | None = None, beside: PathLike | None = None
+        self, target: PathLike, kind: str | None = None, profile: PathLike | None = None
     ) -> Path:
         """Write a .csv, .parquet, .prom or .json file; see :func:`gpumon.export.export`."""
         from gpumon.export import export
 
-        return export(self, target, kind, beside)
+        return export(self, target, kind, profile)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
@@ -214,7 +214,7 @@ class Trace:
                 entry["reason"] = None  # it failed when first asked and has worked since
         for event in self.recording.events:
             if event["event"] == "failed":
-                moment = clock(round(event["t"], 1), self.recording.end)
+                moment = time_text(round(event["t"], 1), self.recording.end)
                 for number in event["series"]:
                     series[number]["reason"] = f"from {moment} on: {event['reason']}"
         return series
@@ -239,7 +239,7 @@ class Trace:
         if self.recording.ranges is not None:
             return {"asked (s)": interval, "read as means over (s)": self.recording.step}
         result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
-        # The last sample of a closed trace is taken when told to stop, off the grid.
+        # The last sample of a closed trace is taken at the stop request, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)
         grid = times[:-1] if closed else times
         if len(grid) < 2:

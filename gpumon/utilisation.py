@@ -1,8 +1,8 @@
-"""GPU utilisation: the driver's own figure, polled or from the driver's sample buffer.
+"""This module reads GPU utilisation, polled or from the driver's sample buffer.
 
 The figure is the share of the driver's last 1/6 s to 1 s in which at least one kernel ran.
 Asked as often as that, the figure itself is all there is. Asked more seldom, it would be one
-moment taken for all, so then the mean of what the driver's buffer holds since the last sample is
+moment treated as all, so then the mean of what the driver's buffer holds since the last sample is
 used, where the driver has that buffer.
 """
 
@@ -12,10 +12,10 @@ from ctypes import byref
 from statistics import median
 from typing import Any
 
-from gpumon.cells import placed
-from gpumon.compat import pairwise, strictly
-from gpumon.gaps import LONGEST
-from gpumon.nvml import Device, ask, nvml, poll, within
+from gpumon.compat import pairwise, zip_strict
+from gpumon.memory_arena import allocate
+from gpumon.nvml import Device, nvml, poll, query, struct_field
+from gpumon.sampling_gaps import LONGEST
 from gpumon.series import Number, Series, Source, Unavailable
 
 NAMES = ("utilisation (%)", "memory utilisation (%)")
@@ -62,14 +62,14 @@ def utilisation_source(device: Device, interval: float) -> Source:
     api = "nvmlDeviceGetSamples, mean of the driver's samples since the reading before"
     if not buffers:
         api = "nvmlDeviceGetUtilizationRates"
-        rates = placed(pynvml.c_nvmlUtilization_t)
-        numbers = [Number(within(rates, "gpu")), Number(within(rates, "memory"))]
+        rates = allocate(pynvml.c_nvmlUtilization_t)
+        numbers = [Number(struct_field(rates, "gpu")), Number(struct_field(rates, "memory"))]
         polled = poll(api, device.handle, byref(rates), numbers=numbers)
     return Source(
         device.name,
         [
             Series(f"{device.name}/{name}", api, int(buffers), cadence=cadence)
-            for name, cadence in strictly(NAMES, cadences)
+            for name, cadence in zip_strict(NAMES, cadences)
         ],
         polled.read if polled else buffered,
         poll=polled,
@@ -80,7 +80,7 @@ def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple
     """The driver's samples (microseconds, percent) since the last one seen; often none."""
     pynvml = nvml()
     try:
-        _, samples = ask(pynvml.nvmlDeviceGetSamples, device.handle, kind, seen[place])
+        _, samples = query(pynvml.nvmlDeviceGetSamples, device.handle, kind, seen[place])
     except Unavailable as error:
         if error.code == NOT_FOUND:
             return []

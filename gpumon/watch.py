@@ -1,4 +1,4 @@
-"""A view for the terminal, on rich: a line a device, its last minute, and the open phase."""
+"""``gpumon watch`` shows the latest values of a trace in the terminal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import needed_for
-from gpumon.follow import Follower
-from gpumon.throttle import SLOWING, reasons
-from gpumon.units import clock, lasting, mebibytes
+from gpumon.errors import required_for
+from gpumon.live_reader import Follower
+from gpumon.throttle import THROTTLING, reasons
+from gpumon.units import duration_text, memory_text, time_text
 
-with needed_for("gpumon watch"):
+with required_for("gpumon watch"):
     from rich.console import Console, Group, RenderableType
     from rich.live import Live
     from rich.table import Table
@@ -38,11 +38,11 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return text
 
 
-def picture(follower: Follower, columns: int = 100) -> RenderableType:
+def render(follower: Follower, columns: int = 100) -> RenderableType:
     """What a terminal of so many columns shows of a trace now."""
     width = min(60, max(8, columns - OTHERS))
     header = follower.header
-    silent = follower.silent(time.time())
+    silent = follower.seconds_silent(time.time())
     # What was last heard is not what is now.
     now = {} if silent else follower.now
     table = Table(box=None, padding=(0, 1), header_style="dim", expand=False)
@@ -61,10 +61,10 @@ def picture(follower: Follower, columns: int = 100) -> RenderableType:
         table.add_row(*_row(follower, now, device, width))
     title = Text.assemble(
         ("gpumon ", "bold"),
-        f"{header['host']}  {clock(int(follower.time), follower.time)}  ",
+        f"{header['host']}  {time_text(int(follower.time), follower.time)}  ",
         (follower.phase or "no phase", "bold cyan" if follower.phase else "dim"),
         (f"  ended: {follower.ended}" if follower.ended else "", "yellow"),
-        (f"  no sample for {lasting(round(silent))}" if silent else "", "yellow"),
+        (f"  no sample for {duration_text(round(silent))}" if silent else "", "yellow"),
     )
     parts: list[RenderableType] = [title, table]
     reason = header["nvml"].get("reason")
@@ -85,18 +85,18 @@ def _row(
     steps = max(1, round(60 / follower.header["interval (s)"]))
     recent = list(follower.history.get(busy_key, ()))[-steps:]
     bits = now.get(f"{name}/throttle reasons (bits)", 0.0)
-    status = reasons(int(bits) & SLOWING) if not math.isnan(bits) else []
+    status = reasons(int(bits) & THROTTLING) if not math.isnan(bits) else []
     if name in follower.lost:
         status = ["lost"]
     memory = now.get(f"{name}/memory used (MiB)", math.nan)
     total = device.get("memory total (MiB)")
-    used = mebibytes(memory) if not math.isnan(memory) else "N/A"
+    used = memory_text(memory) if not math.isnan(memory) else "N/A"
     return [
         Text("host" if host else name, style="bold"),
         Text(sparkline(recent, width), style="bright_black" if host else "blue"),
         _figure(now.get(busy_key), "%"),
         Text("") if host else _figure(now.get(f"{name}/SM activity (%)"), "%"),
-        Text(f"{used} / {mebibytes(total)}" if total else used, style="green"),
+        Text(f"{used} / {memory_text(total)}" if total else used, style="green"),
         Text("") if host else _figure(now.get(f"{name}/power (W)"), "W"),
         Text("") if host else _figure(now.get(f"{name}/temperature (C)"), "°C"),
         Text(", ".join(status), style="yellow"),
@@ -114,13 +114,13 @@ def watch(prefix: Path, *, once: bool = False, refresh: float = 0.5) -> None:
     follower = Follower(prefix)
     console = Console()
     if once:
-        console.print(picture(follower, console.width))
+        console.print(render(follower, console.width))
         return
-    with Live(picture(follower, console.width), console=console, auto_refresh=False) as live:
+    with Live(render(follower, console.width), console=console, auto_refresh=False) as live:
         try:
             while follower.ended is None:
                 time.sleep(refresh)
                 follower.poll()
-                live.update(picture(follower, console.width), refresh=True)
+                live.update(render(follower, console.width), refresh=True)
         except KeyboardInterrupt:
             pass

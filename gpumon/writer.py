@@ -1,4 +1,4 @@
-"""The sampler's hand: appends lines to the trace, only what changed, and bears a full disk."""
+"""The writer appends changed values to a trace, and tolerates a full disk."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gpumon.compressed_parts import PART, Steps, columns_of, parts_folder, write_part
+from gpumon.downsampling import bit_mask_series, encode_row, rows_of, tiers_file
 from gpumon.errors import MonitorError, printable
-from gpumon.files import prefix_of, take
-from gpumon.parts import PART, Steps, columns_of, parts_folder, write_part
-from gpumon.tiers import line_of, masks, rows_of, tiers_file
+from gpumon.trace_files import prefix_of, take
 
 MOST_OWED = 100
 MOST_EVENTS = 1000
 """That each new part begins with."""
 
 
-def say(message: str) -> None:
+def send_message(message: str) -> None:
     """One line to the program through standard output; a closed pipe is no reason to fail."""
     with contextlib.suppress(OSError):
         os.write(1, (printable(message) + "\n").encode())
@@ -32,8 +32,9 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.parts`); limit: bytes that
-    parts may have, the oldest of which are dropped; 0: there are none, and no rows either.
+    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`);
+    limit: bytes that parts may have, the oldest of which are dropped; 0: there are no parts and no
+    rows.
     """
 
     def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
@@ -119,7 +120,7 @@ class Writer:
             except StopIteration:
                 self._making = None
             except (OSError, MonitorError) as error:
-                # This part goes on, until there is room for the next.
+                # This part continues, until there is room for the next.
                 self._making = None
                 self._full = self._size + PART
                 self._complain(getattr(error, "strerror", None) or str(error))
@@ -132,9 +133,9 @@ class Writer:
         lines = self._waiting.copy()
         columns = yield from columns_of(lines, len(self._header["series"]))
         rows = b""
-        interval, bits = self._header["interval (s)"], masks(self._header)
+        interval, bits = self._header["interval (s)"], bit_mask_series(self._header)
         for row in rows_of(columns, interval, math.inf, bits):
-            rows += line_of(row)
+            rows += encode_row(row)
             yield
         listed = self._header.get("parts", [])
         place = 1 + int(listed[-1]["file"][:6]) if listed else 1
@@ -154,7 +155,7 @@ class Writer:
         dropped = {"dropped": True} if over else {}
         self._begin(self._header | {"parts": kept} | dropped, rest)
         self._rows = tiers_file(self._prefix).stat().st_size
-        # Only now, when no header names them any more; one that stays is read by nobody.
+        # Only now, when no header names them any more; a file that stays is not read.
         for each in over:
             with contextlib.suppress(OSError):
                 (parts_folder(self._prefix) / each["file"]).unlink()
@@ -208,8 +209,8 @@ class Writer:
 
     def _complain(self, why: str) -> None:
         if self._trouble is None:
-            say(
+            send_message(
                 f"warning: gpumon cannot write {self._path}: {why}; "
-                "the program goes on, the chart will have a gap"
+                "the program continues, the chart will have a gap"
             )
         self._trouble = why

@@ -1,6 +1,6 @@
-"""What every notebook shares, in rooms; imports go one way, from a later room to an earlier one.
+"""The code that all notebooks share, in packages that import only from earlier packages.
 
-``networks``, ``frameworks`` (the registry, and one module a framework), ``fairness``, ``training``
-(what notebooks call), ``results`` (what records say) and ``runner`` (the command). Here at the top
-is what all of them use. ``tests/test_rooms.py`` holds the order.
+The packages are ``networks``, ``frameworks`` (the registry, and one module per framework),
+``fairness``, ``training`` (for the notebooks), ``results`` (for the report) and ``runner`` (for the
+command). The modules at the top are for all of them. ``tests/test_rooms.py`` checks the order.
 """

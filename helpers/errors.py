@@ -1,4 +1,4 @@
-"""The one exception a user is meant to read, and how a command ends with it: in one plain line."""
+"""Define the errors whose message is for the user, and end commands with that one line."""
 
 import os
 import signal
@@ -8,30 +8,30 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from io import TextIOWrapper
 
-from data_prep.errors import READER_GONE, DataError, printable
+from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or a closed terminal, as shells have it."""
 GO_ON = 75
-"""Exit code of a batch that was stopped in order, and is to be gone on with (sysexits: a temporary
+"""Exit code of an experiment that stopped at a checkpoint and can be resumed (sysexits: a temporary
 failure)."""
 
 
 STDOUT = "standard output"
-"""What an error of writing there names in the place of a file."""
+"""The name of standard output in error messages."""
 
 
 class Plain(Exception):
     """An error that a notebook shows as its message, without the traceback that led to it."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it; ``data_prep`` and ``gpumon`` have errors with the same."""
+        """The lines that IPython shows; errors of ``data_prep`` and ``gpumon`` do the same."""
         return str(self).splitlines()
 
 
 class UserError(Plain):
-    """Something the user can put right: the message says what, where and how to fix it."""
+    """An error that the user can fix: the message says what is wrong, where, and what to do."""
 
 
 class LoaderError(UserError):
@@ -61,19 +61,19 @@ class UnsupportedError(UserError):
 
 
 class Interrupted(Plain, KeyboardInterrupt):
-    """The user has interrupted what ran; the message says how to go on."""
+    """The user has interrupted what ran; the message says how to continue."""
 
 
 FOR_USERS = UserError, DataError, MonitorError
-"""Whose message says in one line what the user can put right."""
+"""The errors whose message tells the user in one line what to do."""
 
 
 def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
-    """Turn what a user can put right into one line on stderr and exit code 2; Ctrl-C into 130.
+    """Turn errors that a user can fix into one line on stderr and exit code 2; Ctrl-C into 130.
 
-    What the system refuses (a full disk, a folder that may not be written) is such a thing too. A
-    KeyboardInterrupt may bring another ``code``. A command whose output nobody reads any more
-    (``compare --help | head``) ends without a line, with exit code 141.
+    Errors of the operating system (a full disk, a read-only folder) are treated the same way. A
+    KeyboardInterrupt may have another ``code``. A command whose output pipe is closed
+    (``rosetta run --help | head``) ends without a line, with exit code 141.
     """
 
     @wraps(main)
@@ -95,7 +95,7 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
             return _ended(2, f"error: {error}")
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename in (None, STDOUT):
-                return _ended(READER_GONE)
+                return _ended(BROKEN_PIPE_EXIT_CODE)
             return _ended(2, f"error: {refusal(error)}")
         except MemoryError:
             return _ended(
@@ -112,14 +112,14 @@ def exits_cleanly(main: Callable[..., int]) -> Callable[..., int]:
 
 
 def refusal(error: OSError) -> str:
-    """``runs/b/batch.json: No space left on device``."""
+    """``runs/b/experiment.json: No space left on device``."""
     what, where = error.strerror or str(error), error.filename2 or error.filename
     return f"{where}: {what}" if where else what
 
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Say of what a system call failed; an error of writing does not."""
+    """Add ``what`` to a system error without a file name, as errors of writing are."""
     try:
         yield
     except OSError as error:
@@ -134,8 +134,8 @@ def _flush() -> None:
 
 
 def _ended(code: int, line: str | None = None) -> int:
-    """Say the last line, and leave nothing that Python would stumble over as it ends."""
-    with suppress(OSError):  # even this cannot be told: the exit code is left
+    """Print the last line, and close streams that would make Python fail at exit."""
+    with suppress(OSError):  # the line cannot be printed; the exit code remains
         if sys.stderr is not None and line is not None:
             print(printable(line), file=sys.stderr, flush=True)
     for stream in (sys.stdout, sys.stderr):

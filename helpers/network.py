@@ -1,4 +1,4 @@
-"""By which network interface the ranks reach each other, and a port that is free."""
+"""Find the network interface by which the ranks reach each other, and a free port."""
 
 import ipaddress
 import socket
@@ -10,7 +10,7 @@ import psutil
 from helpers.errors import UserError
 
 NAMED = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-"""Environment variables by which people name an interface, here as elsewhere."""
+"""Environment variables that name an interface."""
 Addresses = Mapping[str, tuple[str, str]]
 """A host's interfaces: IPv4 address and netmask of each."""
 
@@ -27,7 +27,7 @@ def addresses() -> dict[str, tuple[str, str]]:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens at now."""
+    """A TCP port on which no process listens now."""
     with socket.socket() as found:
         found.bind(("", 0))
         port: int = found.getsockname()[1]

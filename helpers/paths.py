@@ -1,9 +1,9 @@
-"""Where things lie: the checkout and its folders for data, runs and environments."""
+"""The paths of the checkout and of its folders for data, runs and environments."""
 
 import sys
 from pathlib import Path
 
-from data_prep.files import write_whole
+from data_prep.files import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -11,7 +11,7 @@ DATA = ROOT / "data"
 RUNS = ROOT / "runs"
 VENVS = ROOT / ".venvs"
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-"""That of this environment, if it is there."""
+"""The mpiexec of this environment, if it is installed."""
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
@@ -23,4 +23,4 @@ def write_atomically(path: Path, text: str | bytes) -> None:
         OSError: naming ``path``; the old file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode() if isinstance(text, str) else text, durable=True)
+    write_atomic(path, text.encode() if isinstance(text, str) else text, durable=True)

@@ -1,4 +1,4 @@
-"""What the runner shows on the terminal: one line that moves, or plain lines in a log."""
+"""Print to the terminal: lines, tables, and a progress line that is rewritten every second."""
 
 import os
 import shutil
@@ -14,10 +14,10 @@ from helpers.errors import STDOUT, naming
 
 
 def say(text: object = "", *, error: bool = False) -> None:
-    """Print lines at once, each as plain text: the one way to the terminal but for the table's.
+    """Print lines at once, as plain text; all output but the progress table uses this function.
 
     Raises:
-        OSError: nobody reads them; named as standard output, or standard error.
+        OSError: the stream cannot be written; it names standard output or standard error.
     """
     with naming("standard error" if error else STDOUT):
         lines = "\n".join(map(printable, str(text).split("\n")))
@@ -25,7 +25,7 @@ def say(text: object = "", *, error: bool = False) -> None:
 
 
 class EverySecond:
-    """Draws once a second from a thread of its own, between ``start()`` and ``stop()``."""
+    """Draw once a second from a separate thread, between ``start()`` and ``stop()``."""
 
     def __init__(self, draw: Callable[[], object]) -> None:
         self._draw = draw
@@ -48,9 +48,9 @@ class Line:
 
     On a terminal one line is rewritten every second; in a log each new text is a line of its own.
 
-    Not rich's ``Status``, which tells a log and a dumb terminal nothing, dies with a traceback in
-    its own thread where the terminal goes, and is missing from the frameworks' environments, in
-    which the probe runs too.
+    rich's ``Status`` is not used, because it prints nothing to a log or a dumb terminal, and fails
+    with a traceback in its thread when the terminal closes. The frameworks' environments, in which
+    the self-test runs, do not have rich.
     """
 
     def __init__(self, stream: TextIO | None = None, indent: str = "      ") -> None:

@@ -27,7 +27,7 @@ def make(
 ) -> dict[str, Any]:
     """A finished run's record whose top-1 is about ``top1``; ``given`` is for ``records.make``."""
     content = records.make(framework, devices, **given)
-    content["recipe"] = lookup(recipe, small=small).on(devices).as_record()
+    content["recipe"] = lookup(recipe, demo=small).on(devices).as_record()
     content["test"] = test(top1, names)
     content["data"]["classes"] = list(names)
     reached = content["test"]["top1"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import data_prep.download
-from data_prep.fetch import prepare_nih
-from data_prep.sources import nih_sources
+from data_prep.nih_archives import nih_sources
+from data_prep.nih_pipeline import prepare_nih
 
 
 class Server:

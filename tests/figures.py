@@ -173,7 +173,9 @@ def expected(made: list[Record]) -> Cells:
             for name, factor in factors(content, base, wanted).items():
                 where = f"AUC {wanted:.2f} {name}"
                 row = f"{run(content)} over 1"
-                cells["Hardware and learning, for each target", row, where] = f"{factor:.2f}"
+                cells["Hardware and statistical efficiency, for each target", row, where] = (
+                    f"{factor:.2f}"
+                )
             put(
                 "Speed-up and efficiency",
                 label(content),
@@ -229,7 +231,7 @@ def expected(made: list[Record]) -> Cells:
         check = content["fairness"]["checks"][0]
         limit = f"limit {size(check['threshold'], 0)}"
         told = f"pass: {size(check['difference'], 1)} ({limit})"
-        cells["Certificate", check["check"], run(content)] = told
+        cells["Fairness check", check["check"], run(content)] = told
         for package, version in content["framework"]["versions"].items():
             cells["Versions", package, label(content)] = version
     return cells
@@ -244,7 +246,11 @@ def way(content: Record, wanted: float) -> tuple[float, int]:
 def factors(content: Record, base: Record, wanted: float) -> dict[str, float]:
     (seconds, images), (alone, of_one) = way(content, wanted), way(base, wanted)
     hardware = (images / seconds) / (of_one / alone)
-    return {"speed-up": alone / seconds, "hardware": hardware, "learning": images / of_one}
+    return {
+        "speed-up": alone / seconds,
+        "hardware efficiency": hardware,
+        "statistical efficiency": images / of_one,
+    }
 
 
 def factors_said(content: Record, base: Record, wanted: float) -> str:
@@ -254,15 +260,15 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
         soon = f"later, after {1 / found['speed-up']:.2f} times the time"
     return (
         f"{label(content)}: until AUC {wanted:.2f}, with compiling and validation, 2 devices did "
-        f"{found['hardware']:.2f} times the images a second of 1 and needed "
-        f"{found['learning']:.2f} times the images, so it came "
+        f"{found['hardware efficiency']:.2f} times the images a second of 1 and needed "
+        f"{found['statistical efficiency']:.2f} times the images, so it came "
         f"{soon} (one run each)."
     )
 
 
 def step(content: Record) -> dict[str, str]:
     """The parts of a step by ablation; nothing was trained without all-reduce."""
-    batch = content["recipe"]["global_batch"]
+    batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
         np.array([1000 * batch / rate for rate in content[kind]["rounds"]])
         for kind in ("files", "synthetic")
@@ -297,7 +303,7 @@ def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
     one, other = content["test"], base["test"]
     each = np.subtract(one["resamples"], other["resamples"])
     low, high = np.quantile(each, [0.025 / rivals, 1 - 0.025 / rivals])
-    verdict = "not told apart" if low <= 0 <= high else "higher" if low > 0 else "lower"
+    verdict = "no significant difference" if low <= 0 <= high else "higher" if low > 0 else "lower"
     difference = one["mean_auc"] - other["mean_auc"]
     return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
 
@@ -329,7 +335,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         runs, scaled_to = "; ".join(map(run, those)), those[0]["recipe"]
         machine += [
             ["devices", f"{count} x NVIDIA H100", runs],
-            ["global batch", str(scaled_to["global_batch"]), runs],
+            ["global batch", str(scaled_to["global_batch_size"]), runs],
             ["learning rate", f"{scaled_to['scaled_learning_rate']:g}", runs],
         ]
     return {
@@ -379,7 +385,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"({short(low)} to {short(high)}) on 2 devices, {over_text('.2f', over(first, second))} "
         f"times as many as {label(second)}. In images/s the second device adds "
         f"{percents(added)} to {label(first)}.",
-        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their certificate. "
+        f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their fairness check. "
         f"Checks: {checks} pass.",
         f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",
@@ -387,7 +393,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         "images. All are resampled with the same draws, so an easy or hard test part affects all "
         "alike and cancels out. It compares these trained networks: with another seed, the "
         "order may be reversed. The intervals hold at 95 % for all rows together: among equals, "
-        "chance tells one apart in one report in twenty.",
+        "chance makes one significantly different in one report in twenty.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 
@@ -447,7 +453,7 @@ def expected_alts(made: list[Record]) -> set[str]:
     best_values = "a line a number of devices; best values"
     return {
         told(
-            "Columns of the hardware factor up and the learning factor down, by number of devices",
+            "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
             lambda c: factors_said(c, on_fewest(c, made), wanted).rstrip("."),
             wide,
         ),

@@ -30,7 +30,7 @@ def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
         samples: int = 12,
         interval: float = 0.02,
         old_driver: bool = False,
-        gpus: list[str | int] | None = None,
+        gpu_ids: list[str | int] | None = None,
         visible: str | None = None,
     ) -> gpumon.Trace:
         file = tmp_path / "script"
@@ -41,7 +41,7 @@ def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
             monkeypatch.delenv(name, raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        with gpumon.Monitor(tmp_path / "trace", interval=interval, gpus=gpus):
+        with gpumon.Monitor(tmp_path / "trace", interval=interval, gpu_ids=gpu_ids):
             deadline = time.monotonic() + 60
             wanted = samples + 1
             while time.monotonic() < deadline:

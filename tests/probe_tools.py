@@ -15,7 +15,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 import numpy as np
 from helpers.errors import UnsupportedError
-from helpers.runner.probe import known
+from helpers.runner.self_test import expected
 
 HERE = Path(__file__).parent
 with (HERE / "probed").open("a") as file:
@@ -35,7 +35,7 @@ def configure(precision, kind):
 
 
 def through_layer(layer, arrays, device):
-    return known.expected(layer, arrays)
+    return expected.expected(layer, arrays)
 
 
 def all_reduced(shares, devices):
@@ -43,12 +43,12 @@ def all_reduced(shares, devices):
 """
 PYTHON = """#!{python}
 import os, runpy, sys
-if "helpers.runner.probe.inside" not in sys.argv:
+if "helpers.runner.self_test.worker" not in sys.argv:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 import helpers.frameworks
 helpers.frameworks.__path__.insert(0, {planted!r})
 sys.argv = sys.argv[2:]
-runpy.run_module("helpers.runner.probe.inside", run_name="__main__", alter_sys=True)
+runpy.run_module("helpers.runner.self_test.worker", run_name="__main__", alter_sys=True)
 """
 HANGS = """
 def all_reduced(shares, devices):

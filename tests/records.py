@@ -15,7 +15,7 @@ from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.training import arithmetic as arithmetic_section
-from helpers.training import record, roc_auc, run_identity
+from helpers.training import earlier_schemas, record, roc_auc, run_identity
 
 
 def make(
@@ -40,7 +40,7 @@ def make(
     gpu = gpu or bool(shared_gpus)
     recipe = lookup("demo").on(devices)
     steps = recipe.steps(train)
-    images = steps * recipe.global_batch
+    images = steps * recipe.global_batch_size
     epochs = [
         {
             "epoch": number,
@@ -57,9 +57,9 @@ def make(
         for number in range(1, 6)
     ]
     content: dict[str, Any] = {
-        "schema": record.SCHEMA,
+        "schema": earlier_schemas.SCHEMA,
         "run": {
-            "batch": "b",
+            "experiment": "b",
             "notebook": notebook or f"{framework.replace(' ', '_')}_MultiGPU",
             "started": "2026-11-21T01:00:00+00:00",
             "finished": "2026-11-21T01:02:00+00:00",
@@ -90,17 +90,18 @@ def make(
             **({"shared_gpus": shared_gpus} if shared_gpus else {}),
             **({"cpus": [cpu(device, cores) for device in range(devices)]} if cores else {}),
         },
-        "recipe": recipe.as_record() | {"targets": []},  # a test that wants some sets its own
+        "recipe": recipe.as_record()
+        | {"quality_targets": []},  # a test that wants some sets its own
         "data": {
             "folder": "data/demo-small-2-38",
             "kind": "generated",
             "pixels": 38,
             "format": "png",
             "images": {"train": train, "valid": 160, "test": 320},
-            "patients": {"train": 300, "valid": 40, "test": 80},
+            "groups": {"train": 300, "valid": 40, "test": 80},
             "steps_per_epoch": steps,
         },
-        "weights": {"source": "seeded", "sha256": "0" * 64, "note": "from the seed"},
+        "weights": {"source": "random", "sha256": "0" * 64, "note": "from the seed"},
         "fairness": {
             "comparable": True,
             "checks": [
@@ -246,7 +247,7 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     record.check(content)
     found = content.get("devices", {})
     label = run_label(content["run"]["notebook"], content["framework"]["kernel"])
-    nodes = content.get("world", {}).get("nodes", 1)
+    nodes = content.get("cluster", {}).get("nodes", 1)
     each = found.get("count", 2) // nodes
     folder = batch / run_name(label, each, found.get("shared_gpus"), nodes)
     folder.mkdir(parents=True)
@@ -261,7 +262,12 @@ def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
         {"name": f"node{number}", "cpus": 2, "gpus": [], "ranks": own}
         for number, own in enumerate(ranks)
     ]
-    about = {"nodes": nodes, "virtual": virtual, "launcher": "mpiexec", "launcher_version": "5.0.2"}
+    about = {
+        "nodes": nodes,
+        "simulated": virtual,
+        "launcher": "mpiexec",
+        "launcher_version": "5.0.2",
+    }
     return {**about, "interface": "lo" if virtual else "eth0", "hosts": hosts}
 
 

@@ -24,7 +24,7 @@ from helpers.frameworks import cpu_cores
 ROOT = Path(__file__).resolve().parent.parent
 
 PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
-PARAMETERS += '\nseed = 0\nprecision = "fp32"\nworkers = "default"\nbatch_size = "default"'
+PARAMETERS += '\nseed = 0\nprecision = "fp32"\nnum_workers = "default"\nbatch_size = "default"'
 PARAMETERS += (
     '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'
     '\ncores_per_device = "auto"\nloader_cores = "default"'
@@ -65,12 +65,12 @@ time.sleep(600)"""
 # A report without its charts. They cost more than all else that a batch of tiny notebooks does, and
 # are tested in tests/results; the executed notebooks end in a report with them.
 WITHOUT_CHARTS = """
-from helpers.runner import run_batch
-def plainly(batch, whole=run_batch._report):
+from helpers.runner import run_experiment
+def plainly(batch, whole=run_experiment._report):
     from helpers.results.report import page
     page._drawn = lambda compared, chart: None
     return whole(batch)
-run_batch._report = plainly
+run_experiment._report = plainly
 """
 
 
@@ -102,7 +102,7 @@ class Suite:
         head = [new_code_cell(f"NAME = {name!r}"), first, new_markdown_cell("## 9. Train")]
         metadata: dict[str, Any] = {"kernelspec": {"name": kernel, "display_name": kernel}}
         if framework:
-            metadata["compare"] = {"framework": framework}
+            metadata["rosetta"] = {"framework": framework}
         rest = [(new_markdown_cell if c.startswith("## ") else new_code_cell)(c) for c in cells]
         content = new_notebook(cells=[*head, *rest], metadata=metadata)
         (self.folder / "notebooks").mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ class Suite:
 
     def compare(self, *arguments: str) -> int:
         """The command in this process, on one device and the small data folder."""
-        given = list(arguments)
+        given = ["run", *arguments]
         if "--resume" not in given:
             given += ["--recipe", "demo"]
             given += [] if "--data" in given else ["--data", str(self.data)]
@@ -142,7 +142,7 @@ class Suite:
             "for n in ('notebooks', 'runs', 'venvs'))\n"
             f"{WITHOUT_CHARTS}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
-        given = [*arguments, "--recipe", "demo", "--data", str(self.data)]
+        given = ["run", *arguments, "--recipe", "demo", "--data", str(self.data)]
         given += [] if "--devices" in given else ["--devices", "1"]
         given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
         return [sys.executable, "-c", code, *given]
@@ -151,7 +151,7 @@ class Suite:
         return self.folder / "runs" / batch / f"{name}-1x"
 
     def journal(self, batch: str = "latest") -> dict[str, Any]:
-        text = (self.folder / "runs" / batch / "batch.json").read_text("utf-8")
+        text = (self.folder / "runs" / batch / "experiment.json").read_text("utf-8")
         content: dict[str, Any] = json.loads(text)
         return content
 

@@ -81,7 +81,7 @@ def make(
         if devices > 1 or name != "no_allreduce":
             content[name] = records.rounds(factor * rate)
     if nodes > 1:
-        content["world"] = records.world(nodes, virtual=False)
+        content["cluster"] = records.world(nodes, virtual=False)
     content["energy"] = {
         "joules": 300.0 * devices * content["training"]["seconds"],
         "images_per_joule": rate / (300.0 * devices),

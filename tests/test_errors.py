@@ -8,7 +8,7 @@ from data_prep.errors import DataError
 from gpumon.errors import MonitorError
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks.replicas import ReplicaError
-from helpers.launch.causes import RankError
+from helpers.launch.failures import RankError
 def deep(error):
     raise error
 try:

@@ -13,15 +13,15 @@ from hostile.case import Case
 
 from data_prep import __main__ as data_prep_command
 from gpumon import __main__ as gpumon_command
-from helpers import __main__ as compare_command
+from helpers import __main__ as rosetta_command
 from helpers import paths
 
 MAIN = {
-    "compare": compare_command.main,
+    "rosetta": rosetta_command.main,
     "data-prep": data_prep_command.main,
     "gpumon": gpumon_command.main,
 }
-SIGN = {"compare": "error: ", "data-prep": "data-prep: ", "gpumon": "gpumon: "}
+SIGN = {"rosetta": "error: ", "data-prep": "data-prep: ", "gpumon": "gpumon: "}
 """How each begins the line that says what is wrong; a progress bar may come before it."""
 LONGEST = 30
 """Seconds within which each has to be answered."""

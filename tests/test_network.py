@@ -37,7 +37,7 @@ def test_of_several_it_is_the_one_that_the_first_hosts_name_stands_for(
     assert network.common(hosts, "a", named="eth0")["b"] == ("eth0", "10.0.0.2")
 
 
-def test_without_a_common_network_nobody_falls_back_to_loopback() -> None:
+def test_without_a_common_network_none_falls_back_to_loopback() -> None:
     hosts = {"a": LO | BRIDGE, "b": LO | BRIDGE}
     with pytest.raises(UserError, match="no network joins a, b by an interface of each: name one"):
         network.common(hosts, "a")

@@ -24,6 +24,7 @@ ROOMS = (
     "training",
     "results",
     "runner",
+    "commands",
     "__main__",
 )
 """Each may import those before it."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the documentation's site into site/, in an environment of its own under .venvs/docs.
+"""Build the documentation's site into site/, in a separate environment under .venvs/docs.
 
     python3 tools/docs_site.py            build (a broken link is an error)
-    python3 tools/docs_site.py serve      show it while one writes
+    python3 tools/docs_site.py serve      show it while you write
 
-It is no kernel, so neither `make envs` nor `make compare` downloads what only this needs.
+`make envs` and `make compare` do not build this environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Makes ``helpers/fairness/reference*.npz``, what each network computes in float64.
+"""Write ``helpers/fairness/reference*.npz``, the results of each network in float64.
 
     .venvs/pytorch/bin/python tools/make_reference.py             all
     .venvs/pytorch/bin/python tools/make_reference.py resnet50    some, by name: networks, classes
 
-PyTorch makes them once; every framework is held against them in its own kernel.
+PyTorch computes them once; every framework is compared with them in its environment.
 """
 
 import sys
@@ -16,7 +16,7 @@ from helpers.fairness import reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.networks import pytorch as networks
 from helpers.networks.shapes import NETWORKS, RUNNING
-from helpers.recipe import RECIPES
+from helpers.recipe import MULTICLASS, MULTILABEL, RECIPES
 
 CLASSES = "classes"
 ONE_DEVICE = framework.list_devices("cpu", 1)
@@ -25,11 +25,11 @@ ONE_DEVICE = framework.list_devices("cpu", 1)
 def make(network: str) -> None:
     """Write the network's file; needs PyTorch."""
     if network == CLASSES:
-        np.savez_compressed(reference.PATHS_OF_CLASSES, **of_shallow_net("classes"))  # type: ignore[arg-type]
+        np.savez_compressed(reference.PATHS_OF_CLASSES, **of_shallow_net(MULTICLASS))  # type: ignore[arg-type]
         return
     found = of_network(network)
     if network == "densenet121":
-        found |= of_shallow_net("findings") | {"pixels": pixels()}
+        found |= of_shallow_net(MULTILABEL) | {"pixels": pixels()}
     np.savez_compressed(reference.KEPT[network].path, **found)  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def of_shallow_net(task: str) -> dict[str, np.ndarray]:
     grey, targets = reference.batch_of(task)
     x, y = torch.tensor(reference.network_input(grey)), torch.tensor(targets)
     criterion = torch.nn.functional.cross_entropy
-    if task == "findings":
+    if task == MULTILABEL:
         criterion, y = torch.nn.functional.binary_cross_entropy_with_logits, y.double()
     found: dict[str, np.ndarray] = {}
     for rule in reference.PATHS:
@@ -95,7 +95,7 @@ def pixels() -> np.ndarray:
     """What the demo recipe's evaluation makes of an image, by torchvision."""
     demo = RECIPES["demo"]
     crop = transforms.center_crop(
-        torch.tensor(reference_checks.canonical_image(demo.resized))[None], [demo.crop]
+        torch.tensor(reference_checks.canonical_image(demo.image_size))[None], [demo.crop]
     )
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     found: np.ndarray = transforms.normalize(rgb, list(demo.mean), list(demo.std)).numpy()

@@ -1,4 +1,4 @@
-"""Puts a batch's runs, or an executed study, into docs/results, where everybody can read them.
+"""Copy an experiment's runs, or an executed study, to docs/results.
 
 .venvs/lab/bin/python tools/publish_results.py NAME cpu-2-cores/demo
 .venvs/lab/bin/python tools/publish_results.py Study_Loader.ipynb cpu-2-cores
@@ -32,7 +32,7 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
     """Copies the runs and makes the report; the names of the runs' folders.
 
     Of repeats the last one's notebook and traces come along, because the report shows that one.
-    ``home`` are the folders of the machine they ran on, which nobody else has.
+    ``home`` are the folders of the machine they ran on, whose names are removed.
     """
     records = {
         path: json.loads(path.read_text(encoding="utf-8"))

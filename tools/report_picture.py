@@ -1,4 +1,4 @@
-"""Draws docs/images/report.png: the first screen of the published demo's report.
+"""Draw docs/images/report.png, the first screen of the published demo's report.
 
     .venvs/lab/bin/python tools/report_picture.py
 

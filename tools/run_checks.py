@@ -1,4 +1,4 @@
-"""`make test`: runs every check in its own environment, all of them even if some fail.
+"""Run all checks for `make test`, each in its environment, even if some fail.
 
     python3 tools/run_checks.py                    everything
     python3 tools/run_checks.py lint pytorch       some parts, by the names the closing lines show
@@ -52,9 +52,9 @@ SLOW = (
     "tests/benchmarks",
     "tests/data_prep/test_data_prep_faults.py",
     "tests/data_prep/test_data_prep_unlucky.py",
-    "tests/data_prep/test_demo.py",
+    "tests/data_prep/test_synthetic_nih.py",
     "tests/data_prep/test_download.py",
-    "tests/data_prep/test_fetch.py",
+    "tests/data_prep/test_nih_pipeline.py",
     "tests/data_prep/test_manifest.py",
     "tests/data_prep/test_resize.py",
     "tests/docs/test_adding_a_framework.py",
@@ -68,7 +68,7 @@ SLOW = (
     "tests/results/test_classes.py",
     "tests/results/test_comparison.py",
     "tests/results/test_other_recipes.py",
-    "tests/results/test_paired.py",
+    "tests/results/test_paired_test.py",
     "tests/results/test_regression.py",
     "tests/results/test_report.py",
     "tests/results/test_report_browser.py",
@@ -85,10 +85,10 @@ SLOW = (
 )
 
 APART = ("tests/docs", "tests/power", "tests/runner")
-"""Tests of whole commands, which take as long as all others of the lab: a part beside them."""
+"""Tests of whole commands, a separate part, because they take as long as all other lab tests."""
 
 # Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
-# one with both engines; other files are named after theirs, behind "stand_in_" where they go
+# one with both launchers; other files are named after theirs, behind "stand_in_" where they go
 # through what a framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with
 # something in the notebook that the fairness check has to notice.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
@@ -121,7 +121,7 @@ def command(
     status = kernels.status(kernel)
     if not status["ok"]:
         if kernel in optional_kernels():
-            return f'skipped: make envs ARGS="--kernels {kernel}" makes its environment'
+            return f'skipped: make envs ARGS="--environments {kernel}" makes its environment'
         return f"no {kernel} environment: {status['reason']}"
     # Parts share the cores: a thread that has nothing to do leaves its own to another part.
     env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
@@ -285,7 +285,7 @@ def main(wanted: list[str]) -> int:
         results[between[0]] = _alone(between[0], known[between[0]])
     else:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            done = pool.map(_beside, between, (known[name] for name in between))
+            done = pool.map(_in_parallel, between, (known[name] for name in between))
             results |= dict(zip(between, done, strict=True))
     for name in last:
         results[name] = _alone(name, known[name])
@@ -317,7 +317,7 @@ def _alone(name: str, part: Part) -> tuple[str, float]:
     return part(out=None), time.monotonic() - began
 
 
-def _beside(name: str, part: Part) -> tuple[str, float]:
+def _in_parallel(name: str, part: Part) -> tuple[str, float]:
     """Runs a part while another runs, and prints what it said when it has ended."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out:

@@ -1,4 +1,4 @@
-"""Pages of the site that are not Markdown files in docs/ (a hook of mkdocs, see mkdocs.yml).
+"""Add pages to the site that are not Markdown files in docs/ (a hook of mkdocs, see mkdocs.yml).
 
 README.md, CONTRIBUTING.md and CHANGELOG.md belong at the top of the repository, and an executed
 notebook is a notebook; a reader of the site shall have them too, and links to them shall work in

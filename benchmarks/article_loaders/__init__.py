@@ -1,4 +1,4 @@
-"""The loaders of the 2018 article, on today's versions: what the notebooks are timed against.
+"""The data loaders of the 2018 article on today's versions, for comparison with the notebooks.
 
 Each module has ``batches(folder, workers)``: ready batches without end, as the article's notebook
 of that framework made them from RGB PNG files of 264 px. The article is the repository

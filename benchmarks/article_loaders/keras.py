@@ -11,8 +11,8 @@ What had to change:
 - ImageDataGenerator is deprecated; it is still in Keras 3, under ``keras.src.legacy``.
 - ``fit_generator`` is gone. What it did is Keras 3's ``OrderedEnqueuer``, here with the same
   arguments and with nothing behind it.
-- The data set goes on without end, by the batch's number, because Keras 3 would else start its
-  processes again for every pass over the files, of which a benchmark has few.
+- The data set is endless and indexed by the batch's number, because Keras 3 would otherwise restart
+  its processes for every pass over the few files of a benchmark.
 - The article put its own label array into the generator; the labels here are zeros.
 """
 

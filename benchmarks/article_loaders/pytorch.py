@@ -9,7 +9,7 @@ What had to change:
 
 - `workers` is a parameter; the article had as many as there were cores.
 - The article's loader ends with its epoch. This one begins the next.
-- The batch is pinned where told, for there may be no GPU.
+- Pinning the batch is an option, because there may be no GPU.
 - The labels are zeros: they cost the same.
 """
 

@@ -8,7 +8,7 @@ flip, channels first.
 What had to change:
 
 - ``tf.contrib.data.map_and_batch`` is ``tf.data.experimental.map_and_batch`` now, deprecated; as
-  then it works on one batch at a time unless told otherwise, its images in parallel.
+  then it works by default on one batch at a time, its images in parallel.
 - ``workers`` is the number of tf.data's threads, which the article left to TensorFlow.
 - ``tf.read_file``, ``tf.image.decode_png``, ``tf.to_float`` and ``tf.random_crop`` have moved.
 - The labels are zeros: they cost nothing either way.

@@ -1,4 +1,4 @@
-"""DenseNet121's training step in each framework as one writes it by hand, with nothing around it.
+"""A plain training step of DenseNet121 in each framework, without this project's code.
 
 Each module has ``make(pixels, batch, **options)``: a call that takes that many steps on one batch
 of normalised noise that is ready, on one CPU device or GPU, and returns when they are done.

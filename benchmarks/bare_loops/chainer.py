@@ -1,4 +1,4 @@
-"""Chainer: our DenseNet121 (Chainer has none), ``backward`` and Chainer's own Adam."""
+"""Train with plain Chainer: this project's DenseNet121, ``backward`` and Chainer's Adam."""
 
 from collections.abc import Callable
 

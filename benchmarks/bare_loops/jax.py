@@ -1,4 +1,4 @@
-"""JAX: the suite's DenseNet121 (Flax has none) under ``jax.jit``, Optax's Adam."""
+"""Train with plain JAX: this project's DenseNet121 under ``jax.jit``, and Optax's Adam."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Keras: its DenseNet121 and Adam, ``compile`` and ``fit``.
+"""Train with plain Keras: its DenseNet121 and Adam, ``compile`` and ``fit``.
 
 Without XLA, which the notebook cannot have on several devices and which Keras would use on one.
 """

@@ -1,4 +1,4 @@
-"""Gluon: the model zoo's DenseNet121, hybridised, Trainer with MXNet's Adam."""
+"""Train with plain Gluon: the model zoo's hybridised DenseNet121, and Trainer with Adam."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""PyTorch: eager, torchvision's model, Adam with its defaults."""
+"""Train with plain PyTorch: torchvision's model in eager mode, and Adam with its defaults."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""TensorFlow: Keras's DenseNet121 in a step of one's own under ``tf.function``, Keras's Adam."""
+"""Train with plain TensorFlow: Keras's DenseNet121 and Adam in a step under ``tf.function``."""
 
 import os
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Gluon's ImageFolderDataset behind a DataLoader, and ImageRecordIter, which is MXNet's fastest.
 
 Sources: repository apache/mxnet, docs/python_docs/python/tutorials/packages/gluon/data/datasets.md
-with the transforms of data_augmentation.md beside it; and example/image-classification, whose
+with the transforms of data_augmentation.md; and example/image-classification, whose
 common/data.py reads ImageNet by ImageRecordIter. OpenCV decodes in both: in the first an image at
 a time, called from Python in the workers, in the second in MXNet's own threads.
 
@@ -9,7 +9,7 @@ What had to change:
 
 - No jitter of colour and lighting: the recipe has none.
 - ImageRecordIter's file, which tools/im2rec.py makes of a folder, is made here by the same function
-  of MXNet's, beside the folder, once, with the JPEGs as they are.
+  of MXNet's, once, next to the folder, with the JPEGs as they are.
 """
 
 from collections.abc import Iterator

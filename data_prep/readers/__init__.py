@@ -1,4 +1,4 @@
-"""Pictures as others publish them, behind one small interface.
+"""Read published image data sets of several formats through one small interface.
 
 A **reader** is any object with
 
@@ -8,22 +8,22 @@ A **reader** is any object with
     parts()    a mapping of "train", "valid" and "test" to indices of images
     read(i)    image i as uint8 (height, width, channels), 1 channel (grey) or 3 (RGB)
 
-and nothing more: `Reader(folder=None)` in somebody's own file is one, and `check_reader` says in
-one line what it lacks. The readers that come with data_prep are functions from a folder to a
-`Catalog` (`data_prep.catalog`): image names, where each lies, labels, groups, published parts.
-`open_reader` makes a reader of it, a `Pictures`, which has besides
+and nothing more. A class `Reader(folder=None)` in a user's file can be a reader, and `check_reader`
+reports in one line what is missing. The readers of data_prep are functions from a folder to a
+`Catalog` (`data_prep.catalog`): image names, locations, labels, groups, published parts.
+`open_reader` creates a `CatalogReader` from the catalog, with the additional members
 
-    catalog    that catalogue, without the images that a policy left out
+    catalog    the catalogue, without the images that a policy left out
     array      the pixels of all images where they are in memory or mapped, else None
     rows       the row of each image in `array`
-    table()    image, path, row, group and labels as a pandas table, a row an image
+    table()    image, path, row, group and labels as a pandas table, one row per image
 
 A new format is a module with a function `catalog(folder, **options)` and a line in `READERS`:
-resizing, packing, verifying, the manifest of hashes, the split by groups and resuming come with it.
+resizing, packing, verifying, the manifest, the split by groups and resuming then work.
 
     nih            the NIH's label file and images/
     table          any CSV, with a mapping of its columns in table.toml
-    imagefolder    a folder a class; ImageNet's official tar of tars
+    imagefolder    a folder per class; ImageNet's official tar of tars
     cifar10        CIFAR-10's binary and python versions
 """
 
@@ -41,29 +41,29 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError
-from data_prep.readers.inside import is_utf8
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
+from data_prep.readers.path_safety import is_utf8
 
-#: The readers by name: the module of this package with their function `catalog`.
+#: The names of the readers: modules of this package with a function `catalog`.
 READERS = ("nih", "table", "imagefolder", "cifar10")
 
 
 class Reader(Protocol):
-    """What every reader has; see above."""
+    """The interface of every reader; see above."""
 
     @property
     def classes(self) -> Sequence[str]:
-        """Names of the classes, or of the findings."""
+        """Return the names of the classes, or of the findings."""
 
     @property
     def targets(self) -> np.ndarray:
-        """Integers (images,), or 0 and 1 (images, findings)."""
+        """Return integers (images,), or 0 and 1 (images, findings)."""
 
     def parts(self) -> Mapping[str, np.ndarray]:
-        """The indices of each part's images."""
+        """Return the indices of each part's images."""
 
     def read(self, i: int) -> np.ndarray:
-        """Image i, uint8 (height, width, 1 or 3)."""
+        """Return image i, uint8 (height, width, 1 or 3)."""
 
 
 def open_reader(
@@ -77,20 +77,20 @@ def open_reader(
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     valid: float = 0.125,
     **options: Any,
-) -> Pictures:
-    """Open the images of a folder, as published or as `data-prep resize` or `pack` wrote them.
+) -> CatalogReader:
+    """Open the images of a folder, published or written by `data-prep resize` or `pack`.
 
     Args:
         name: one of `READERS`.
         folder: the data set; for some readers also an archive.
         channels: 1 (grey) or 3 (RGB).
-        uncertain: what becomes of findings that are uncertain: "zero", "one", or "ignore", which
-            leaves out the image.
+        uncertain: treatment of uncertain findings: "zero", "one", or "ignore", which leaves out
+            the image.
         missing: the same for findings without a label.
-        seed: of the split.
-        shares: of train, valid and test, where no parts were published.
-        valid: share of train's groups that becomes valid, where no valid part was published.
-        options: the reader's own, see its `catalog`.
+        seed: seed of the split.
+        shares: shares of train, valid and test, if no parts were published.
+        valid: share of train's groups that becomes valid, if no valid part was published.
+        options: options of the reader, see its `catalog`.
 
     Returns:
         The reader.
@@ -99,13 +99,13 @@ def open_reader(
         DataError: an unknown reader or option, or anything wrong with the folder.
     """
     if channels not in (1, 3):
-        raise DataError(f"channels is {channels}: 1 (grey) or 3 (RGB)")
-    catalog, array = find(name, folder, **options)
-    if catalog.kind == "record":  # all of it is in the array
+        raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
+    catalog, array = load_catalog(name, folder, **options)
+    if catalog.kind == "record":  # all images are in the array
         from data_prep.readers import cifar10
 
-        cifar10.forget()
-    return Pictures(
+        cifar10.clear_cache()
+    return CatalogReader(
         catalog,
         array,
         channels=channels,
@@ -115,22 +115,23 @@ def open_reader(
     )
 
 
-def find(
+def load_catalog(
     name: str, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
-    """The catalogue of a folder, and the pixels of all its images where those are in one array."""
+    """Return the catalogue of a folder, and the pixels of all images if they are in one array."""
     from data_prep import packed
-    from data_prep.readers import kept
+    from data_prep.readers import labels_csv
 
     folder = Path(folder)
-    read = _function(name)
-    if kept.made_here(folder):
-        return kept.catalog(folder, name)
+    read = _catalog_function(name)
+    if labels_csv.has_labels_csv(folder):
+        return labels_csv.catalog(folder, name)
     known = [*inspect.signature(read).parameters][1:]
     for option in options:
         if option not in known:
             raise DataError(
-                f"the reader {name} has no option '{option}'; it has {', '.join(known) or 'none'}"
+                f"the reader {name} has no option '{option}'; its options are"
+                f" {', '.join(known) or 'none'}"
             )
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
@@ -139,23 +140,23 @@ def find(
     if catalog.kind == "record":
         from data_prep.readers import cifar10
 
-        array = cifar10.pixels(catalog)
+        array = cifar10.read_all_images(catalog)
     return catalog, array
 
 
-def _function(name: str) -> Callable[..., Catalog]:
+def _catalog_function(name: str) -> Callable[..., Catalog]:
     if name not in READERS:
         near = difflib.get_close_matches(name, READERS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(READERS)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(READERS)}"
         raise DataError(f"there is no reader '{name}'; {hint}")
     function: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
     return function
 
 
 def check_reader(reader: Any, where: str) -> None:
-    """Refuse what is no reader, of somebody's own above all: one line with what it lacks.
+    """Check a custom reader; raise `DataError` with one line if it is invalid.
 
-    `where` is what the line begins with, as in `mine.py:Reader`. Its first image is read.
+    The line starts with `where`, for example `mine.py:Reader`. The function reads the first image.
     """
     for name in ("classes", "targets", "parts", "read"):
         if not hasattr(reader, name):

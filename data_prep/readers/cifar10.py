@@ -1,8 +1,8 @@
-"""CIFAR-10 as its makers publish it (Krizhevsky 2009): the binary version, and the python one,
-which is pickles, of which none is executed (see `inert_pickle`).
+"""Read CIFAR-10 as published (Krizhevsky 2009), the binary version or the Python version.
 
-Either as the .tar.gz that one fetches or unpacked, in the folder or in the folder that the archive
-unpacks to. An image is 32 x 32 pixels in three planes, red, green and blue, row by row.
+The Python version consists of pickles, and none is executed (see `safe_unpickle`). Either version
+is read from the .tar.gz or unpacked, in the folder itself or in the archive's folder. An image is
+32 x 32 pixels in three planes, red, green and blue, row by row.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_prep.archive import members_in
+from data_prep.archive import iterate_members
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import read_whole
-from data_prep.manifest import state_of
-from data_prep.readers import inert_pickle
-from data_prep.readers.inside import is_utf8, refuse_out
+from data_prep.files import read_limited
+from data_prep.manifest import file_state
+from data_prep.readers import safe_unpickle
+from data_prep.readers.path_safety import is_utf8, refuse_outside
 
-BYTES = 3 * 32 * 32
-#: A batch as published has 30.7 MB.
+IMAGE_BYTES = 3 * 32 * 32
+#: A published batch has 30.7 MB.
 MAX_BYTES = 256 << 20
 
-META = {"batches.meta.txt": ".bin", "batches.meta": ""}
-"""The file with the classes' names of either version, and the ending of its batches."""
+META_FILES = {"batches.meta.txt": ".bin", "batches.meta": ""}
+"""The files with the names of the classes, each with the extension of its batch files."""
 FOLDERS = ("", "cifar-10-batches-bin", "cifar-10-batches-py")
 ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
 BATCH = re.compile(r"(data_batch_[0-9]{1,3}|test_batch)(\.bin)?")
 
 
 class Batch(NamedTuple):
-    """A file's images."""
+    """The images of one file."""
 
     labels: np.ndarray
     """int64 (images,)"""
     data: bytes
-    """The planes of each image, and in the binary version one byte before them."""
+    """The planes of each image; in the binary version one byte precedes each image."""
     step: int
-    """Bytes from one image to the next."""
+    """Number of bytes from one image to the next."""
 
 
 def catalog(folder: Path) -> Catalog:
-    """The images of a folder with CIFAR-10, or of its archive: 5 files of train and one of test.
+    """List the images of a CIFAR-10 folder or archive: 5 files of train and one file of test.
 
-    Raises `DataError` for a file that is missing, is not of whole images, names a class beyond
-    the list, or is a pickle that wants to call something.
+    Raises `DataError` for a file that is missing, contains a partial image or an unknown class, or
+    is a pickle with a function call.
     """
     home, names, ending = _files(folder)
     classes = _classes(home, names)
@@ -64,11 +64,13 @@ def catalog(folder: Path) -> Catalog:
             bad = int(np.flatnonzero((batch.labels < 0) | (batch.labels >= len(classes)))[0])
             raise DataError(
                 f"{home / name}: image {bad} is of class {batch.labels[bad]}, 0 to"
-                f" {len(classes) - 1} are known; fetch the file again"
+                f" {len(classes) - 1} are known; download the file again"
             )
-        start = batch.step - BYTES
+        start = batch.step - IMAGE_BYTES
         images += [f"{bare}/{at:05d}.png" for at in range(len(batch.labels))]
-        sources += [f"{name}@{at * batch.step + start}+{BYTES}" for at in range(len(batch.labels))]
+        sources += [
+            f"{name}@{at * batch.step + start}+{IMAGE_BYTES}" for at in range(len(batch.labels))
+        ]
         labels.append(batch.labels)
         parts += [2 if bare == "test_batch" else 0] * len(batch.labels)
     return Catalog(
@@ -82,38 +84,38 @@ def catalog(folder: Path) -> Catalog:
     )
 
 
-def pixels(catalog: Catalog) -> np.ndarray:
-    """All images of a catalogue, uint8 (images, 32, 32, 3), in memory."""
+def read_all_images(catalog: Catalog) -> np.ndarray:
+    """Read all images of a catalogue into memory, uint8 (images, 32, 32, 3)."""
     names = dict.fromkeys(source.rpartition("@")[0] for source in catalog.sources)
     batches = [_batch(catalog.folder / name) for name in names]
     found = np.empty((len(catalog), 32, 32, 3), dtype=np.uint8)
     at = 0
     for batch in batches:
-        rows = np.frombuffer(batch.data, dtype=np.uint8).reshape(-1, batch.step)[:, -BYTES:]
-        found[at : at + len(rows)] = planes(rows)
+        rows = np.frombuffer(batch.data, dtype=np.uint8).reshape(-1, batch.step)[:, -IMAGE_BYTES:]
+        found[at : at + len(rows)] = images_of_planes(rows)
         at += len(rows)
     return found
 
 
-def planes(data: bytes | np.ndarray) -> np.ndarray:
-    """The images, uint8 (images, 32, 32, 3), of so many bytes in planes."""
+def images_of_planes(data: bytes | np.ndarray) -> np.ndarray:
+    """Convert bytes in planes to images, uint8 (images, 32, 32, 3)."""
     flat = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
     return flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
-def blob(path: Path) -> bytes:
-    """What the offsets of a catalogue's sources count in."""
+def batch_bytes(path: Path) -> bytes:
+    """Return the bytes of a file; the offsets of a catalogue's sources refer to these bytes."""
     return _batch(path).data
 
 
-def forget() -> None:
-    """Drop the files that were read, so that they do not take memory beside the pixels."""
+def clear_cache() -> None:
+    """Drop the cached files, so that they take no memory besides the pixels."""
     _load.cache_clear()
     _unpack.cache_clear()
 
 
 def _files(folder: Path) -> tuple[Path, list[str], str]:
-    """The folder, the names of meta and batches from there, and the batches' ending."""
+    """Return the folder, the names of meta and batch files, and the batches' extension."""
     candidates: list[tuple[Path, str, list[str]]] = []
     if folder.is_file():
         candidates.append((folder.parent, f"{folder.name}!", sorted(_unpacked(folder))))
@@ -126,7 +128,7 @@ def _files(folder: Path) -> tuple[Path, list[str], str]:
             if (folder / name).is_file():
                 candidates.append((folder, f"{name}!", sorted(_unpacked(folder / name))))
     for home, before, names in candidates:
-        for meta, ending in META.items():
+        for meta, ending in META_FILES.items():
             known = [name for name in names if BATCH.fullmatch(name)]
             batches = [name for name in known if name.endswith(".bin") == (ending == ".bin")]
             if meta in names and batches:
@@ -147,20 +149,20 @@ def _classes(home: Path, names: list[str]) -> tuple[str, ...]:
         found = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
         found = [line for line in found if line]
     else:
-        found = inert_pickle.load(data, str(path)).get("label_names")
+        found = safe_unpickle.load_dictionary(data, str(path)).get("label_names")
     texts = isinstance(found, list) and all(isinstance(n, str) and n for n in found)
     if not texts or not is_utf8("".join(found)):
-        raise DataError(f"{path}: no list of the classes' names; fetch it again")
+        raise DataError(f"{path}: no list of class names; download the file again")
     if not found or len(found) > 256 or len(set(found)) < len(found):
-        raise DataError(f"{path}: {len(found)} classes, or two of one name; fetch it again")
+        raise DataError(f"{path}: {len(found)} classes, or two of one name; download it again")
     return tuple(found)
 
 
 def _batch(path: Path) -> Batch:
-    """One file, read once as long as it stays as it is."""
+    """Read one file; the result is cached while the file is unchanged."""
     real = path.parent / path.name.partition("!")[0]
     try:
-        return _load(path, state_of(real))
+        return _load(path, file_state(real))
     except OSError as error:
         raise DataError(f"{real}: cannot be read ({error.strerror})") from None
 
@@ -169,41 +171,48 @@ def _batch(path: Path) -> Batch:
 def _load(path: Path, state: str) -> Batch:
     data = _bytes(path)
     if path.name.endswith(".bin"):
-        if not data or len(data) % (BYTES + 1):
+        if not data or len(data) % (IMAGE_BYTES + 1):
             raise DataError(
-                f"{path}: {len(data):,} bytes are no whole images of {BYTES + 1}; fetch it again"
+                f"{path}: {len(data):,} bytes, not a multiple of {IMAGE_BYTES + 1};"
+                " download the file again"
             )
-        rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, BYTES + 1)
-        return Batch(rows[:, 0].astype(np.int64), data, BYTES + 1)
-    content = inert_pickle.load(data, str(path))
+        rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, IMAGE_BYTES + 1)
+        return Batch(rows[:, 0].astype(np.int64), data, IMAGE_BYTES + 1)
+    content = safe_unpickle.load_dictionary(data, str(path))
     labels: Any
     array, labels = content.get("data"), content.get("labels")
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != BYTES:
-        raise DataError(f"{path}: 'data' is no uint8 array (images, {BYTES}); fetch it again")
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != IMAGE_BYTES:
+        raise DataError(
+            f"{path}: 'data' is no uint8 array (images, {IMAGE_BYTES}); download it again"
+        )
     numbers = isinstance(labels, list) and all(type(label) is int for label in labels)
     if not numbers or not len(array) or len(labels) != len(array):
-        raise DataError(f"{path}: 'labels' has not a whole number for each image; fetch it again")
+        raise DataError(
+            f"{path}: 'labels' has not a whole number for each image; download it again"
+        )
     if not all(0 <= label < 256 for label in labels):
-        raise DataError(f"{path}: a label beyond 0 to 255; fetch it again")
-    return Batch(np.array(labels, dtype=np.int64), array.tobytes(), BYTES)
+        raise DataError(f"{path}: a label beyond 0 to 255; download it again")
+    return Batch(np.array(labels, dtype=np.int64), array.tobytes(), IMAGE_BYTES)
 
 
 def _bytes(path: Path) -> bytes:
     archive, inside, name = path.name.partition("!")
     if inside:
         return _unpacked(path.parent / archive)[name]
-    refuse_out(path.parent, path.name)
+    refuse_outside(path.parent, path.name)
     try:
-        return read_whole(path, MAX_BYTES)
+        return read_limited(path, MAX_BYTES)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _unpacked(archive: Path) -> dict[str, bytes]:
-    return _unpack(archive, state_of(archive))
+    return _unpack(archive, file_state(archive))
 
 
 @lru_cache(maxsize=1)
 def _unpack(archive: Path, state: str) -> dict[str, bytes]:
-    """The files of an archive that matter, by their bare names, in memory (184 MB)."""
-    return dict(members_in(archive, lambda name: name in META or bool(BATCH.fullmatch(name))))
+    """Return the relevant files of an archive by bare name, in memory (184 MB)."""
+    return dict(
+        iterate_members(archive, lambda name: name in META_FILES or bool(BATCH.fullmatch(name)))
+    )

@@ -1,4 +1,4 @@
-"""The rows of somebody's CSV, thousands at a time: a list of a million is looked at by columns."""
+"""Read the rows of a CSV file in blocks, with file and line in every error message."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.readers.mapping import columns_in
-from data_prep.readers.text import table_bytes
+from data_prep.readers.column_mapping import parse_pattern
+from data_prep.readers.csv_file import read_csv_bytes
 
 Row = list[str]
 
-#: Fewer than Python's garbage collector waits for (700), which would otherwise look through all
-#: rows again and again: half of the time.
+#: Rows per block, fewer than the threshold of Python's garbage collector (700). Otherwise the
+#: collector would scan all rows again and again, which takes half of the time.
 BLOCK = 500
 
 
-class Rows:
-    """A CSV or .csv.gz: its header, and its rows, all as wide as that; blank lines are left out.
+class CsvRows:
+    """A CSV or .csv.gz: its header, and rows of the same number of columns, without blank lines.
 
-    Raises `DataError`, with file and line, for what is no such table.
+    Raises `DataError`, with file and line, if the file is no such table.
     """
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._data = table_bytes(file)
+        self._data = read_csv_bytes(file)
         self.header = [name.strip() for name in next(self._checked(), [])]
         self._width = len(self.header)
         if not self.header:
             raise DataError(f"{file}: empty; expected a header with the names of the columns")
 
     def blocks(self) -> Iterator[list[Row]]:
-        """The rows below the header."""
+        """Yield the rows below the header in blocks."""
         rows = self._checked()
         next(rows)
         width, before = self._width, 0
@@ -50,14 +50,14 @@ class Rows:
             before += len(block)
 
     def where(self, row: int) -> str:
-        """File and line of a row, counted from 0 below the header. Reads the file again."""
+        """Return file and line of a row, counted from 0 below the header; reads the file again."""
         reader = self._reader()
         for _ in islice(filter(None, reader), row + 2):
             pass
         return f"{self.file}, line {reader.line_num}"
 
     def column(self, name: str) -> int:
-        """The place of a column; `DataError`, with the nearest name, if there is none."""
+        """Return the index of a column; `DataError`, with the nearest name, if there is none."""
         if self.header[: self._width].count(name) > 1:
             raise DataError(f"{self.file}, line 1: two columns are called '{name}'; rename one")
         if name in self.header:
@@ -71,14 +71,14 @@ class Rows:
         raise DataError(f"{self.file}, line 1: no column '{name}'; {hint}")
 
     def cells(self, names: tuple[str, ...]) -> Callable[[Row], Any]:
-        """What gives the cell of one column, or a tuple of the cells of several."""
+        """Return a function that gets the cell of one column, or a tuple of several cells."""
         return itemgetter(*(self.column(name) for name in names))
 
     def pattern(self, pattern: str) -> Callable[[Row], str]:
-        """What gives the text that a column or a pattern of columns makes of a row."""
+        """Return a function that fills a column name or a pattern of columns from a row."""
         pieces = [
             (text, self.column(name) if name else None, most)
-            for text, name, most in columns_in(pattern)
+            for text, name, most in parse_pattern(pattern)
         ]
         (text, at, most), *others = pieces
         if not others and at is not None and not text and most is None:
@@ -92,9 +92,9 @@ class Rows:
         return fill
 
     def _reader(self) -> Any:
-        # As it is read, not as one text, of which io.StringIO takes four bytes a letter.
+        # Decode while reading: io.StringIO would take four bytes per character.
         text = io.TextIOWrapper(io.BytesIO(self._data), "utf-8-sig", newline="")
-        # strict: a quote left open would swallow the rest of the file without a word.
+        # strict: an unclosed quote would consume the rest of the file without an error.
         return csv.reader(text, strict=True)
 
     def _checked(self) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""ChestX-ray14 as the NIH lays it out, or anybody's X-rays laid out so: label file and images/."""
+"""Read a data folder in the NIH's ChestX-ray14 layout: a label file and images/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.left_out import LEFT_OUT, left_out
+from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 
 
@@ -18,39 +18,39 @@ def read_catalog(
     folder: str | os.PathLike[str],
     *,
     check_images: bool = True,
-    only_present: bool = False,
+    skip_missing: bool = False,
 ) -> pd.DataFrame:
     """Read a data folder's label file into a checked table, one row per image, in the file's order.
 
     A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
     archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
     as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out (see `left_out`).
+    left out (see `read_excluded`).
 
     Args:
         folder: the data folder.
-        check_images: require every image to be there.
-        only_present: leave out the rows whose image is missing instead.
+        check_images: raise an error if an image is missing.
+        skip_missing: leave out the rows whose image is missing.
 
     Returns:
         Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
         (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
 
     Raises:
-        DataError: the label file or the folder is wrong.
+        DataError: the label file or the folder is invalid.
     """
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
-    if out := left_out(folder):
+    if out := read_excluded(folder):
         table = table[~table["image"].isin(out)].reset_index(drop=True)
         if table.empty:
-            raise DataError(f"{folder / LEFT_OUT}: names every image; remove it to use them")
+            raise DataError(f"{folder / EXCLUDED_FILE}: names every image; remove it to use them")
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    if missing and only_present:
+    if missing and skip_missing:
         keep = np.array([path is not None for path in paths])
         if not keep.any():
             raise DataError(
@@ -62,24 +62,24 @@ def read_catalog(
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
             f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
-            f" add them, or use only those that are there with --only-present"
+            f" add them, or skip them with --skip-missing"
         )
     inside = str(folder / "images") + os.sep
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
     ]
-    # Not as pandas' own texts, which are UTF-8, as a folder's name need not be.
+    # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
     table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
     return table
 
 
 def labels(catalog: pd.DataFrame) -> np.ndarray:
-    """The labels of a catalog as a uint8 array of shape (images, 14), columns as `FINDINGS`."""
+    """Return the labels of a catalog as uint8 (images, 14), columns in the order of `FINDINGS`."""
     return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
 
 
 def find_label_file(folder: str | os.PathLike[str]) -> Path:
-    """The label file of a data folder (the first of `LABEL_FILES` that is there)."""
+    """Return the label file of a data folder (the first of `LABEL_FILES` that exists)."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
@@ -93,7 +93,7 @@ def find_label_file(folder: str | os.PathLike[str]) -> Path:
 
 
 def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """File name to path of every image of a data folder, without opening any."""
+    """Return the path of every image of a data folder by file name, without opening files."""
     folder = Path(folder)
     places = [folder / "images"]
     for part in sorted(folder.glob("images_*")):
@@ -113,18 +113,18 @@ def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 
 
-def catalog(folder: Path, only_present: bool = False) -> Catalog:
-    """The general catalogue of a data folder; see `read_catalog`, which says what is checked.
+def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
+    """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
-    `only_present` leaves out images that are named but not there. Of a packed folder row i is
-    image i of its array.
+    `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
+    of the array.
     """
-    from data_prep import packed  # which reads such folders itself
+    from data_prep import packed  # avoids an import cycle
 
     if packed.is_packed(folder):
         table = packed.open_packed(folder)[1]
     else:
-        table = read_catalog(folder, only_present=only_present)
+        table = read_catalog(folder, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,

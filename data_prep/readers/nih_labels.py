@@ -1,4 +1,4 @@
-"""The NIH's label file, checked and turned into a table.
+"""Read and check the NIH's label file and convert it to a table.
 
 Source of the format: `Data_Entry_2017.csv` and `Data_Entry_2017_v2020.csv` of ChestX-ray14 (Wang
 et al., "ChestX-ray8", CVPR 2017). Its header holds two names with a comma inside and no quotes,
@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.readers.text import table_bytes
+from data_prep.readers.csv_file import read_csv_bytes
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -44,7 +44,7 @@ FINDINGS: tuple[str, ...] = (
 
 NO_FINDING = "No Finding"
 
-#: Other spellings in the NIH's own papers and side files (BBox_List_2017.csv has "Infiltrate").
+#: Other spellings in the NIH's papers and side files (BBox_List_2017.csv has "Infiltrate").
 SPELLINGS = {"Pleural Thickening": "Pleural_Thickening", "Infiltrate": "Infiltration"}
 
 #: The names a label file may have; where a folder has several, the first of these is read.
@@ -55,7 +55,7 @@ LABEL_FILES = (
     "Data_Entry_2017.csv.gz",
 )
 
-#: Without these a row says nothing; the other columns of the NIH's file may be left out.
+#: Required columns; the other columns of the NIH's file are optional.
 NEEDED = ("Image Index", "Finding Labels", "Follow-up #", "Patient ID")
 
 #: No folders, no drive letter, no control characters, not hidden, no space at the end.
@@ -64,7 +64,7 @@ WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
-    """The rows of one label file (.csv or .csv.gz), checked; columns as `read_catalog`'s, no path.
+    """Read and check one label file (.csv or .csv.gz); columns of `read_catalog` without `path`.
 
     The whole NIH file of 112,120 rows takes well under a second.
     """
@@ -91,7 +91,7 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def parse_findings(text: str) -> tuple[str, ...]:
-    """The findings in one `Finding Labels` cell: names joined by `|`, or `No Finding`.
+    """Parse the findings in one `Finding Labels` cell: names joined by `|`, or `No Finding`.
 
     Raises `DataError` (without file and row) for an unknown name, an empty cell, or `No Finding`
     beside a finding.
@@ -104,21 +104,23 @@ def parse_findings(text: str) -> tuple[str, ...]:
             raise DataError(f"{text!r} has '{NO_FINDING}' beside a finding")
         if SPELLINGS.get(name, name) not in FINDINGS:
             near = difflib.get_close_matches(name, FINDINGS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(FINDINGS)}"
+            hint = (
+                f"did you mean '{near[0]}'?" if near else f"the findings are {', '.join(FINDINGS)}"
+            )
             raise DataError(f"{name!r} is not one of the 14 findings; {hint}")
     return tuple(SPELLINGS.get(name, name) for name in names)
 
 
 def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
-    """The label files of a folder that holds these images only: one of them, and no other."""
+    """Return the label files of a folder with these images only: one file, all others None."""
     return dict.fromkeys(LABEL_FILES) | {file.name: keep_rows(file, images)}
 
 
 def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
-    """The bytes of a (checked) label file with the rows of these images only, as they stand."""
+    """Return the bytes of a (checked) label file with only the unchanged rows of these images."""
     file = Path(file)
     text = _read_text(file)
-    # Lines as the reader counts them: str.splitlines also ends one at U+2028, a form feed and more.
+    # Lines as the CSV reader counts them: str.splitlines also splits at U+2028 and form feeds.
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, strict=True)
     at = _header(reader).index("Image Index")
@@ -139,7 +141,7 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
 
 def _read_text(file: Path) -> str:
     try:
-        return table_bytes(file).decode("utf-8-sig")
+        return read_csv_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(
             f"{file}: not a text file in UTF-8; is this the NIH's label file?"
@@ -147,13 +149,13 @@ def _read_text(file: Path) -> str:
 
 
 def _header(reader: Iterator[list[str]]) -> list[str]:
-    # Joining and splitting again makes eleven names of nine, whether or not they were quoted.
+    # Joining and splitting again gives eleven names, quoted or not.
     return [name.strip() for name in ",".join(next(reader, [])).split(",")]
 
 
 def _read_columns(file: Path) -> dict[str, list[str]]:
-    """The texts of the columns we use, by name; blank lines are left out."""
-    # strict: a quote left open would swallow the rest of the file without a word.
+    """Return the texts of the required columns by name, without blank lines."""
+    # strict: an unclosed quote would consume the rest of the file without an error.
     reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
     try:
         header = _header(reader)
@@ -188,7 +190,7 @@ def _read_columns(file: Path) -> dict[str, list[str]]:
 
 
 def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
-    # Ages and follow-ups repeat: look at each text once, and for the row only when one is bad.
+    # Texts repeat: check each text once, and find the row only if a text is bad.
     bad = {text for text in set(texts) if form.fullmatch(text) is None}
     if bad:
         number, text = next((n, t) for n, t in enumerate(texts, start=2) if t in bad)
@@ -196,7 +198,7 @@ def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what:
 
 
 def _flags(file: Path, cells: Iterable[str]) -> np.ndarray:
-    """uint8 (rows, 14). A cell's text is parsed once; the NIH's file has 836 different ones."""
+    """Return uint8 (rows, 14). Each distinct cell is parsed once; the NIH's file has 836."""
     kinds: dict[str, int] = {}
     patterns: list[np.ndarray] = []
     picks = []

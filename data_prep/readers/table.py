@@ -1,5 +1,7 @@
-"""Any CSV with a column, or a pattern of columns, that leads to an image: CheXpert's, MIMIC-CXR's,
-PadChest's, one's own. What its columns mean is said in a mapping, see `data_prep.readers.mapping`.
+"""Read the images and labels that a CSV file lists: CheXpert, MIMIC-CXR, PadChest or a custom CSV.
+
+A column, or a pattern of columns, gives the path of an image. A mapping says what the columns mean,
+see `data_prep.readers.column_mapping`.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ import numpy as np
 
 from data_prep.catalog import NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.readers import mapping
-from data_prep.readers.csv_rows import Rows
-from data_prep.readers.inside import UNSAFE, check_there, looks_unsafe
-from data_prep.readers.mapping import Columns
-from data_prep.readers.table_labels import Labels
+from data_prep.readers import column_mapping
+from data_prep.readers.column_mapping import ColumnMapping
+from data_prep.readers.csv_rows import CsvRows
+from data_prep.readers.path_safety import UNSAFE_PATH, any_suspicious, check_files_exist
+from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
-#: How a column of parts may call them.
+#: The parts by the texts in a column of parts.
 PART_NAMES = {name: at for at, name in enumerate(PARTS)} | {
     "training": 0,
     "val": 1,
@@ -38,38 +40,40 @@ def catalog(
     table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     check_images: bool = True,
 ) -> Catalog:
-    """The images that a CSV (or .csv.gz) in `folder` names.
+    """List the images in a CSV (or .csv.gz) in `folder`.
 
-    `table` is the mapping or the TOML file that has it; without, the folder's `table.toml`. With
-    `check_images` every image has to be there.
+    `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
+    every image has to exist.
 
-    Raises `DataError`, with file, line and column, for whatever does not fit the mapping; for a
-    path that leads out of the folder, also by a link; for an image that is named twice.
+    Raises `DataError`, with file, line and column, if the CSV does not match the mapping, if a path
+    leads out of the folder, also through a link, and if an image is listed twice.
     """
     if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder: name the one that the paths begin from")
-    given = mapping.read(folder, table)
-    labels = Labels(given)
-    second = _second_file(folder, given)
-    found = _Found()
+        raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
+    given = column_mapping.read_mapping(folder, table)
+    labels = TableLabels(given)
+    second = _read_joined(folder, given)
+    found = _TableColumns()
     for part, name in given.file.items():
-        _read(Rows(folder / name), part, given, labels, second, found)
+        _read_file(CsvRows(folder / name), part, given, labels, second, found)
     if not found.images:
         raise DataError(f"{folder}: no rows below the header of {' or '.join(given.file.values())}")
     images = found.images
     paths = found.paths if given.name else images
     last = folder / [*given.file.values()][-1]
     if len(set(images)) != len(images):
-        raise DataError(f"{last}: the image {_twice(images)} is listed twice; leave out one row")
+        raise DataError(
+            f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row"
+        )
     if check_images:
-        check_there(folder, paths, last)
+        check_files_exist(folder, paths, last)
     parts = np.array(found.parts, dtype=np.int8) if found.parts else None
     values = labels.values(found.kinds)
     return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
 
 
-class _Found:
-    """What is gathered, row by row."""
+class _TableColumns:
+    """The columns of the catalogue, collected row by row."""
 
     def __init__(self) -> None:
         self.images: list[str] = []
@@ -79,10 +83,10 @@ class _Found:
         self.kinds: list[int] = []
 
 
-class _Second:
-    """The rows of the file that is joined, by what joins them."""
+class _JoinedFile:
+    """The rows of the joined file, by the columns in both files."""
 
-    def __init__(self, rows: Rows, on: tuple[str, ...]) -> None:
+    def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
         key = rows.cells(on)
         others = [at for at, name in enumerate(rows.header) if name not in on]
         self.columns = [rows.header[at] for at in others]
@@ -91,20 +95,25 @@ class _Second:
             for row in block:
                 if key(row) in self.rows:
                     where = rows.where(len(self.rows))
-                    raise DataError(f"{where}: {key(row)} comes twice; leave out one row")
+                    raise DataError(f"{where}: {key(row)} occurs twice; remove one row")
                 self.rows[key(row)] = [row[at] for at in others]
 
 
-def _second_file(folder: Path, given: Columns) -> _Second | None:
+def _read_joined(folder: Path, given: ColumnMapping) -> _JoinedFile | None:
     if not given.join:
         return None
-    return _Second(Rows(folder / given.join["file"]), tuple(given.join["on"]))
+    return _JoinedFile(CsvRows(folder / given.join["file"]), tuple(given.join["on"]))
 
 
-def _read(
-    rows: Rows, part: str, given: Columns, labels: Labels, second: _Second | None, found: _Found
+def _read_file(
+    rows: CsvRows,
+    part: str,
+    given: ColumnMapping,
+    labels: TableLabels,
+    second: _JoinedFile | None,
+    found: _TableColumns,
 ) -> None:
-    """Add the rows of one file to what is found, column by column."""
+    """Add the rows of one file to `found`, column by column."""
     key = None
     if second is not None:
         key = rows.cells(tuple(given.join["on"]))
@@ -115,7 +124,7 @@ def _read(
     path_of = rows.pattern(given.path)
     name_of = rows.pattern(given.name) if given.name else None
     group_of = rows.pattern(given.group) if given.group else None
-    part_of = rows.pattern(given.part) if given.part else None
+    part_of = rows.pattern(given.split) if given.split else None
     cells_of = rows.cells(labels.columns)
     before = 0
     for block in blocks:
@@ -126,7 +135,7 @@ def _read(
             return f"{rows.where(before + at)}, column '{column}'"
 
         paths = [path_of(row) for row in block]
-        if looks_unsafe(paths):
+        if any_suspicious(paths):
             _refuse_unsafe(paths, partial(where, column=given.path))
         if name_of is not None:
             found.paths += paths
@@ -138,7 +147,7 @@ def _read(
             found.groups += _groups(texts, given, partial(where, column=given.group))
         if part_of is not None:
             texts = [part_of(row).strip().lower() for row in block]
-            found.parts += _parts(texts, partial(where, column=given.part))
+            found.parts += _parts(texts, partial(where, column=given.split))
         elif part:
             found.parts += [PART_NAMES[part]] * len(block)
         before += len(block)
@@ -146,15 +155,15 @@ def _read(
 
 def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
-        if UNSAFE.search(path):
+        if UNSAFE_PATH.search(path):
             raise DataError(
-                f"{where(at)}: the path {path!r} is not one within the folder; mend it, or the"
-                " mapping"
+                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it or"
+                " the mapping"
             )
 
 
-def _groups(texts: list[str], given: Columns, where: Callable[[int], str]) -> list[str]:
-    """Whose each image is; one text for each group, not for each image."""
+def _groups(texts: list[str], given: ColumnMapping, where: Callable[[int], str]) -> list[str]:
+    """Return the group of each image; images of a group share one text object."""
     finds = re.compile(given.group_pattern).search if given.group_pattern else None
     groups: dict[str, str] = {}
     for text in set(texts):
@@ -164,20 +173,20 @@ def _groups(texts: list[str], given: Columns, where: Callable[[int], str]) -> li
         at = next(at for at, text in enumerate(texts) if not groups[text])
         if finds:
             raise DataError(
-                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; mend group_pattern"
+                f"{where(at)}: no '{given.group_pattern}' in {texts[at]!r}; fix group_pattern"
             )
-        raise DataError(f"{where(at)}: empty; whose image is it?")
+        raise DataError(f"{where(at)}: empty; enter the group of the image")
     return [groups[text] for text in texts]
 
 
 def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
-    """The place in `PARTS` of each, or `NO_PART`."""
+    """Return the index in `PARTS` of each text, or `NO_PART`."""
     if unknown := set(texts) - PART_NAMES.keys():
         at = next(at for at, text in enumerate(texts) if text in unknown)
-        raise DataError(f"{where(at)}: {texts[at]!r} is no part; they are {', '.join(PARTS)}")
+        raise DataError(f"{where(at)}: {texts[at]!r} is no part; use {', '.join(PARTS)}")
     return [PART_NAMES[text] for text in texts]
 
 
-def _twice(images: list[str]) -> str:
+def _first_duplicate(images: list[str]) -> str:
     seen: set[str] = set()
     return next(name for name in images if name in seen or seen.add(name))  # type: ignore[func-returns-value]

@@ -1,4 +1,4 @@
-"""What the cells of a table say is in an image; each kind of cells is looked at once."""
+"""Convert the label cells of a table to classes or findings; equal cells are parsed once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 from data_prep.catalog import MISSING, UNCERTAIN
 from data_prep.errors import DataError
-from data_prep.readers.mapping import Columns
+from data_prep.readers.column_mapping import ColumnMapping
 
-#: One name of a list as Python writes it, and what stands between two.
+#: One name in a list in Python's notation, and the separator after the name.
 ITEM = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(,|$)""")
 
 
-class Labels:
-    """The kinds of cells met so far, by `known`, and what each says."""
+class TableLabels:
+    """The distinct cells read so far (`known`) and the labels of each."""
 
-    def __init__(self, given: Columns) -> None:
+    def __init__(self, given: ColumnMapping) -> None:
         self.given = given
         self.known: dict[Any, int] = {}
         self.patterns: list[Any] = []
@@ -39,17 +39,17 @@ class Labels:
         ):
             for text in texts:
                 if self.codes.setdefault(text, code) != code:
-                    raise DataError(f"{given.where}: {text!r} stands for two things; leave one")
+                    raise DataError(f"{given.where}: {text!r} has two meanings; remove one")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Classes in the mapping's order, else sorted; or findings."""
+        """Return the classes in the mapping's order, else sorted; or the findings."""
         if not self.is_class:
             return self.given.findings
         return self.given.classes or tuple(sorted(set(self.patterns)))
 
     def values(self, kinds: list[int]) -> np.ndarray:
-        """The labels of rows of these kinds, as a catalogue has them."""
+        """Return the labels of rows with these distinct cells, in the form of a catalogue."""
         if self.is_class:
             place = {name: at for at, name in enumerate(self.names)}
             table = np.array([place[name] for name in self.patterns], dtype=np.int64)
@@ -58,9 +58,9 @@ class Labels:
         return np.asarray(table[np.array(kinds, dtype=np.int64)])
 
     def kinds(self, cells: list[Any], where: Callable[[int, str], str]) -> list[int]:
-        """The number of the kind of each row's cells: a text of one column, a tuple of several.
+        """Return the number of the distinct cells of each row: a text, or a tuple of several texts.
 
-        `where` gives the place of a row and a column, for errors.
+        `where` gives the location of a row and a column, for errors.
         """
         if set(cells) - self.known.keys():
             for at, some in enumerate(cells):
@@ -69,7 +69,7 @@ class Labels:
         return [self.known[some] for some in cells]
 
     def _add(self, cells: Any, where: Callable[[str], str]) -> int:
-        """Note a new kind of cells; its number."""
+        """Add new distinct cells and return their number."""
         texts = (cells,) if len(self.columns) == 1 else cells
         if self.is_class:
             pattern: Any = self._class(texts[0], where)
@@ -88,7 +88,7 @@ class Labels:
         if not name or (self.given.classes and name not in self.given.classes):
             raise DataError(
                 f"{where(self.given.class_)}: {cell!r} is not one of the classes;"
-                " mend it, or the mapping's classes"
+                " fix the cell, or the mapping's classes"
             )
         return name
 
@@ -97,7 +97,7 @@ class Labels:
         if code is None:
             raise DataError(
                 f"{where(column)}: {cell!r} is none of {', '.join(filter(None, self.codes))};"
-                " say in the mapping what it means"
+                " add it to the mapping"
             )
         return code
 
@@ -106,22 +106,22 @@ class Labels:
         if cell.strip() in given.missing:
             return [MISSING] * len(given.findings)
         names = {name for name in self._split(cell, where) if name}
-        for name in names - set(given.findings) - set(given.none):
-            if given.others == "ignore":
+        for name in names - set(given.findings) - set(given.no_finding):
+            if given.handle_unknown == "ignore":
                 continue
             near = difflib.get_close_matches(name, given.findings, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else 'or set others = "ignore"'
+            hint = f"did you mean '{near[0]}'?" if near else 'or set handle_unknown = "ignore"'
             raise DataError(f"{where(given.labels)}: {name!r} is not one of the findings; {hint}")
-        if names & set(given.none) and names & set(given.findings):
+        if names & set(given.no_finding) and names & set(given.findings):
             raise DataError(
-                f"{where(given.labels)}: {min(names & set(given.none))!r} beside a"
-                " finding; mend the row"
+                f"{where(given.labels)}: {min(names & set(given.no_finding))!r} beside a"
+                " finding; fix the row"
             )
         return [int(finding in names) for finding in given.findings]
 
     def _split(self, cell: str, where: Callable[[str], str]) -> list[str]:
-        """The names in a cell; of a list as Python writes it, read letter by letter, not run."""
-        if self.given.form == "separated":
+        """Return the names in a cell; a list in Python's notation is parsed, never executed."""
+        if self.given.label_format == "separated":
             return [name.strip() for name in cell.split(self.given.separator)]
         inner = cell.strip()
         names, at, more = [], 1, ","

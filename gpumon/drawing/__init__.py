@@ -1,1 +1,1 @@
-"""Everything that draws a trace, and all of gpumon that needs NumPy or matplotlib."""
+"""This package draws traces; it is the only part of gpumon that needs NumPy and matplotlib."""

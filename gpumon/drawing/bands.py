@@ -1,4 +1,4 @@
-"""Phases in a chart: a ribbon of named segments, one row a nesting level, and tints behind."""
+"""This module draws the phases of a chart as a ribbon and as tinted bands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bands:
         self.theme = theme
         self.marks = [
             mark
-            for mark in shown(marks)
+            for mark in merged_marks(marks)
             if mark.depth < MOST_LEVELS and mark.start < window[1] and mark.end > window[0]
         ]
         names = dict.fromkeys(m.name for m in sorted(self.marks, key=lambda m: (m.depth, m.start)))
@@ -59,7 +59,7 @@ class Bands:
                     linewidth=0,
                 )
 
-    def settle(self, inches: float) -> None:
+    def place_labels(self, inches: float) -> None:
         """Decide which phases have room for their name in a ribbon so many inches wide."""
         start, end = self.window
         counts = Counter(mark.name for mark in self.marks)
@@ -125,7 +125,7 @@ def labels(mark: Mark) -> list[str]:
     return [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
 
 
-def shown(marks: Sequence[Mark]) -> list[Mark]:
+def merged_marks(marks: Sequence[Mark]) -> list[Mark]:
     """Marks with those of one name that overlap (several processes) made one."""
     groups: dict[str, list[Mark]] = {}
     for mark in marks:

@@ -1,4 +1,4 @@
-"""The chart: one lane a device, the phases as bands above and behind them, one time axis."""
+"""This module draws the chart of a trace with matplotlib, with a lane for each device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.compat import strictly
+from gpumon.compat import zip_strict
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
 from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
-from gpumon.notes import notes
-from gpumon.units import clock
+from gpumon.trace_notes import notes
+from gpumon.units import time_text
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -99,18 +99,18 @@ def _draw(
     width = size[0] if size else 10.0
     left, right = _sides(lanes, width)
     inside = width - left - right
-    bands.settle(inside)
+    bands.place_labels(inside)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     swatches = legend.handles(kinds, bands.unlabelled(), colours)
     rows = legend.rows(swatches, width - left, most=1 if size else 3)
     space = LEGEND + legend.ROW * (len(rows) - 1)
     head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
-    told = [
+    lines = [
         line
         for note in notes(recording)
         for line in textwrap.wrap(note, max(10, int((width - left) / LETTER)))
     ]
-    foot = BOTTOM + NOTE * len(told)
+    foot = BOTTOM + NOTE * len(lines)
     natural = head + sum(heights) + GAP * len(lanes) + foot
     height = size[1] if size else natural
     # A size that was asked for is shared out among the lanes; heads and feet keep theirs.
@@ -140,7 +140,7 @@ def _draw(
         bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(strictly(lanes, heights)):
+    for number, (lane, tall) in enumerate(zip_strict(lanes, heights)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
@@ -148,7 +148,7 @@ def _draw(
         _lane(axes, recording, lane, colours, inside)
         _side_texts(axes, lane, colours, tall * scale, (left - NAME_AT, right - FIGURE_AT))
     legend.draw(figure, rows, left, legend_at, colours)
-    for number, text in enumerate(reversed(told)):
+    for number, text in enumerate(reversed(lines)):
         foot = (0.09 + NOTE * number) / height
         figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
     return figure
@@ -209,7 +209,9 @@ def frame_axes(
     nice = MaxNLocator(9, steps=[1, 2, 3, 6, 10] if length > 120 else [1, 2, 5, 10])
     ticks = np.asarray(nice.tick_values(window[0] - origin, window[1] - origin)) + origin
     axes.set_xticks(ticks[(window[0] <= ticks) & (ticks <= window[1])])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value - origin, length)))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: time_text(value - origin, length))
+    )
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 

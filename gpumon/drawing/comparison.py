@@ -1,4 +1,4 @@
-"""Several runs on the same axes: one lane a run, so that frameworks are seen side by side."""
+"""This module draws several runs in one chart, with a lane for each run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpumon import stats
 from gpumon.drawing import legend
 from gpumon.drawing.bands import Bands
 from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
-from gpumon.drawing.lanes import condense, in_words, outline
-from gpumon.drawing.runs import LABELS, WORDS, Run, runs_of
+from gpumon.drawing.lanes import condense, figure_text, outline
+from gpumon.drawing.run_lanes import LABELS, WORDS, Run, runs_of
 from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
 from gpumon.trace import Trace
-from gpumon.units import lasting
+from gpumon.units import duration_text
 
 LANE, GAP, HEAD, TITLE, LEFT, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.5, 1.25
 LETTERS, NAME_LINES = 13, 3
@@ -97,7 +97,7 @@ def compare(
             top -= RIBBON * levels
             if bands.levels:
                 box = (LEFT / width, top / height, inside / width, RIBBON / height)
-                bands.settle(inside)
+                bands.place_labels(inside)
                 bands.ribbon(figure.add_axes(box))
                 labelled |= bands.labelled
             top -= LANE + 0.03
@@ -141,8 +141,8 @@ def _lane(axes: mpl.axes.Axes, run: Run, colours: Theme, inside: float) -> None:
                 axes.fill_between(corners, least, greatest, color=colour, alpha=0.22, linewidth=0)
         axes.plot(corners, heights, color=colour, linewidth=0.9)
         share = stats.mean(stats.known(middle.tolist(), weights))
-        notes.append((colour, in_words(share, f"% {WORDS[kind]}")))
-    notes.append((colours.faint, lasting(end - run.origin)))
+        notes.append((colour, figure_text(share, f"% {WORDS[kind]}")))
+    notes.append((colours.faint, duration_text(end - run.origin)))
     _texts(axes, run, notes, colours)
 
 

@@ -1,4 +1,4 @@
-"""The chart for a web page: one self-contained piece of HTML, nothing fetched from anywhere.
+"""This module writes the interactive chart of a trace as self-contained HTML.
 
 A page with several charts carries the script once: ``script()`` first, then ``fragment(...)`` for
 each, or ``page(...)`` for a whole file.
@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpumon.drawing.bands import MOST_LEVELS, labels, shown
+from gpumon.drawing.bands import MOST_LEVELS, labels, merged_marks
 from gpumon.drawing.lanes import Floats, Lane, Line, condense, lanes_of
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
-from gpumon.notes import notes
 from gpumon.recording import Mark, Recording
 from gpumon.trace import Trace
+from gpumon.trace_notes import notes
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
@@ -101,14 +101,14 @@ def markup(
         f'<span><i data-phase="{html.escape(phase)}"></i>{html.escape(phase)}</span>'
         for phase in data["colours"]["light"]
     ]
-    told = f"{title or 'utilisation over time'}; arrow keys move, plus and minus zoom"
+    label = f"{title or 'utilisation over time'}; arrow keys move, plus and minus zoom"
     # Inside a script element only "<" could end the data, or begin what HTML takes for a comment.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return (
         f'<div class="gpumon" id="gpumon-{next(_numbers)}">'
         + (f"<h4>{html.escape(title)}</h4>" if title else "")
         + f'<div class="gpumon-legend">{"".join(legend)}</div>{controls}'
-        + f'<canvas tabindex="0" role="img" aria-label="{html.escape(told)}">'
+        + f'<canvas tabindex="0" role="img" aria-label="{html.escape(label)}">'
         + '</canvas><div class="gpumon-tip"></div>'
         + "".join(f'<div class="gpumon-note">{html.escape(note)}</div>' for note in notes)
         + f'<script type="application/json">{text}</script>'
@@ -130,7 +130,7 @@ def page(
 
 
 def _data(recording: Recording, lanes: list[Lane], theme: str) -> dict[str, Any]:
-    marks = [mark for mark in shown(recording.marks) if mark.depth < MOST_LEVELS]
+    marks = [mark for mark in merged_marks(recording.marks) if mark.depth < MOST_LEVELS]
     # A mark for each of many thousand steps would outweigh all the rest: keep the outer levels.
     while len(marks) > MOST_MARKS and any(mark.depth for mark in marks):
         deepest = max(mark.depth for mark in marks)

@@ -1,4 +1,4 @@
-"""What a chart draws, worked out before drawing: one lane a device, its lines and its figures.
+"""This module prepares the lanes of a chart: the lines and figures of each device.
 
 Both charts (matplotlib's and the interactive one) draw these, so that they say the same.
 """
@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.meaning import gpu_name
-from gpumon.mine import mine_of
-from gpumon.notes import at
+from gpumon.event_messages import gpu_name
+from gpumon.host_share import host_share
 from gpumon.recording import Recording
-from gpumon.units import cores_of, mebibytes
+from gpumon.trace_notes import at_time
+from gpumon.units import cores_text, memory_text
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 class Line:
     """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
-    ``values * scale`` is in ``unit``. short: what a pointer at it is told; empty: what its kind
-    is. ranged: the lowest and the highest of each value, where values are means over some time.
+    ``values * scale`` is in ``unit``. short: its name in the tooltip; empty: the name of its kind
+    ranged: the minimum and maximum of each value, where values are means over some time.
     """
 
     kind: str
@@ -70,7 +70,7 @@ def lanes_of(
 ) -> list[Lane]:
     """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
 
-    series: what else is to be drawn, in lanes of their own; see :func:`gpumon.Trace.plot`.
+    series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
     """
     if not recording.devices:
         raise MonitorError(
@@ -85,7 +85,7 @@ def lanes_of(
 
 
 def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:
-    from gpumon.drawing import more_lanes
+    from gpumon.drawing import optional_lanes
 
     weights = stats.weights(recording.times, recording.end, [window])
     lanes = []
@@ -95,10 +95,10 @@ def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[s
         else:
             lane = _gpu(recording, device, weights)
             if device["kind"] == "parent":
-                more_lanes.complete_parent(lane, recording, device, weights)
-            lane.marks = more_lanes.marks(recording, device["name"])
-            lanes += [lane, *more_lanes.whose(recording, device, weights)]
-    return lanes + more_lanes.chosen(recording, series, weights)
+                optional_lanes.complete_parent(lane, recording, device, weights)
+            lane.marks = optional_lanes.event_marks(recording, device["name"])
+            lanes += [lane, *optional_lanes.sharing_lanes(recording, device, weights)]
+    return lanes + optional_lanes.series_lanes(recording, series, weights)
 
 
 def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
@@ -106,19 +106,19 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     lane = Lane(name, gpu_name(name), _subtitle(device))
     busy = recording.series(f"{name}/utilisation (%)")
     if busy is not None:
-        note = in_words(stats.mean(stats.known(busy, weights)), "% busy")
+        note = figure_text(stats.mean(stats.known(busy, weights)), "% busy")
         lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
         lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
     activity = recording.series(f"{name}/SM activity (%)")
     if activity is not None:
-        note = in_words(stats.mean(stats.known(activity, weights)), "% SM active")
+        note = figure_text(stats.mean(stats.known(activity, weights)), "% SM active")
         lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
     if memory := memory_line(recording, device, "memory used (MiB)", weights):
         lane.lines.append(memory)
     power = recording.series(f"{name}/power (W)")
     if power is not None:
         limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
-        note = in_words(stats.mean(stats.known(power, weights)), "W")
+        note = figure_text(stats.mean(stats.known(power, weights)), "W")
         lane.lines.append(
             Line(
                 "power",
@@ -131,7 +131,7 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         )
     for event in recording.events:
         if event["event"] == "device lost" and event["device"] == name:
-            lane.lost = (event["t"], f"lost {at(event['t'], recording)}")
+            lane.lost = (event["t"], f"lost {at_time(event['t'], recording)}")
     if busy is None:
         keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
         reasons = [s["reason"] for s in keys if s.get("reason")]
@@ -152,12 +152,12 @@ def _subtitle(device: dict[str, Any]) -> str:
     return text if cuda is None or own == f"gpu{cuda}" else f"cuda:{cuda}, {text}"
 
 
-def in_words(value: float, unit: str) -> str:
+def figure_text(value: float, unit: str) -> str:
     """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
 
 
-def devices_in_words(recording: Recording) -> str:
+def devices_text(recording: Recording) -> str:
     """What a run's lane stands for, under its name."""
     count = len(recording.gpus)
     lost = sum(event["event"] == "device lost" for event in recording.events)
@@ -183,29 +183,29 @@ def _memory(
 ) -> Line:
     label = "memory, % of the device's"
     peak = stats.peak(stats.known(highest, weights))
-    note = f"{mebibytes(peak)} peak" if not math.isnan(peak) else "no figure, memory"
+    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
 
 
 def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
     """CPU and memory; where the program may use less than the host has, of that, and the host's."""
     name = device["name"]
-    lane = Lane(name, "Host", device.get("machine") or cores_of(device), host=True)
-    mine = mine_of(recording, device)
+    lane = Lane(name, "Host", device.get("machine") or cores_text(device), host=True)
+    mine = host_share(recording, device)
     cpu = recording.series(f"{name}/cpu (%)")
     if mine.cpu is not None and cpu is not None:
         lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
-        note = in_words(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
+        note = figure_text(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
         lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
-        note = in_words(stats.mean(stats.known(cpu, weights)), "% of all")
+        note = figure_text(stats.mean(stats.known(cpu, weights)), "% of all")
         lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
     elif cpu is not None:
-        note = in_words(stats.mean(stats.known(cpu, weights)), "% CPU")
+        note = figure_text(stats.mean(stats.known(cpu, weights)), "% CPU")
         lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
         lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
     if whole := memory_line(recording, device, "memory used (MiB)", weights):
         if mine.memory is not None and mine.memory_peaks is not None:
-            lane.lines.append(_memory(mine.memory, mine.most, mine.memory_peaks, weights))
+            lane.lines.append(_memory(mine.memory, mine.memory_limit, mine.memory_peaks, weights))
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
             whole.note += " of all"
         lane.lines.append(whole)
@@ -221,7 +221,7 @@ def condense(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
 
-    ranged: the lowest and the highest of each value, where values are means themselves.
+    ranged: the minimum and maximum of each value, where values are means themselves.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.

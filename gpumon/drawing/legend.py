@@ -1,4 +1,4 @@
-"""The chart's legend: rows of small swatches that fit the width, above everything else."""
+"""This module draws the chart's legend, in rows that fit the chart's width."""
 
 from __future__ import annotations
 

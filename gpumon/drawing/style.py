@@ -1,4 +1,4 @@
-"""Colours and sizes of the charts: two themes, safe for colour-blind readers.
+"""This module defines the charts' colours and sizes: two themes, safe for colour blindness.
 
 The series colours follow Okabe and Ito's ("Color Universal Design", 2008), brightened for the
 dark theme; the phase tints follow Paul Tol's "pale" and "dark" schemes. No meaning

@@ -1,5 +1,5 @@
-"""All-reduce written out: MPI's own, a ring, and the two ways over rows and columns of ranks.
+"""All-reduce algorithms over MPI: MPI's own, a ring, and two over rows and columns of ranks.
 
-It is what ``Study_AllReduce`` measures and what ``ChainerMN_MultiNode`` can train with. ``grids``
-needs no MPI; who imports ``ranks`` or ``ways`` joins MPI.
+``Study_AllReduce`` measures them, and ``ChainerMN_MultiNode`` can train with them. ``grids``
+needs no MPI; importing ``ranks`` or ``ways`` joins MPI.
 """

@@ -1,4 +1,4 @@
-"""Ranks in rows and columns, and how an array is cut up among them; without MPI."""
+"""Arrange ranks in rows and columns and divide an array among them, without MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("plain", "ring", "rsaa", "rsap")
 OVER_GRIDS = ("rsaa", "rsap")
 """Those that need a grid."""
 LIBRARIES = ("gloo", "nccl")
-"""What frameworks reduce with, measured beside them (``helpers.all_reduce.libraries``)."""
+"""The frameworks' own libraries, measured for comparison (``helpers.all_reduce.libraries``)."""
 
 Shape = tuple[int, int]
 """Rows and columns."""

@@ -1,6 +1,6 @@
-"""All-reduce by the libraries that frameworks take: Gloo, and NCCL between GPUs, through PyTorch.
+"""All-reduce by the libraries that frameworks use, Gloo and NCCL, called through PyTorch.
 
-MPI has started the ranks and tells them of each other; the libraries have connections of their own.
+MPI starts the ranks and exchanges their addresses; each library opens its own connections.
 """
 
 from __future__ import annotations

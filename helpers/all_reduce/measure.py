@@ -1,9 +1,11 @@
-"""How long each way takes over each grid: ranks under an ``mpiexec`` of their own measure it.
+"""Measure how long each all-reduce algorithm takes over each grid of ranks.
+
+:func:`run` starts the ranks, and rank 0 prints the measurements of all of them::
 
     mpiexec -n RANKS python -m mpi4py -m helpers.all_reduce.measure ORDER
 
-is what :func:`run` starts; rank 0 prints what all have measured. Ways, libraries, grids and sizes
-take turns within a round, so that a slow minute of the machine is everybody's.
+Ways, libraries, grids and sizes take turns within a round, so that a slow minute of the machine
+affects all of them.
 """
 
 from __future__ import annotations
@@ -76,21 +78,23 @@ def run(
         rounds: of all measurements.
         seconds: that each measurement of a round is to last, unless one call takes longer.
         ranks_a_host: where MPI has several hosts; 0: as it likes.
-        by: of ``grids.LIBRARIES``, those to measure beside MPI's ways.
+        by: libraries of ``grids.LIBRARIES`` to measure in addition to MPI's ways.
 
     Returns:
         A row a round and measurement: ranks, way (or library), rows, columns, variant, bytes,
-        round, seconds (of one call, those of the rank it took longest), copied (bytes, by rank 0 in
-        one call; of a library 0, for nobody sees it).
+        round, seconds (of one call, on the slowest rank), copied (bytes, by rank 0 in one call; 0
+        for a library, which does not report it).
 
     Raises:
         UserError: MPI or a library is missing, or the ranks failed.
     """
     if why := missing():
-        raise UserError(f"ranks of MPI cannot be started: {why}; make envs makes an environment")
+        raise UserError(
+            f"ranks of MPI cannot be started: {why}; run 'make envs' to build the environment"
+        )
     for name in by:
         if why := libraries.missing(name, ranks_a_host or ranks):
-            raise UserError(f"nothing can be reduced by {name}: {why}")
+            raise UserError(f"{name} cannot be used for the all-reduce: {why}")
     if ranks < 2 or any(size < 4 or size % 4 for size in sizes):
         raise UserError(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"

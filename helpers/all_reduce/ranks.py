@@ -1,6 +1,6 @@
-"""The ranks of MPI as a grid, with the memory that all-reduces over it use again and again.
+"""The MPI ranks as a grid, with the buffers that its all-reduces reuse.
 
-Who imports this joins MPI.
+Importing this module joins MPI.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Four ways to all-reduce an array over the ranks of MPI; importing this joins MPI.
+"""Four ways to all-reduce an array over the MPI ranks.
+
+Importing this module joins MPI.
 
 All have one signature, ``way(grid, array, mean=False, fold=True)``, and work in place: afterwards
 every rank's ``array`` holds the sum, or the mean, of all ranks', the same bits on each.
@@ -51,8 +53,8 @@ def ring(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
 
     The array has n parts. In the first round each part travels once around the ring, and every
     rank that it comes to adds its own; after n - 1 steps rank r has the sum of part r + 1. In the
-    second round the sums travel on, until all have them. Nobody sends more than 2 (n - 1) / n times
-    the array, whatever n is, but there are 2 (n - 1) steps to wait for.
+    second round the sums travel on, until all have them. No rank sends more than 2 (n - 1) / n
+    times the array, whatever n is, but there are 2 (n - 1) steps to wait for.
 
     Arguments, result and errors are :func:`plain`'s.
     """
@@ -95,8 +97,8 @@ def rsaa(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
 def rsap(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
     """As :func:`rsaa`, but each rank Puts its share into the others' memory (Hanawa, Tamura).
 
-    One-sided: no rank waits for a message of its row; all wait twice for all of it, once until
-    nobody needs the summands any more, and once until every Put has arrived.
+    One-sided: no rank waits for a message of its row. All ranks of the row synchronise twice: once
+    when no rank needs the summands any more, and once when every Put has arrived.
 
     Arguments and errors are :func:`plain`'s.
 

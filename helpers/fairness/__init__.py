@@ -1,1 +1,1 @@
-"""Whether all frameworks train the same thing: the certificate and its reference."""
+"""The fairness check, which tests that all frameworks train the same thing, and its reference."""

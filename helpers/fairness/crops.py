@@ -1,4 +1,4 @@
-"""Where the crops that a run trained on come from, and whether they are random.
+"""Test that the crops that a run trained on are random.
 
 Each crop is looked for in the image that it was cut from, pixel by pixel, as it is and mirrored. Of
 a random crop every place is as likely as any other, in both directions, and one in two is mirrored.
@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from scipy import stats
 
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 
 TESTS = 22
 FALSE_ALARM = 1e-6 / TESTS
@@ -28,7 +28,7 @@ DRAWS = "crops drawn anew for each image and epoch"
 FEWEST = 100
 """With fewer crops the tests would notice nothing."""
 
-PROBED = 64
+SAMPLED = 64
 """Pixels of a crop that are compared at every place before the whole crop is at a few."""
 MOST_PLACES = 2
 """Places at which a crop is compared whole: a black one is at every place of a black image."""
@@ -81,7 +81,7 @@ def find(crop: np.ndarray, image: np.ndarray) -> tuple[tuple[int, int, bool], ..
 def distinct(image: np.ndarray, height: int, width: int) -> bool:
     """Whether all crops of that size, as they are and mirrored, look different.
 
-    By ``PROBED`` of their pixels: of a few images it says no although there is a small difference.
+    Only ``SAMPLED`` of their pixels are compared, so a small difference can be missed.
     """
     if image.shape[0] < height or image.shape[1] < width:
         return False
@@ -107,10 +107,10 @@ def _marks(image: np.ndarray, height: int, width: int, *, mirrored: bool = False
     """
     tops, lefts = image.shape[0] - height + 1, image.shape[1] - width + 1
     random = np.random.default_rng(0)
-    probed = random.integers((height, width, image.shape[2]), size=(PROBED, 3)).tolist()
-    times = random.integers(2**64, size=PROBED, dtype=np.uint64) | np.uint64(1)
+    sampled = random.integers((height, width, image.shape[2]), size=(SAMPLED, 3)).tolist()
+    times = random.integers(2**64, size=SAMPLED, dtype=np.uint64) | np.uint64(1)
     found = np.zeros((tops, lefts), np.uint64)
-    for (down, right, plane), factor in zip(probed, times, strict=True):
+    for (down, right, plane), factor in zip(sampled, times, strict=True):
         across = width - 1 - right if mirrored else right
         part = image[down : down + tops, across : across + lefts, plane]
         found += factor * part.astype(np.uint64)  # NumPy 1 would keep it as small as it is
@@ -203,14 +203,14 @@ def _half_mirrored(crops: Sequence[Crop]) -> Check:
 
 
 def _independent(crops: Sequence[Crop], batch: int) -> Check:
-    """Whether one draw tells another: of the same crop, of one beside it, of an earlier epoch.
+    """Whether a draw predicts another: in the same crop, the next crop, or an earlier epoch.
 
     The difference is how many standard deviations the worst of the counts is too high or too low.
     """
     chances = []
     for one, other in (("top", "left"), ("top", "flip"), ("left", "flip")):
         sides = [(_half(crop, one), _half(crop, other)) for crop in crops]
-        chances.append((_halves(sides)[0], f"{one} tells {other}"))
+        chances.append((_halves(sides)[0], f"{one} predicts {other}"))
     for pairs, said in (
         (_again(crops), "an image has the same {} in each epoch"),
         (_after(crops, batch), "{}s repeat from batch to batch"),
@@ -220,7 +220,7 @@ def _independent(crops: Sequence[Crop], batch: int) -> Check:
             chances.append((_chance(pairs), said.format("crop")))
         for what in ("top", "left", "flip"):
             chance, alike = _halves([(_half(one, what), _half(two, what)) for one, two in pairs])
-            other = f"one {what} tells the next one"
+            other = f"one {what} predicts the next one"
             chances.append((chance, said.format(what) if alike else other))
     chance, said = min(chances, key=lambda each: each[0])
     worst = float(stats.norm.isf(max(chance, 1e-300) / 2))
@@ -241,7 +241,7 @@ def _half(crop: Crop, what: str) -> bool | None:
 def _halves(pairs: Iterable[tuple[bool | None, bool | None]]) -> tuple[float, bool]:
     """How likely so many pairs are alike, or so few, by chance; and whether most are alike.
 
-    If one half is the more frequent of both, more pairs are alike: that is told by other rows.
+    If one half is the more frequent of both, more pairs are alike; other rows report that.
     """
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     if not known:

@@ -1,9 +1,9 @@
-"""The yardstick: what each network computes in float64, from weights and images made by NumPy.
+"""The reference: the float64 results of each network for weights and images made by NumPy.
 
-PyTorch makes it once (``tools/make_reference.py`` in the pytorch environment) and a file a network
-keeps it, so that every framework can be held against it in its own kernel. The
-weights are no ordinary initial ones: every BatchNorm has a scale, an offset and statistics of its
-own, so that none of them can be mistaken or left out unnoticed.
+PyTorch computes it once (``tools/make_reference.py`` in the pytorch environment), and one file per
+network stores it. Every framework is compared with it in its own environment. The weights are not
+ordinary initial weights: every BatchNorm has its own scale, offset and statistics, so that a
+missing or swapped one is noticed.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ import numpy as np
 
 from helpers.networks import weights
 from helpers.networks.shapes import SHALLOW, head, shapes
-from helpers.recipe import RECIPES, Recipe
+from helpers.recipe import MULTILABEL, RECIPES, Recipe
 
 IMAGES, SEED = 4, 0
 STEPS = 5
@@ -27,7 +27,7 @@ PATHS_OF_CLASSES = Path(__file__).with_name("reference_classes.npz")
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a network, and in which file beside this module."""
+    """The stored results of a network, and their file in this module's folder."""
 
     file: str
     pixels: int
@@ -93,7 +93,7 @@ COUPLED, DECOUPLED, WEIGHTS_ONLY = "decay", "decay decoupled", "decay weights on
 """Weight decay in the gradient of all weights; apart from it; without BatchNorm and biases."""
 
 CLASSES = (2, 11, 12, 5)
-"""Which of 14 classes each image is of, where the task is classes: with these no gradient is so
+"""Which of 14 classes each image is of, where the task is multiclass: with these no gradient is so
 near 0 that rounding turns it round, after which Adam would go another way (found: 2e-4 of it; with
 others up to 8e-3)."""
 
@@ -118,7 +118,7 @@ def batch(network: str = "densenet121") -> tuple[np.ndarray, np.ndarray]:
 def batch_of(task: str) -> tuple[np.ndarray, np.ndarray]:
     """The images of :func:`batch` with a task's targets: of classes int64 (4,)."""
     pixels, findings = batch()
-    return pixels, findings if task == "findings" else np.array(CLASSES)
+    return pixels, findings if task == MULTILABEL else np.array(CLASSES)
 
 
 def network_input(pixels: np.ndarray, recipe: Recipe = RECIPES["chexnet"]) -> np.ndarray:
@@ -165,7 +165,7 @@ def paths(task: str) -> Mapping[str, np.ndarray]:
     For each path in PATHS the ``losses`` of its steps (5,), float64, and float32 weights after the
     last. Read once, and read-only.
     """
-    return load() if task == "findings" else _of_classes()
+    return load() if task == MULTILABEL else _of_classes()
 
 
 @cache

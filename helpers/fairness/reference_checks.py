@@ -1,13 +1,13 @@
-"""The certificate: is this framework training the same thing as the others?
+"""The fairness check of pixels, weights, network and gradients against the float64 reference.
 
 Each check compares what a notebook really has (its pixels, its network, its training loop) with
 the one definition in ``helpers`` or with the float64 reference, and gives a figure, a threshold
-and a verdict. A run whose certificate has a failed check is marked as not comparable wherever its
-times are shown. What cannot be made equal is measured: the verdict is *known* where a stated
-cause predicts the found value to within the threshold, and only there.
+and a verdict. A run with a failed check is marked as not comparable wherever its times are shown.
+Differences that cannot be removed are measured: the verdict is *expected* only where a stated
+cause predicts the found value to within the threshold.
 
 Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), except for pixels, which
-are float32. ``helpers.fairness.rehearsal`` goes on with the training loop.
+are float32. ``helpers.fairness.training_loop`` checks the training loop.
 """
 
 import time
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks.weights import Weights
 from helpers.recipe import RECIPES, Recipe, ScaledRecipe
 
@@ -31,7 +31,7 @@ AVERAGE_OF_AVERAGES = (
 )
 
 
-def certify(
+def check_fairness(
     framework: Any,
     model: Any,
     weights: Weights,
@@ -43,7 +43,7 @@ def certify(
     labels: Sequence[str],
     classes: Sequence[str],
     architecture: str = "densenet121",
-) -> Certificate:
+) -> FairnessCheck:
     """Hold a notebook's inputs and network against the shared definitions and the reference.
 
     Args:
@@ -66,7 +66,7 @@ def certify(
         *same_in_training(framework, build_model, network, architecture),
         *same_on_all_devices(framework, network, devices, architecture),
     )
-    return Certificate(checks, time.perf_counter() - began)
+    return FairnessCheck(checks, time.perf_counter() - began)
 
 
 def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]) -> Check:
@@ -86,21 +86,21 @@ def same_inputs(
     recipe: ScaledRecipe,
 ) -> list[Check]:
     """Pixels at evaluation, order of the labels, and how the recipe is scaled."""
-    image = canonical_image(recipe.recipe.resized, recipe.recipe.planes)
+    image = canonical_image(recipe.recipe.image_size, recipe.recipe.planes)
     seen = np.asarray(evaluate_pixels(image))
     expected = expected_pixels(image, recipe.recipe)
     same_shape = seen.shape == expected.shape
     pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
     misplaced = sum(ours != theirs for ours, theirs in zip(labels, classes, strict=False))
     misplaced += abs(len(labels) - len(classes))
-    by, scaling = recipe.devices, recipe.recipe.scaling
+    by, scaling = recipe.devices, recipe.recipe.lr_scaling
     growth, words = {
         "linear": (by, "learning rate x devices"),
         "sqrt": (by**0.5, "learning rate x square root of devices"),
         "none": (1, "learning rate, whatever the devices"),
     }[scaling]
     rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * growth)
-    batch = abs(recipe.global_batch - recipe.recipe.batch * recipe.devices)
+    batch = abs(recipe.global_batch_size - recipe.recipe.batch_size * recipe.devices)
     return [
         Check("evaluation pixels", pixels, SINGLE, None if same_shape else f"shape {seen.shape}"),
         Check("label order", float(misplaced), 0.0),

@@ -1,9 +1,9 @@
-"""The fairness check's rows of the training that ran: its rates, its steps, its images.
+"""Fairness checks of the finished training: its learning rates, its steps and its images.
 
-The rehearsal looks at a notebook's loop with rates and batches of its own. These rows look at the
-training itself: what its processes noted while it ran (``helpers.training.observer``) is compared
-with the recipe. A notebook that trains something else on purpose is no bug: most rows then give
-the verdict *different*, and say what differs.
+The training-loop check gives a notebook's loop rates and batches. The checks here compare what the
+processes noted while they trained (``helpers.training.observer``) with the recipe. A notebook may
+train something else on purpose: most checks then give the verdict *different*, and name the
+difference.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from helpers.fairness import crops
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
+from helpers.frameworks.inspection import Seen
 from helpers.frameworks.precisions import DTYPES
-from helpers.frameworks.seen import Seen
 from helpers.recipe import Recipe, ScaledRecipe
 
 START = "weights when training starts"
@@ -87,7 +87,7 @@ class Observed:
     """What it had switched on to be fast."""
 
 
-def certify(
+def check_fairness(
     observed: Sequence[Observed],
     recipe: ScaledRecipe,
     labels: np.ndarray,
@@ -113,7 +113,7 @@ def certify(
         amount(observed, recipe, steps),
         label_counts(observed, recipe, labels),
         order(observed),
-        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch),
+        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch_size),
         precision(observed, recipe.recipe, on_gpu),
         evaluations(observed),
         *([cores(observed, cpus)] if cpus else []),
@@ -165,7 +165,7 @@ def rates(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Che
 
 
 def constants_of(recipe: Recipe) -> dict[str, float]:
-    """What the optimiser's rule has, of what its steps depend on beside the rate."""
+    """The constants of the optimiser's rule, apart from the learning rate."""
     rule = recipe.rule
     found = {"weight decay": rule.weight_decay}
     if rule.name == "momentum":
@@ -200,8 +200,8 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
             worst = max(worst, 1.0 if math.isnan(apart) else apart)
         said += [f"no {what}" for what in wanted if what not in dict(pairs)]
         if None not in (each.weights, each.seen.weights) and each.weights != each.seen.weights:
-            worst, told = 1.0, f"{each.seen.weights:,} of {each.weights:,} weights are trained"
-            said.append(told)
+            worst = 1.0
+            said.append(f"{each.seen.weights:,} of {each.weights:,} weights are trained")
     listed = ", ".join(f"{what} {value:g}" for what, value in wanted.items())
     fair = f"{name}, {listed}; read from it after the last step"
     variant = f"optimiser ({', '.join(dict.fromkeys(said))})"
@@ -211,15 +211,15 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
 def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
     """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
     shares = observed[0].shares
-    own = steps * recipe.recipe.batch * recipe.devices // (len(observed) * shares)
+    own = steps * recipe.recipe.batch_size * recipe.devices // (len(observed) * shares)
     wrong: dict[str, float] = {}
     for each in observed:
         taken = sum(epoch.steps for epoch in each.epochs)
         for epoch in each.epochs:
             missing = own * (steps - epoch.first) // steps - epoch.images
             if missing:
-                told = f"epoch {epoch.number}: {epoch.images} images instead of "
-                wrong[told + f"{epoch.images + missing}"] = abs(missing)
+                came = f"epoch {epoch.number}: {epoch.images} images instead of "
+                wrong[came + f"{epoch.images + missing}"] = abs(missing)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
         if updates is not None and updates != taken and not (overflows and updates < taken):
             wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)
@@ -241,7 +241,7 @@ def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.
     if (parts := observed[0].shares) > 1:
         return Check(LABELS, None, None, f"this process sees one of {parts} parts of a batch")
     table = counts(labels, len(observed[0].epochs[0].labels) if observed[0].epochs else 0)
-    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch
+    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch_size
     worst, said, whole = 0, "", 0
     for numbered in zip(*(each.epochs for each in observed), strict=True):
         if numbered[0].first:

@@ -1,9 +1,9 @@
-"""The registry: what is compared, a row each. Nothing else lists the frameworks.
+"""The registry of the compared frameworks, with one row for each notebook and environment.
 
-Beside it are the frameworks' modules, with the same public functions and signatures in each
-(``tests/frameworks/test_contract.py`` holds them together; read any two side by side), and what
-they share. `make envs` comes by here before anything is installed: hence Python's own library
-only, and no syntax newer than Python 3.9's.
+No other place lists the frameworks. This folder also holds the frameworks' modules and the code
+that they share. Each module has the same public functions and signatures, as
+``tests/frameworks/test_contract.py`` checks. `make envs` imports this module before anything is
+installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 class Row:
     """A row of the comparison: a notebook in a kernel, and how it is shown.
 
-    By these two, notebook and kernel, plans, journals and records tell rows apart: of a notebook
-    that has several, each is run in another kernel, and the first is the notebook's own.
+    Plans, journals and records identify a row by its notebook and kernel. A notebook may have
+    several rows, each in another kernel; the first is the notebook's own.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Row:
     asked: str = ""
     """The word of ``--frameworks`` that asks for it, where that is not its framework."""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What the runner gives its notebook beside the batch's own parameters."""
+    """Parameters that the runner gives its notebook in addition to the experiment's."""
 
     @property
     def family(self) -> str:
@@ -316,6 +316,6 @@ def optional_kernels() -> list[str]:
 
 
 def parameters_of(notebook: str, kernel: str = "") -> dict[str, Any]:
-    """What its row says that a notebook gets beside the batch's own parameters."""
+    """The parameters of a notebook's row, in addition to the experiment's."""
     row = row_of(notebook, kernel)
     return dict(row.parameters) if row else {}

@@ -1,9 +1,9 @@
-"""Which GPUs the packages of each environment can serve, and why not the others.
+"""Find out which GPUs the packages of each environment support, and why not others.
 
 ``environments/capabilities.json`` says which GPU generations the CUDA packages of each lock hold
 code for; ``make lock`` reads it out of the packages themselves (``environments/device_code.py``).
-Here is what follows from it for a GPU and its driver. `make envs` asks before anything is
-installed: hence Python's own library only, and no syntax newer than Python 3.9's.
+This module applies that to a GPU and its driver. `make envs` imports it before anything is
+installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations

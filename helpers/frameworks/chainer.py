@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for Chainer.
+"""The framework-specific helper functions for Chainer.
 
 Peculiar to Chainer: one process holds all devices of ParallelUpdater, which **sums** their
 gradients instead of averaging them, so every loss here is divided by the whole batch and not by
@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.recipe import RECIPES
 
 NAME = "Chainer"
@@ -68,7 +68,7 @@ SKIPPED = {
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
     ),
     "compilation": "Chainer 7 defines by run: there is no graph to compile",
-    "overlapped synchronisation": "its updaters reduce the gradients after the whole backward pass",
+    "overlapped communication": "its updaters reduce the gradients after the whole backward pass",
     "training loss of all devices on GPUs": (
         "MultiprocessParallelUpdater keeps the other processes' losses"
     ),
@@ -403,10 +403,10 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -640,9 +640,9 @@ class _MeanLoss(chainer.Chain):
 def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
     """Canonical name and array of every parameter and running statistic.
 
-    Of somebody's own network Chainer's names, ``conv1/W``, and all that its links hold as arrays.
+    A custom network keeps Chainer's names, ``conv1/W``, and all arrays that its links hold.
     """
-    if own.is_own(model):
+    if custom.is_own(model):
         for path, link in model.namedlinks():
             for name in sorted({*link._params, *link._persistent}):
                 value = getattr(link, name)
@@ -661,7 +661,7 @@ def _arrays(model: Model) -> Iterator[tuple[str, Any]]:
 def _parameters(model: Model) -> Iterator[tuple[str, chainer.Parameter]]:
     """Canonical name and parameter of everything that is trained."""
     for path, parameter in model.namedparams():
-        if own.is_own(model):
+        if custom.is_own(model):
             yield path[1:], parameter
             continue
         link, _, name = path[1:].rpartition("/")

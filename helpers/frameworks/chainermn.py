@@ -1,10 +1,10 @@
-"""The few framework-bound helpers, for ChainerMN: Chainer's own, but over all ranks.
+"""The framework-specific helper functions for ChainerMN: Chainer's, extended to all ranks.
 
 Peculiar to ChainerMN: each device has a process, a *rank*, that ``mpiexec`` has started, and the
 multi-node optimiser takes the **mean** of their gradients. So the functions here are called inside
-a rank, ``devices`` holds that rank's one device, and sums go over MPI's world; where nobody but
-this process is in it, as in a test's process, they are Chainer's. ``all_reduced`` starts ranks of
-its own, for the probe.
+a rank, ``devices`` holds that rank's one device, and sums go over MPI's world. If this process is
+alone in that world, as in a test, the functions act as Chainer's. ``all_reduced`` starts its own
+ranks, for the self-test.
 """
 
 from collections.abc import Sequence
@@ -75,13 +75,13 @@ __all__ = [
 ]
 
 OWN_PARAMETERS = {"all_reduce": chainermn_ranks.check_all_reduce}
-"""What this notebook's parameters cell has beside the others', and what refuses a wrong value: it
-is called with the value, whether devices are GPUs, and how many there are."""
+"""Additional parameters of this notebook, each with the function that refuses a wrong value. The
+function receives the value, whether devices are GPUs, and their number."""
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {
     **alone.SKIPPED,
-    "overlapped synchronisation": (
+    "overlapped communication": (
         "the multi-node optimiser reduces the gradients after the whole backward pass; its double "
         "buffering would overlap that, with the gradients of the step before"
     ),

@@ -1,4 +1,4 @@
-"""ChainerMN over several nodes: all that its processes need they have of ``mpiexec``."""
+"""ChainerMN over several nodes, whose processes get their settings from ``mpiexec``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 
 
 def check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:
@@ -45,7 +45,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:
     """The mean of all gradients by the notebook's communicator, as the multi-node optimiser does.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this process's one.
     """
     communicator = replica.communicator.communicator  # within the one that notes times
@@ -73,7 +73,7 @@ def gradients(
     They are what the multi-node optimiser hands to the one in it, the means over all ranks.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

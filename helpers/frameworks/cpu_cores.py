@@ -1,4 +1,4 @@
-"""The cores of a CPU device: a fixed set that no other device of the run has.
+"""Assign to each CPU device a fixed set of cores that no other device of the run uses.
 
 With a set of its own each, devices on one CPU are timed as GPUs are: a second device brings cores,
 and a single one leaves the others idle. A core is a physical one, with all its hardware threads;
@@ -192,7 +192,7 @@ def pinned() -> tuple[int, ...]:
 
 
 def beside(core: int, usable: Collection[int], threads: Collection[int]) -> dict[str, set[int]]:
-    """Masks for a loader beside a process on one logical core, by place; those that there are.
+    """The possible core masks, by place, for the loader of a process on one logical core.
 
     Args:
         core: that of the process.
@@ -254,14 +254,14 @@ def _device(own: Sequence[Core], place: str) -> CpuDevice:
     nodes = {core.node for core in own}
     node = nodes.pop() if len(nodes) == 1 else None
     if place == ON_SIBLINGS:
-        beside = [core.threads[1:] for core in own]
-        if not all(beside):
+        siblings = [core.threads[1:] for core in own]
+        if not all(siblings):
             raise UserError(
                 f"loader_cores '{ON_SIBLINGS}': these cores have one hardware thread each; give "
                 f"'{ON_DEVICE}' or '{ON_OWN}'"
             )
         computing = [core.threads[:1] for core in own]
-        return CpuDevice(_flat(computing), len(own), _flat(beside), node)
+        return CpuDevice(_flat(computing), len(own), _flat(siblings), node)
     threads = [core.threads for core in own]
     if place == ON_DEVICE:
         return CpuDevice(_flat(threads), len(own), _flat(threads), node)

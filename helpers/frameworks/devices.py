@@ -1,4 +1,4 @@
-"""Which devices a run uses: GPUs where there are any, else CPU devices.
+"""Choose the devices of a run: GPUs where there are any, else CPU devices.
 
 A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``). It
 has its share of the batch and its own BatchNorm statistics, and takes part in the gradient average
@@ -25,14 +25,14 @@ from helpers.frameworks.cpu_cores import CpuDevice
 CPU_DEVICES = 2
 FEW_SHARING, A_CORE = 12, 4
 """CPU devices that may share the cores of any machine, as a shipped sweep asks; more by cores."""
-MOST_VIRTUAL = 1024
+MOST_REPLICAS_A_GPU = 1024
 """Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
 
 
 class DriverError(UserError):
-    """The driver is installed and does not start: there may be GPUs, and nobody can use them."""
+    """The driver is installed but does not start, so no process can use the GPUs."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,8 @@ def run_name(notebook: str, replicas: int, shared_gpus: int | None, nodes: int =
 def visible() -> list[Gpu]:
     """The GPUs this process may use, honouring ``CUDA_VISIBLE_DEVICES``.
 
-    A GPU in MIG mode is not one of them, but each of its instances is; of these CUDA gives a
-    process no more than one, and no other GPU beside it (NVIDIA, *MIG User Guide*, CUDA device
-    enumeration).
+    A GPU in MIG mode is not one of them, but each of its instances is. CUDA gives a process at most
+    one instance, and then no other GPU (NVIDIA, *MIG User Guide*, CUDA device enumeration).
 
     Raises:
         DriverError: the driver is installed and does not start.
@@ -168,7 +167,7 @@ def _named_visible() -> list[str] | None:
 
 
 def _are_hidden(names: Sequence[str] | None) -> bool:
-    """Whether somebody hid all GPUs."""
+    """Whether the environment hides all GPUs."""
     return names is not None and names[0].casefold() in HIDDEN
 
 
@@ -187,10 +186,10 @@ def _present() -> list[_Present]:
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 found.append(_look_at(index, driver))
-            except pynvml.NVMLError as error:  # it has fallen off the bus, or is somebody else's
+            except pynvml.NVMLError as error:  # it is off the bus, or belongs to another user
                 raise UserError(
                     f"GPU {index}: the driver says '{error}'; see 'nvidia-smi' "
-                    "(to go on without GPUs hide them: CUDA_VISIBLE_DEVICES=)"
+                    "(to continue without GPUs, hide them: CUDA_VISIBLE_DEVICES=)"
                 ) from None
         return found
     finally:
@@ -284,12 +283,12 @@ def resolve(
             "replicas share what is there, or for gpus 0 to have CPU devices"
         )
     on = asked or count
-    if count > MOST_VIRTUAL * on:
-        raise UserError(f"devices {count}: at most {MOST_VIRTUAL} replicas may share a GPU")
-    if count % on:  # else the fullest GPU would set the pace, and the load be lopsided
+    if count > MOST_REPLICAS_A_GPU * on:
+        raise UserError(f"devices {count}: at most {MOST_REPLICAS_A_GPU} replicas may share a GPU")
+    if count % on:  # else the fullest GPU would set the pace
         raise UserError(
             f"devices {count}: cannot be spread evenly over gpus {on}; "
-            f"give a multiple of {on}, or other gpus"
+            f"give a multiple of {on}, or another value of gpus"
         )
     if why := installed.why_not_here(found[:on]):
         raise UnsupportedError(why)
@@ -339,7 +338,7 @@ def _hide_broken_gpus() -> None:
 
 
 def _refuse_to_hide_gpus() -> None:
-    """What nobody asked for must not train on the CPU where GPUs are."""
+    """Refuse to train on the CPU of a machine with GPUs unless the user asked for it."""
     names = _named_visible()
     if _are_hidden(names) or not _present():
         return
@@ -381,7 +380,7 @@ def _driver_version() -> str | None:
     except pynvml.NVMLError:
         return None
     try:
-        version = topology.told(pynvml.nvmlSystemGetDriverVersion)
+        version = topology.query(pynvml.nvmlSystemGetDriverVersion)
         return None if version is None else text(version)
     finally:
         pynvml.nvmlShutdown()
@@ -389,7 +388,7 @@ def _driver_version() -> str | None:
 
 def words(error: pynvml.NVMLError) -> str:
     """The driver's own words for an error; its bindings' where its library has none."""
-    said = topology.told(pynvml.nvmlErrorString, error.value)
+    said = topology.query(pynvml.nvmlErrorString, error.value)
     return text(said) if said else str(error)
 
 

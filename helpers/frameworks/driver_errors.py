@@ -1,7 +1,7 @@
-"""What the NVIDIA driver says where it is installed and does not start, and how to cure it.
+"""Explain an NVIDIA driver that is installed but does not start, and how to fix it.
 
-`make envs` asks before anything is installed: hence Python's own library only, and no syntax newer
-than Python 3.9's.
+`make envs` imports this before anything is installed, so it uses only Python's standard library and
+no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What TensorFlow's and Keras's ranks under Horovod share: a process, and a device, for each.
+"""Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank.
 
 ``mpiexec`` has started the ranks (``helpers.launch``, or ``mpi_ranks`` for a moment), and
 ``hvd.init()`` joins them, by MPI. A rank sees one device of its machine, so that whatever it
-computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel nobody else is in the
-world.
+computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel, the world has no
+other process.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, channels, mpi_ranks, place, remarks
+from helpers.frameworks import capabilities, import_messages, mpi_ranks, rank_info, weight_layout
 from helpers.frameworks import tensorflow as backend  # it imports TensorFlow quietly
 
 # isort: split
 import tensorflow as tf
 
-with remarks.dropped("pkg_resources is deprecated"):
+with import_messages.dropped("pkg_resources is deprecated"):
     import horovod.tensorflow as hvd
 
 KERNEL = "horovod"
@@ -50,7 +50,7 @@ def list_devices(kind: str, count: int, gpus: int | None) -> list[str]:
     """
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
-    here = place.here()
+    here = rank_info.here()
     if here is None:
         return [_see_one(kind, 0, 1)] * count
     return [_see_one(kind, here.local_rank, here.ranks if here.virtual else count)] * count
@@ -90,7 +90,7 @@ def mean_gradients(
         loss = tf.reduce_sum(losses) * ranks / tf.cast(targets.size, dtype)
     found = hvd.DistributedGradientTape(tape).gradient(loss, list(variables.values()))
     return float(hvd.allreduce(loss)), {
-        name: channels.first(gradient.numpy())
+        name: weight_layout.first(gradient.numpy())
         for name, gradient in zip(variables, found, strict=True)
     }
 
@@ -106,7 +106,7 @@ def _join() -> None:
 
 
 def _numbered(devices: Sequence[str]) -> list[tuple[str, int, int]]:
-    """What :func:`_see_one` is told in each rank."""
+    """The arguments of :func:`_see_one` in each rank."""
     kind = devices[0].partition(":")[0].lower()
     return [(kind, number, len(devices)) for number in range(len(devices))]
 

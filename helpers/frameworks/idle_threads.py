@@ -1,4 +1,4 @@
-"""How threads of mathematical libraries wait for work, on cores that loaders could decode on."""
+"""Make idle threads of mathematical libraries sleep, so that loaders can use their cores."""
 
 VARIABLES = {"OPENBLAS_THREAD_TIMEOUT": "18"}
 """Variables that every kernel is started with. OpenBLAS is NumPy's, and so Chainer's on a CPU. Its

@@ -1,4 +1,4 @@
-"""Whether a kernel can be used here: is it installed, and does it serve these GPUs?"""
+"""Check that an environment is installed and supports the GPUs of this machine."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | N
 def how_to_make(kernel: str) -> str:
     """The command that makes a kernel."""
     if kernel in optional_kernels():
-        return f"""'make envs ARGS="--kernels {kernel}"'"""
+        return f"""'make envs ARGS="--environments {kernel}"'"""
     return "'make envs'"
 
 
@@ -72,6 +72,6 @@ def require_jupyter() -> Any:
     except ImportError as error:
         raise UserError(
             f"{error.name} is not in this Python ({sys.executable}): "
-            "run 'make compare', or .venvs/lab/bin/compare after 'make envs'"
+            "run 'make compare', or .venvs/lab/bin/rosetta after 'make envs'"
         ) from None
     return jupyter_client

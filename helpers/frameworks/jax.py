@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for JAX.
+"""The framework-specific helper functions for JAX.
 
 Peculiar to JAX: one process drives all devices of its node, and those of all nodes form a mesh of
 one axis, ``replica``; ``devices`` holds the node's, and how nodes are joined is in ``jax_ranks``. A
@@ -8,7 +8,7 @@ here, OIHW in the canonical layout, and the classifier is transposed. JAX comput
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
 gives the same bits on CPUs.
 
-XLA compiles each step before it runs. What the certificate computes a few times is not optimised
+XLA compiles each step before it runs. What the fairness check computes a few times is not optimised
 (``_ONCE``). What XLA has compiled is kept in ``data/compiled``, a folder for each kind of
 processor, and the next run takes it from there.
 """
@@ -34,9 +34,9 @@ from jax.sharding import PartitionSpec as P
 from helpers import paths
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions
+from helpers.frameworks.inspection import Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -62,7 +62,7 @@ LESS_OPTIMISED = "--xla_backend_optimization_level=1"
 of the user's own take its place."""
 
 _ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-"""XLA's options for what the certificate computes, a few times at most.
+"""XLA's options for what the fairness check computes, a few times at most.
 
 Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
 (15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
@@ -172,12 +172,12 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     """
     doubles = any(array.dtype == np.float64 for array in weights.values())
     with jax.enable_x64(doubles):
-        nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, own.is_own(model)))
+        nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, custom.is_own(model)))
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
     """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
-    return _arrays(nnx.state(model, _OF_WEIGHTS), own.is_own(model))
+    return _arrays(nnx.state(model, _OF_WEIGHTS), custom.is_own(model))
 
 
 def load_optimizer(
@@ -197,7 +197,7 @@ def load_optimizer(
         return
     params = nnx.state(model, nnx.Param)
     new = {
-        theirs: _in_one(_filled(params, under(f"{_MOMENTS[theirs]}/", state), own.is_own(model)))
+        theirs: _in_one(_filled(params, under(f"{_MOMENTS[theirs]}/", state), custom.is_own(model)))
         for theirs in _moments(optimizer)
     }
     if "mu" in new:  # only Adam counts
@@ -225,7 +225,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
     found = {
         f"{_MOMENTS[theirs]}/{name}": array
         for theirs, moment in _moments(optimizer).items()
-        for name, array in _arrays(_apart(moment, params), own.is_own(model)).items()
+        for name, array in _arrays(_apart(moment, params), custom.is_own(model)).items()
     }
     step = optax.tree_utils.tree_get(optimizer.state, "count", 0)
     return found | {"step": np.array(int(step)), "scale": np.array(optimizer.scale)}
@@ -342,7 +342,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
     model.train()
     with _as_weights(model) as dtype, jax.default_matmul_precision("float32"):
         found, after = _forward(*nnx.split(model), _batch(images, dtype))
-        return np.array(found), _arrays(after.filter(_OF_WEIGHTS), own.is_own(model))
+        return np.array(found), _arrays(after.filter(_OF_WEIGHTS), custom.is_own(model))
 
 
 def gradients(
@@ -377,16 +377,16 @@ def gradients(
         batch = _batch(images[order], dtype), targets[order].astype(dtype), weights.astype(dtype)
         split = jax.tree.map(partial(_cut, shared), batch)
         loss, found = _gradients(graph, mesh, *held, *split)
-        return float(loss), _arrays(found, own.is_own(model))
+        return float(loss), _arrays(found, custom.is_own(model))
 
 
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -637,7 +637,7 @@ def _apart(moment: jax.Array, params: Any) -> Any:
 
 
 def _name(path: tuple[Any, ...], is_own: bool) -> str:
-    """torchvision's name of a variable; of somebody's own network the way to it."""
+    """torchvision's name of a variable; in a custom network, its path."""
     *way, last = map(str, path)
     return ".".join([*way, last if is_own else _CANONICAL.get(last, last)])
 

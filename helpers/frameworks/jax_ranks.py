@@ -1,4 +1,4 @@
-"""JAX over several nodes: a process for each node, which drives all its devices.
+"""JAX over several nodes, with one process per node that drives all devices of the node.
 
 ``jax.distributed.initialize`` joins them, and ``jax.devices()`` are those of all nodes from then
 on: a mesh of all of them is all that the notebook's step needs. An array may then lie where this
@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import over_nodes, place
+from helpers.frameworks import collectives, rank_info
 
 AXIS = "replica"
 
@@ -31,7 +31,7 @@ def join() -> None:
     Raises:
         RuntimeError: not all nodes came.
     """
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1 or jax.distributed.is_initialized():
         return
     address = f"{here.first_host}:{here.port}"
@@ -97,11 +97,11 @@ def own_part(array: jax.Array) -> np.ndarray:
     return np.concatenate([np.asarray(each.data) for each in array.addressable_shards])
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     from flax import nnx
@@ -110,7 +110,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nod
     return all_reduce_of(sum(each.size for each in parameters), devices)
 
 
-def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector of that length on each device, over the mesh.
 
     Args:
@@ -119,7 +119,7 @@ def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> over_nodes.AllR
     """
     by = "nccl" if devices[0].platform == "gpu" else "gloo"
     mean = _mean_of_zeros(all_devices(devices), len(devices), length)
-    return over_nodes.AllReduce(mean, 4 * length, by)
+    return collectives.AllReduce(mean, 4 * length, by)
 
 
 def gradients(
@@ -134,7 +134,7 @@ def gradients(
     They are the sums over a mesh of the devices of all ranks.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

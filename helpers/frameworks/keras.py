@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for Keras 3 on the TensorFlow backend.
+"""The framework-specific helper functions for Keras 3 on the TensorFlow backend.
 
 Peculiar to it: ``fit`` runs on the devices through ``tf.distribute.MirroredStrategy``. Devices and
 losses on them are those of ``helpers.frameworks.tensorflow``, models and their weights those of
@@ -154,10 +154,10 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 

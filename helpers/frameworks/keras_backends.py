@@ -1,4 +1,4 @@
-"""Which module of this folder is Keras's on which backend.
+"""Map each Keras backend to its module in this folder.
 
 Each sets ``KERAS_BACKEND`` before it imports Keras, so it does not matter what the shell or
 ``~/.keras/keras.json`` says.
@@ -33,6 +33,7 @@ def module_of(backend: str) -> ModuleType:
     except ModuleNotFoundError as error:
         raise UserError(
             f"backend is {backend!r}, but this kernel has no {error.name}: choose the kernel "
-            f"'{row.kernel}', or run compare --frameworks {row.asked or row.framework.lower()}; if "
-            "it is that kernel, its environment is older than its lock: make envs"
+            f"'{row.kernel}', or run: rosetta run --frameworks "
+            f"{row.asked or row.framework.lower()}; if it is that kernel, its "
+            "environment is older than its lock: make envs"
         ) from None

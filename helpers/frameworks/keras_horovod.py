@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for Keras with Horovod: Keras's own, over all ranks.
+"""The framework-specific helper functions for Keras with Horovod: Keras's, for all ranks.
 
 Peculiar to it: Horovod's ``DistributedOptimizer`` (of 2023) does not know Keras 3's optimisers, so
 the notebook's step takes its gradients through Horovod's tape for TensorFlow. Each device has a

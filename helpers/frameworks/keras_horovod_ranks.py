@@ -1,4 +1,4 @@
-"""Keras with Horovod over nodes: as TensorFlow with Horovod."""
+"""Keras with Horovod over several nodes, the same as TensorFlow with Horovod."""
 
 from helpers.frameworks.tensorflow_horovod_ranks import gradients
 

@@ -1,11 +1,11 @@
-"""The few framework-bound helpers, for Keras 3 on the JAX backend.
+"""The framework-specific helper functions for Keras 3 on the JAX backend.
 
 Peculiar to it: ``fit`` compiles one step for all devices, and ``keras.distribution.DataParallel``
 lays each batch out over them, so XLA splits what is written as for one device. BatchNorm therefore
 normalises by the statistics of the global batch. Over several nodes (``keras_jax_ranks``) these are
 the devices of all. Devices and losses on them are those of ``helpers.frameworks.jax``, models and
 their weights those of ``keras_models``. Keras computes in float64 only inside ``jax.enable_x64``.
-What the certificate computes a few times is compiled by itself, and not optimised. The same seed
+What the fairness check computes a few times is compiled by itself, and not optimised. The same seed
 gives the same bits on CPUs.
 """
 
@@ -24,9 +24,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import channels
 from helpers.frameworks import jax as backend
 from helpers.frameworks import keras_models as models
+from helpers.frameworks import weight_layout
 from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
@@ -169,7 +169,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
     with _as_weights(model), jax.default_matmul_precision("float32"):
         found, rest = _forward(model, images, training=True)
         changed = zip(model.non_trainable_variables, rest, strict=True)
-        after = {names[id(each)]: channels.first(np.array(new)) for each, new in changed}
+        after = {names[id(each)]: weight_layout.first(np.array(new)) for each, new in changed}
         return found, dump_weights(model) | after
 
 
@@ -206,7 +206,7 @@ def gradients(
 
     with _as_weights(model) as dtype:
         held = jax.tree.map(partial(backend._cut, everywhere), _values(model))
-        batch = channels.pictures(images[order]), targets[order], weights
+        batch = weight_layout.pictures(images[order]), targets[order], weights
         split = [backend._cut(shared, np.asarray(part, dtype)) for part in batch]
         step = jax.jit(
             jax.value_and_grad(loss_of), out_shardings=everywhere, compiler_options=backend._ONCE
@@ -214,7 +214,7 @@ def gradients(
         loss, found = step(*held, *split)
         names = {id(variable): name for name, variable in models.trained(model).items()}
         pairs = zip(model.trainable_variables, found, strict=True)
-        return float(loss), {names[id(v)]: channels.first(np.array(each)) for v, each in pairs}
+        return float(loss), {names[id(v)]: weight_layout.first(np.array(each)) for v, each in pairs}
 
 
 def skip(capability: str) -> str | None:
@@ -247,6 +247,6 @@ def _forward(model: Model, images: np.ndarray, *, training: bool) -> tuple[np.nd
     def call(trained: Any, rest: Any, x: Any) -> Any:
         return model.stateless_call(trained, rest, x, training=training)
 
-    x = jnp.asarray(channels.pictures(images), model.compute_dtype)
+    x = jnp.asarray(weight_layout.pictures(images), model.compute_dtype)
     found, rest = jax.jit(call, compiler_options=backend._ONCE)(*_values(model), x)
     return np.array(found), rest

@@ -1,4 +1,4 @@
-"""Keras on JAX over several nodes: a process for each node, joined as JAX's are (``jax_ranks``).
+"""Keras on JAX over several nodes, with one process per node, joined as in ``jax_ranks``.
 
 ``keras.distribution.initialize`` would join them too, but let all networks reach the first, and
 have Slurm's variables say which devices are whose. Keras places what it makes on the devices of all
@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import jax_ranks, over_nodes
+from helpers.frameworks import collectives, jax_ranks
 from helpers.frameworks.jax_ranks import all_devices, gradients, shard
 
 __all__ = [
@@ -55,11 +55,11 @@ def own_array(array: jax.Array, mesh: Mesh) -> jax.Array:
     return found
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
     """The mean of one vector as long as all gradients, over the mesh.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     shapes = [variable.shape for variable in replica.network.trainable_variables]

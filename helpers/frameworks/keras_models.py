@@ -1,8 +1,8 @@
-"""What is the same for Keras 3 on every backend: its models, their weights and their optimiser.
+"""Models, weights and optimisers of Keras 3, the same on every backend.
 
 A model is built by ``keras.applications``, its layers have names of their own, and images are
-channels-last on every backend. Which backend Keras has is up to the module that imports this one:
-``keras``, ``keras_jax`` and ``keras_torch`` set ``KERAS_BACKEND`` before they do.
+channels-last on every backend. The importing module chooses the backend: ``keras``, ``keras_jax``
+and ``keras_torch`` set ``KERAS_BACKEND`` before they import this module.
 """
 
 import math
@@ -17,9 +17,9 @@ import numpy as np
 from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
-from helpers.frameworks import channels
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks import weight_layout
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
@@ -43,7 +43,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: an array is missing, or there is one that the model has not.
     """
-    channels.assign(variables(model), weights)
+    weight_layout.assign(variables(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -51,7 +51,9 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
     On TensorFlow BatchNorm's statistics are each replica's own; these are replica 0's.
     """
-    return {name: channels.first(variable.numpy()) for name, variable in variables(model).items()}
+    return {
+        name: weight_layout.first(variable.numpy()) for name, variable in variables(model).items()
+    }
 
 
 def load_optimizer(
@@ -72,7 +74,7 @@ def load_optimizer(
     factor = _in_velocity(optimizer)
     for moment, held in _moments(model, optimizer).items():
         found = under(f"{moment}/", state)
-        channels.assign(held, {name: factor * array for name, array in found.items()})
+        weight_layout.assign(held, {name: factor * array for name, array in found.items()})
     optimizer.iterations.assign(int(state["step"]))
     if "scale" in state:
         optimizer.dynamic_scale.assign(float(state["scale"]))
@@ -93,7 +95,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
     """
     factor = _in_velocity(optimizer)
     found = {
-        f"{moment}/{name}": channels.first(variable.numpy()) / factor
+        f"{moment}/{name}": weight_layout.first(variable.numpy()) / factor
         for moment, held in _moments(model, optimizer).items()
         for name, variable in held.items()
     }
@@ -233,7 +235,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 
 
 _UNUSED = ("amsgrad", "nesterov", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-"""What Keras's optimisers can do beside, and none of the recipes' rules has."""
+"""Options of Keras's optimisers that no recipe uses."""
 
 PARTS = {
     "kernel": "weight",
@@ -270,8 +272,8 @@ def trained(model: Model) -> dict[str, keras.Variable]:
 
 
 def variables(model: Model) -> dict[str, keras.Variable]:
-    """The model's variables by torchvision's names; of somebody's own network by Keras's."""
-    if own.is_own(model):
+    """The model's variables by torchvision's names; those of a custom network by Keras's."""
+    if custom.is_own(model):
         return _by_path(model)
     return {
         f"{_layer(layer.name)}.{PARTS[variable.name]}": variable
@@ -282,7 +284,7 @@ def variables(model: Model) -> dict[str, keras.Variable]:
 
 def _batch(model: Model, images: np.ndarray) -> Any:
     """(N, 3, H, W) as the channels-last tensor that the model is given."""
-    return keras.ops.convert_to_tensor(channels.pictures(images), model.compute_dtype)
+    return keras.ops.convert_to_tensor(weight_layout.pictures(images), model.compute_dtype)
 
 
 def _by_path(model: Model) -> dict[str, keras.Variable]:
@@ -301,7 +303,7 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
             taken[kind] += 1
         found[f"{names[layer]}/{part}"] = variable
     if len(found) < len(model.variables):
-        raise UserError("two layers of your own network have one name: give each its own")
+        raise UserError("two layers of your network have the same name: give each another name")
     return found
 
 

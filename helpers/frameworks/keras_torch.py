@@ -1,9 +1,9 @@
-"""The few framework-bound helpers, for Keras 3 on the PyTorch backend.
+"""The framework-specific helper functions for Keras 3 on the PyTorch backend.
 
 Peculiar to it: ``fit`` runs each operation as it comes, on one device; ``keras.distribution`` has
 no data parallelism on PyTorch. Losses on the device are those of ``helpers.frameworks.pytorch``,
-models and their weights those of ``keras_models``. Keras puts what it makes on the GPU where there
-is one, unless it is told another device (:func:`list_devices`). The same seed gives the same bits
+models and their weights those of ``keras_models``. Keras creates arrays on the GPU where there is
+one, unless it is given another device (:func:`list_devices`). The same seed gives the same bits
 on CPUs; on GPUs it need not, for cuDNN picks its algorithms by their speed (:func:`configure`).
 """
 
@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import channels, row_of
 from helpers.frameworks import keras_models as models
 from helpers.frameworks import pytorch as backend
+from helpers.frameworks import row_of, weight_layout
 from helpers.frameworks.keras_models import (
     NAME,
     Model,
@@ -134,7 +134,7 @@ def gradients(
     """
     variables: Mapping[str, Any] = models.trained(model)
     dtype = next(iter(variables.values())).dtype
-    given = channels.pictures(images), targets
+    given = weight_layout.pictures(images), targets
     x, y = (keras.ops.convert_to_tensor(part, dtype) for part in given)
     model.zero_grad()
     with models.as_wide_as(dtype):
@@ -142,7 +142,7 @@ def gradients(
     loss.backward()
     found = {name: variable.value.grad for name, variable in variables.items()}
     return loss.item(), {
-        name: channels.first(keras.ops.convert_to_numpy(each).copy())
+        name: weight_layout.first(keras.ops.convert_to_numpy(each).copy())
         for name, each in found.items()
     }
 

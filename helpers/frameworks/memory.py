@@ -1,5 +1,4 @@
-"""Memory: the host's, where a framework asks the C library for each tensor, and what is said when
-a GPU's has run out."""
+"""Tune the host's memory allocation, and explain when a GPU runs out of memory."""
 
 import ctypes
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
     """MiB that are free on the fullest of these GPUs, or MIG instances.
 
     Raises:
-        pynvml.NVMLError: the driver cannot tell.
+        pynvml.NVMLError: the driver does not report it.
     """
     pynvml.nvmlInit()
     try:

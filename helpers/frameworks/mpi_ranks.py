@@ -1,6 +1,7 @@
-"""Ranks of MPI for a moment: a function is called in each, by an ``mpiexec`` of its own.
+"""Start temporary MPI ranks with ``mpiexec`` and call a function in each of them.
 
-For the probe's all-reduce. ``mpiexec`` is that of the kernel's environment (package ``mpich``).
+The all-reduce of the self-test uses it. ``mpiexec`` is that of the kernel's environment (package
+``mpich``).
 """
 
 import subprocess
@@ -41,7 +42,7 @@ def call(framework: str, function: Callable[[Any], Any], devices: Sequence[Any])
 
 
 def _answer() -> None:
-    """In a rank: call the function of :func:`call`, and leave its result beside it."""
+    """In a rank: call the function of :func:`call`, and write its result to the same folder."""
     from mpi4py import MPI  # joins MPI when it is imported, so by a rank alone
 
     folder, rank = Path(sys.argv[-1]), MPI.COMM_WORLD.rank

@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for MXNet Gluon.
+"""The framework-specific helper functions for MXNet Gluon.
 
 Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
@@ -22,8 +22,8 @@ from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
 
@@ -39,7 +39,7 @@ SKIPPED = {
     "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["mxnet"],
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
-        "for good: the certificate's network in float64 then fails"
+        "for good: the fairness check's network in float64 then fails"
     ),
     "fp16": (
         "contrib.amp has float16 for GPUs only, and its loss scaling makes Python wait for the "
@@ -378,10 +378,10 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -612,9 +612,9 @@ def _frozen(model: Model) -> Iterator[None]:
 def _named(model: Model) -> dict[str, Any]:
     """The model's parameters by their canonical names, which are in the same order.
 
-    Those of somebody's own network as ``save_parameters`` names them: by the way to them.
+    Those of a custom network have the names of ``save_parameters``, which are their paths.
     """
-    if own.is_own(model):
+    if custom.is_own(model):
         return dict(model._collect_params_with_prefix())
     parameters = list(model.collect_params().values())
     return dict(zip(names_by_count(len(parameters)), parameters, strict=True))

@@ -1,4 +1,4 @@
-"""MXNet over several nodes: a process for each node (a *worker*), and beside it a server.
+"""MXNet over several nodes, with one worker process and one server process per node.
 
 A key-value store ``dist_device_sync`` sums gradients over the devices of each node, as ``device``
 does, and then over the nodes: every worker pushes its sums to the servers, which answer when those
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from helpers.frameworks import over_nodes, place
-from helpers.frameworks.place import Place
+from helpers.frameworks import collectives, rank_info
+from helpers.frameworks.rank_info import Place
 
 if TYPE_CHECKING:
     import mxnet as mx
@@ -67,17 +67,17 @@ def store() -> mx.kv.KVStoreBase | str:
     Raises:
         RuntimeError: not all workers came, or others than those of the run's nodes.
     """
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1:
         return "device"
     return _of_a_trainer(_join(here))
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> collectives.AllReduce:
     """The sum of all gradients as the ``Trainer`` makes it.
 
     Args:
-        replica: the lesson's; its gradients are zero afterwards.
+        replica: the notebook's; its gradients are zero afterwards.
         devices: this node's.
     """
     own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]
@@ -90,7 +90,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> over_nodes.AllR
         return [parameter.list_grad()[0].copy() for parameter in own]
 
     size = sum(parameter.list_grad()[0].size for parameter in own)
-    return over_nodes.AllReduce(once, 4 * size, KIND)
+    return collectives.AllReduce(once, 4 * size, KIND)
 
 
 def gradients(
@@ -105,7 +105,7 @@ def gradients(
     They are what ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.
@@ -114,7 +114,7 @@ def gradients(
     Returns:
         The mean loss, and the gradients by torchvision's names.
     """
-    here = place.here()
+    here = rank_info.here()
     assert here is not None, "there is one node"
     x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
     loss, found = framework._gradients(model, x, y, devices, store(), len(images))
@@ -129,10 +129,10 @@ def gathered(own: np.ndarray) -> np.ndarray:
     """
     import mxnet as mx
 
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1:
         return own[None]
-    joined, rows = _join(here), over_nodes.table(here, own)
+    joined, rows = _join(here), collectives.table(here, own)
     found = mx.nd.array(rows, dtype=rows.dtype)
     key = f"gathered {rows.dtype} {rows.shape}"
     if key not in _Joined.keys:
@@ -151,7 +151,7 @@ def averaged(arrays: Sequence[mx.nd.NDArray]) -> list[mx.nd.NDArray]:
     """
     import mxnet as mx
 
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1:
         return list(arrays)
     own = np.concatenate([array.asnumpy().ravel() for array in arrays])
@@ -224,6 +224,6 @@ def _start(role: str, here: Place) -> None:
     def watch() -> None:
         status = process.wait()
         how = f"signal {-status}" if status < 0 else f"exit code {status}"
-        place.fail(f"MXNet's {role} process has ended ({how})")
+        rank_info.fail(f"MXNet's {role} process has ended ({how})")
 
     Thread(target=watch, daemon=True).start()

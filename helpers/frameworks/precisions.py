@@ -1,4 +1,4 @@
-"""What holds of the recipe's precisions in every framework."""
+"""Properties of the recipe's precisions that hold in every framework."""
 
 import os
 from collections.abc import Mapping

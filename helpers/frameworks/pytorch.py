@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for PyTorch.
+"""The framework-specific helper functions for PyTorch.
 
 Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
@@ -22,7 +22,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import memory, precisions, replicas
-from helpers.frameworks.seen import Seen, Watch
+from helpers.frameworks.inspection import Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -361,10 +361,10 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -497,11 +497,11 @@ def skip(capability: str) -> str | None:
 
 
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
-"""What PyTorch's optimisers can do beside, and none of the recipes' rules has."""
+"""Options of PyTorch's optimisers that no recipe uses."""
 
 
 def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """The weights that an optimiser changes: somebody's own network may have frozen ones."""
+    """The weights that an optimiser changes; a custom network may have frozen ones."""
     return ((name, each) for name, each in model.named_parameters() if each.requires_grad)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch over several nodes: all that its processes need is in torchrun's variables."""
+"""PyTorch over several nodes, whose processes get their settings from torchrun's variables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 
 
 def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> AllReduce:
     """The all-reduce of one vector as long as all gradients, by the process group's backend.
 
     Args:
-        replica: the lesson's; its process group is up.
+        replica: the notebook's; its process group is up.
         devices: this process's one.
     """
     import torch
@@ -40,10 +40,10 @@ def gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
 
-    They are what DistributedDataParallel in the process group of the lesson hands to the optimiser.
+    They are what DistributedDataParallel in the notebook's process group hands to the optimiser.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

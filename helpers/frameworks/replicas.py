@@ -31,7 +31,7 @@ import cloudpickle
 import psutil
 
 from helpers.errors import FOR_USERS, Plain
-from helpers.frameworks import temporary
+from helpers.frameworks import temporary_files
 
 RENDEZVOUS = "REPLICA_RENDEZVOUS"
 """Environment variable with a ``file://`` address at which the replicas of one run meet."""
@@ -40,7 +40,7 @@ RENDEZVOUS = "REPLICA_RENDEZVOUS"
 PREFIX = "replicas-"
 """How the names of folders begin that are removed with a run of replicas, or before the next."""
 
-DONE, TOLD, FAILED = "done", "told", "failed"
+DONE, MESSAGE, FAILED = "done", "message", "failed"
 """What a replica sends its caller: a result, a message, or a traceback (of a user's mistake, the
 error itself)."""
 
@@ -61,9 +61,9 @@ def run(
 ) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
-    ``heard`` is called here with everything that a replica tells meanwhile (:func:`tell`). When one
-    replica fails or dies, or the caller is interrupted, all are ended, with everything
-    they started.
+    ``heard`` is called here with every message that a replica sends meanwhile (:func:`tell`). When
+    one replica fails or dies, or the caller is interrupted, all replicas and their child processes
+    are ended.
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
@@ -73,7 +73,7 @@ def run(
     context = get_context("forkserver")
     context.set_forkserver_preload(_imported())  # heeded when it starts
     _keep_sockets()
-    with temporary.own(PREFIX) as folder:
+    with temporary_files.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
         environment = {**os.environ, "TMPDIR": folder}
         processes, pipes = [], []
@@ -94,8 +94,8 @@ def run(
 
 
 def tell(message: Any) -> None:
-    """From a replica to the caller of :func:`run`, who goes on waiting for its result."""
-    _Caller.pipe.send_bytes(cloudpickle.dumps((TOLD, message)))
+    """Send a message from a replica to the caller of :func:`run`, who keeps waiting."""
+    _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
 
 
 def end_with(processes: Iterable[Any]) -> None:
@@ -112,11 +112,11 @@ def end_with(processes: Iterable[Any]) -> None:
 def _keep_sockets() -> None:
     """Have multiprocessing's own folder, with the server's socket, where the next caller looks.
 
-    It is there for as long as this process, which nobody waits for: Jupyter ends a kernel that has
-    started a server by a signal, and Python's own clean-up does not come.
+    It exists as long as this process, which is not shut down in order: Jupyter ends a kernel that
+    has started a server by a signal, so Python's own clean-up does not run.
     """
     kept = ExitStack()
-    folder = kept.enter_context(temporary.own(PREFIX))
+    folder = kept.enter_context(temporary_files.own(PREFIX))
     util.Finalize(None, kept.close, exitpriority=-200)  # after its own clean-up, at -100
     before, tempfile.tempdir = tempfile.tempdir, folder
     try:
@@ -152,7 +152,7 @@ def _collect(
                 except ReplicaError:
                     _raise_a_users_mistake([pipes[other] for other in left if other != rank])
                     raise
-                if kind == TOLD:
+                if kind == MESSAGE:
                     heard(value)
                 else:
                     results[rank] = value
@@ -224,8 +224,8 @@ def _replica(
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(count),
             RENDEZVOUS: rendezvous,
-            # All are on this machine. Left to itself Gloo listens at the address that the host's
-            # name stands for, where whoever reaches it could join in: it asks for no password.
+            # All are on this machine. By default Gloo listens at the address of the host's name,
+            # where any process that reaches it could join: Gloo asks for no password.
             "GLOO_SOCKET_IFNAME": _loopback(),
         }
     )

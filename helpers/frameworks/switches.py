@@ -1,6 +1,6 @@
-"""What a process that has trained has switched on to be fast, as its libraries say themselves.
+"""List the performance switches that were on in a training process, as its libraries report them.
 
-For the report, which lists it for each framework. docs/speed.md has what each switch brings.
+The report lists them for each framework. docs/speed.md describes the gain of each switch.
 """
 
 import os
@@ -28,7 +28,7 @@ def on(network: Any, on_gpu: bool) -> list[str]:
 
 
 VARIABLES = ("MXNET_CPU_TEMP_COPY", "OMP_WAIT_POLICY", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
-"""Environment variables that are switches themselves, whoever has set them."""
+"""Environment variables that are switches themselves."""
 
 
 def _pytorch(network: Any, on_gpu: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The few framework-bound helpers, for TensorFlow without Keras.
+"""The framework-specific helper functions for TensorFlow without Keras.
 
 Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
 ``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
@@ -22,15 +22,22 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from helpers.errors import UserError
-from helpers.frameworks import channels, cpu_cores, memory, precisions, remarks, tensorflow_ranks
+from helpers.frameworks import (
+    cpu_cores,
+    import_messages,
+    memory,
+    precisions,
+    tensorflow_ranks,
+    weight_layout,
+)
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.seen import Seen, Watch
-from helpers.networks import own
+from helpers.frameworks.inspection import Seen, Watch
+from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
-with remarks.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
+with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
     import tensorflow as tf
 
 NAME = "TensorFlow"
@@ -60,7 +67,7 @@ _RAN_OUT = (
 )
 
 _LEFT_TO_CUDA = 2048
-"""MiB of a GPU that is shared: CUDA, cuDNN and cuBLAS take theirs beside TensorFlow's."""
+"""MiB of a shared GPU that stay free for CUDA, cuDNN and cuBLAS."""
 _LEAST_PART = 512
 """MiB, without which a replica has no room for its weights and their gradients and moments."""
 
@@ -208,7 +215,7 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
     Raises:
         ValueError: an array is missing, or there is one that the model has not.
     """
-    channels.assign(_named(model), weights)
+    weight_layout.assign(_named(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
@@ -216,7 +223,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 
     BatchNorm's statistics are each replica's own; these are replica 0's.
     """
-    return {name: channels.first(v.numpy()) for name, v in _named(model).items()}
+    return {name: weight_layout.first(v.numpy()) for name, v in _named(model).items()}
 
 
 def load_optimizer(
@@ -235,7 +242,7 @@ def load_optimizer(
     if not state:
         return
     for moment, variables in _moments(model, optimizer).items():
-        channels.assign(variables, under(f"{moment}/", state))
+        weight_layout.assign(variables, under(f"{moment}/", state))
     optimizer.step.assign(float(state["step"]))
     optimizer.loss_scale.assign(float(state["scale"]))
 
@@ -256,7 +263,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
         something scales fp16's loss, its factor (``scale``).
     """
     found = {
-        f"{moment}/{name}": channels.first(variable.numpy())
+        f"{moment}/{name}": weight_layout.first(variable.numpy())
         for moment, variables in _moments(model, optimizer).items()
         for name, variable in variables.items()
     }
@@ -390,10 +397,10 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the probe.
+    """One layer, forward and backward, on one device; for the self-test.
 
     Args:
-        layer: its name in ``helpers.runner.probe.known``, which says what it computes.
+        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
         arrays: the layer's inputs by name; ``gradient`` flows back from its output.
         device: a handle from :func:`list_devices`.
 
@@ -402,7 +409,7 @@ def through_layer(
     """
     weights = arrays.keys() - {"images", "gradient"}
     with tf.device(device), tf.GradientTape() as tape:
-        given = {name: tf.constant(channels.last(arrays[name])) for name in sorted(weights)}
+        given = {name: tf.constant(weight_layout.last(arrays[name])) for name in sorted(weights)}
         given["images"] = _batch(arrays["images"], tf.float32)
         tape.watch(given)
         if layer == "convolution":
@@ -422,7 +429,7 @@ def through_layer(
     pictures = {"output": output, "images": found.pop("images")}
     return {
         **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
-        **{name: channels.first(tensor.numpy()) for name, tensor in found.items()},
+        **{name: weight_layout.first(tensor.numpy()) for name, tensor in found.items()},
     }
 
 
@@ -572,7 +579,9 @@ class _Shallow(tf.Module):
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self.parts = {
-            name: tf.Variable(tf.zeros_like(channels.last(array)), "running" not in name, name=name)
+            name: tf.Variable(
+                tf.zeros_like(weight_layout.last(array)), "running" not in name, name=name
+            )
             for name, array in weights.items()
         }
 
@@ -608,9 +617,9 @@ def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
 def _named(model: Model) -> dict[str, tf.Variable]:
     """The model's variables by their names, torchvision's.
 
-    Those of somebody's own network by the way to them, ``layers.0.kernel``: many share a name.
+    Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
     """
-    if own.is_own(model):
+    if custom.is_own(model):
         found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
         return {".".join(map(str, path)): variable for path, variable in found}
     return {variable.name.removesuffix(":0"): variable for variable in model.variables}
@@ -618,7 +627,7 @@ def _named(model: Model) -> dict[str, tf.Variable]:
 
 def _batch(images: np.ndarray, dtype: Any) -> tf.Tensor:
     """(N, 3, H, W) as a channels-last tensor."""
-    return tf.constant(channels.pictures(images), dtype)
+    return tf.constant(weight_layout.pictures(images), dtype)
 
 
 def _gradients(
@@ -668,7 +677,7 @@ def _gradients(
         results = strategy.run(replica, shares)
         loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
     return float(loss), {
-        name: channels.first(np.asarray(gradient))
+        name: weight_layout.first(np.asarray(gradient))
         for name, gradient in zip(variables, found, strict=True)
     }
 

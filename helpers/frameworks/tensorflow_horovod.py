@@ -1,9 +1,9 @@
-"""The few framework-bound helpers, for TensorFlow with Horovod: TensorFlow's own, over all ranks.
+"""The framework-specific helper functions for TensorFlow with Horovod, over all ranks.
 
 Peculiar to Horovod: each device has a process, a *rank*, that ``mpiexec`` has started, and
 Horovod's tape takes the **mean** of their gradients. So the functions here are called inside a
 rank, ``devices`` holds that rank's one device, and sums go over all ranks; ``all_reduced`` starts
-ranks of its own (``horovod_ranks``), for the probe.
+its own ranks (``horovod_ranks``), for the self-test.
 """
 
 from collections.abc import Mapping, Sequence

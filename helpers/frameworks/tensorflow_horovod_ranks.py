@@ -1,4 +1,4 @@
-"""TensorFlow with Horovod over nodes: all that its processes need they have of ``mpiexec``."""
+"""TensorFlow with Horovod over several nodes; ``mpiexec`` gives its processes their settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gradients(
     They are what Horovod's tape gives, the means over all ranks.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.

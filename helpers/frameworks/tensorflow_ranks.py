@@ -1,4 +1,4 @@
-"""TensorFlow over several nodes: a process for each node, which drives all its devices.
+"""TensorFlow over several nodes, with one process per node that drives all devices of the node.
 
 ``tf.distribute.MultiWorkerMirroredStrategy`` joins them: it reads from ``TF_CONFIG`` where the
 others are, waits until all are there, and adds gradients up over all replicas of all nodes (NCCL
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from helpers.frameworks import over_nodes, place
-from helpers.frameworks.place import Place
+from helpers.frameworks import collectives, rank_info
+from helpers.frameworks.rank_info import Place
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -47,7 +47,7 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
     """
     import tensorflow as tf
 
-    here = place.here()
+    here = rank_info.here()
     if here is None or here.nodes == 1:
         return None
     if _Joined.strategy is None:
@@ -71,11 +71,11 @@ def joined() -> tf.distribute.Strategy | None:
     return _Joined.strategy
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllReduce:
+def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> collectives.AllReduce:
     """The all-reduce of one vector as long as all gradients, by the strategy.
 
     Args:
-        replica: the lesson's.
+        replica: the notebook's.
         devices: this node's.
     """
     import tensorflow as tf
@@ -95,7 +95,7 @@ def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> over_nodes.AllR
 
     vector = strategy.run(lambda: tf.zeros([length]))
     on_each = strategy.experimental_local_results
-    return over_nodes.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
+    return collectives.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
 
 
 def gradients(
@@ -110,7 +110,7 @@ def gradients(
     They are the sums that MultiWorkerMirroredStrategy gives, each loss divided by the global batch.
 
     Args:
-        framework: the module beside this one.
+        framework: the framework module, in this folder.
         model: the notebook's model; BatchNorm uses its running statistics.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.
@@ -139,10 +139,10 @@ def gathered(own: np.ndarray) -> np.ndarray:
     """
     import tensorflow as tf
 
-    here, strategy = place.here(), _Joined.strategy
+    here, strategy = rank_info.here(), _Joined.strategy
     if here is None or strategy is None:
         return own[None]
-    rows = over_nodes.table(here, own)
+    rows = collectives.table(here, own)
     first = here.rank * strategy.num_replicas_in_sync // here.nodes
 
     def share(context: Any) -> tf.Tensor:

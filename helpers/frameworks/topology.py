@@ -1,4 +1,4 @@
-"""What lies between a machine's GPUs, as far as its driver tells."""
+"""The connections between a machine's GPUs, as its driver reports them."""
 
 import itertools
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def pairs() -> list[str]:
     except pynvml.NVMLError:
         return []
     try:
-        count = told(pynvml.nvmlDeviceGetCount) or 0
-        handles = [told(pynvml.nvmlDeviceGetHandleByIndex, number) for number in range(count)]
+        count = query(pynvml.nvmlDeviceGetCount) or 0
+        handles = [query(pynvml.nvmlDeviceGetHandleByIndex, number) for number in range(count)]
         reached = [(number, handle) for number, handle in enumerate(handles) if handle]
         found = {
             f"GPUs {one}-{other}": between(left, right)
@@ -39,24 +39,24 @@ def pairs() -> list[str]:
             return [f"all pairs of {len(reached)} GPUs: {next(iter(found.values()))}"]
         return [f"{pair}: {way}" for pair, way in found.items()]
     finally:
-        told(pynvml.nvmlShutdown)
+        query(pynvml.nvmlShutdown)
 
 
 def between(one: Any, other: Any) -> str:
-    """The way data takes between two GPUs, as far as the driver tells."""
-    nvlink = told(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    """The connection between two GPUs, as the driver reports it."""
+    nvlink = query(pynvml.nvmlDeviceGetP2PStatus, one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
     if nvlink == pynvml.NVML_P2P_STATUS_OK:
         states = (
-            told(pynvml.nvmlDeviceGetNvLinkState, one, link)
+            query(pynvml.nvmlDeviceGetNvLinkState, one, link)
             for link in range(pynvml.NVML_NVLINK_MAX_LINKS)
         )
         return f"NVLink, {sum(state == 1 for state in states)} links of the first are up"
-    level = told(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
+    level = query(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
     return "unknown" if level is None else LEVELS.get(level, f"level {level}")
 
 
-def told(ask: Callable[..., Any], *of: Any) -> Any:
-    """What NVML says; None where it does not."""
+def query(ask: Callable[..., Any], *of: Any) -> Any:
+    """The answer of an NVML function; None where it fails."""
     with suppress(pynvml.NVMLError):
         return ask(*of)
     return None

@@ -1,1 +1,1 @@
-"""Many machines: starts a run's ranks by an engine that is there, and hands them their work."""
+"""Start a run's ranks on one or several machines, and coordinate them."""

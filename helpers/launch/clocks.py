@@ -1,8 +1,8 @@
-"""How far the hosts' clocks are apart, within bounds that hold whatever the network does.
+"""Measure how far the clocks of the hosts are apart, with guaranteed bounds.
 
-Nobody leaves an all-reduce before all have entered it. So of two processes each has left after the
-other had entered, by whatever clock: one all-reduce bounds the difference of their clocks from
-both sides, as narrowly as it was quick, and of several the bounds are cut with each other.
+No rank leaves an all-reduce before all ranks have entered it. Of two processes, each therefore
+leaves after the other has entered. One all-reduce bounds the difference of their clocks from both
+sides, and a quick one bounds it tightly. The bounds of several are intersected.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpumon.boot import boot
+from gpumon.boot_id import boot_id
 
 ROUNDS = 20
 
@@ -59,7 +59,7 @@ def meet(together: Callable[[], object], rounds: int = ROUNDS) -> Meetings:
         entered = time.monotonic()
         together()
         found.append(Round(entered, time.monotonic()))
-    return Meetings(boot(), found)
+    return Meetings(boot_id(), found)
 
 
 def ahead(other: Meetings, reference: Meetings) -> Bounds:

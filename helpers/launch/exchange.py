@@ -1,8 +1,8 @@
-"""What the ranks of a run tell each other beside their framework's collectives.
+"""Exchange values between the ranks of a run through files, without a framework's collectives.
 
 Every rank runs the same notebook, so all make the same calls of this module in the same order.
-They wait here without a device: for a rank that downloads or compiles others may wait longer than
-a collective would let them. On one machine in one process there is nobody to wait for.
+They wait here without a device: a rank may download or compile for longer than a collective's
+timeout. With one process there is nothing to wait for.
 """
 
 import os
@@ -16,8 +16,8 @@ import numpy as np
 
 from helpers import network
 from helpers.errors import LoaderError
-from helpers.frameworks import place
-from helpers.launch import run_files, values
+from helpers.frameworks import rank_info
+from helpers.launch import json_values, run_files
 
 Value = TypeVar("Value")
 WAIT_SECONDS = 0.005
@@ -27,17 +27,17 @@ _numbers = count()
 
 def exchange(value: Value) -> list[Value]:
     """Every rank's value, in their order, in each of them."""
-    here = place.here()
+    here = rank_info.here()
     if here is None:
         return [value]
     name = f"call-{next(_numbers)}"
-    said = {"value": values.encode(value)}  # None is no file yet
+    said = {"value": json_values.encode(value)}  # None is no file yet
     run_files.write(here.folder / f"{name}-{here.rank}", said)
     found: dict[int, Any] = {here.rank: value}
     while len(found) < here.ranks:
         for rank in set(range(here.ranks)) - set(found):
             if (said := run_files.read(here.folder / f"{name}-{rank}")) is not None:
-                found[rank] = values.decode(said["value"])
+                found[rank] = json_values.decode(said["value"])
         if len(found) < here.ranks:
             time.sleep(WAIT_SECONDS)
     return [found[rank] for rank in range(here.ranks)]
@@ -58,7 +58,7 @@ def in_order(own: np.ndarray, total: int) -> np.ndarray:
     Raises:
         LoaderError: the rank has fewer rows than are its own.
     """
-    here = place.here()
+    here = rank_info.here()
     rank, ranks = (0, 1) if here is None else (here.rank, here.ranks)
     rows = len(range(rank, total, ranks))
     if len(own) < rows:
@@ -72,7 +72,7 @@ def in_order(own: np.ndarray, total: int) -> np.ndarray:
 @contextmanager
 def first_rank_first() -> Iterator[None]:
     """Rank 0 carries out the block, and then all others do: what it downloads they find."""
-    here = place.here()
+    here = rank_info.here()
     if here is not None and here.rank > 0:
         exchange(None)
     yield
@@ -86,5 +86,5 @@ def renew_port() -> None:
     Its store outlives the group that it was made for, by an unknown time. A second group at the
     same port could find the addresses of the first there.
     """
-    if place.here() is not None:
+    if rank_info.here() is not None:
         os.environ["MASTER_PORT"] = str(of_first(network.free_port()))

@@ -1,4 +1,4 @@
-"""Runs a notebook's cells in this process, and keeps what they show in the file.
+"""Run a notebook's cells in this process, and store their output in the notebook file.
 
 A kernel would be a child, and a child loses the descriptors by which MPI's ranks meet.
 """

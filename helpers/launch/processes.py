@@ -1,8 +1,8 @@
-"""Which process a file names: whether it still runs, where that can be told from here.
+"""Identify the process that a file names, and find out if it still runs.
 
-A number alone tells nothing: another host has a process of the same number, and so has this one
-after a while. So whoever writes its number down writes its host too, the boot and the namespace in
-which the number is given, and when the process began.
+A process number alone is not enough: another host has a process of the same number, and this host
+reuses numbers. So a process also writes down its host, the boot and the namespace of its number,
+and its start time.
 """
 
 import os
@@ -26,7 +26,7 @@ def own() -> dict[str, Any]:
 
 
 def runs(said: Mapping[str, Any]) -> bool | None:
-    """Whether the process still runs that :func:`own` has told of; None: nobody here can tell.
+    """Whether the process that :func:`own` described still runs; None if this host cannot know.
 
     Args:
         said: what it was; files of older versions lack ``process_space`` and ``process_ticks``.
@@ -84,9 +84,9 @@ def _space() -> str | None:
 
 
 def _ticks(process: int) -> int | None:
-    """When a process began, in clock ticks since the machine did; None where that is not told.
+    """The start time of a process, in clock ticks since the machine's; None where it is unknown.
 
-    A number is given to another process once it is free; and this clock is never set back.
+    The system reuses a free process number, but never sets this clock back.
     """
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])

@@ -1,13 +1,13 @@
-"""A rank's program: it meets the others and runs the whole notebook, in its own process.
+"""The program of a rank: join the other ranks and run the whole notebook in this process.
 
     python -m helpers.launch.rank FOLDER
 
-A launcher starts it (``helpers.launch.engines``); FOLDER is that of the run's ranks. The process
-that the launcher knows forks the rank, and stands by: it says that its host is there, and how the
-rank ended that could not say so itself; it ends the rank and all that the rank has started when the
-runner says so, or when the runner is gone. It does so from outside, for a rank that hangs in native
-code could not end itself. It sets torchrun's variables before any cell runs, so that what stands in
-the notebook finds what it would find in a script.
+A launcher starts it (``helpers.launch.launchers``); FOLDER holds the files of the run's ranks. The
+process that the launcher knows forks the rank and supervises it. It reports that its host is alive,
+and how the rank ended if the rank could not report that itself. It ends the rank and all of its
+children when the runner asks for it or is gone; a rank that hangs in native code could not end
+itself. It sets torchrun's variables before any cell runs, so that notebook code finds the same
+variables as a script.
 """
 
 import ctypes
@@ -22,13 +22,13 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from helpers.errors import FOR_USERS
-from helpers.frameworks import devices, place, replicas
-from helpers.frameworks.place import Place
-from helpers.launch import meeting, notebook_engine, run_files, steps
+from helpers.frameworks import devices, rank_info, replicas
+from helpers.frameworks.rank_info import Place
+from helpers.launch import notebook_engine, rendezvous, run_files, step_counter
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 
 LOOK_SECONDS = 0.1
@@ -39,7 +39,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(folder: Path) -> int:
     """Run the notebook as one of several ranks; the exit status."""
-    if os.environ.get(place.VARIABLE) != str(folder):
+    if os.environ.get(rank_info.VARIABLE) != str(folder):
         print("helpers.launch.rank: only a launcher starts it", file=sys.stderr)
         return 2
     if not Path(own := os.environ.get("TMPDIR", "/")).is_dir():  # the runner's, on another host
@@ -47,14 +47,14 @@ def main(folder: Path) -> int:
     order = run_files.read(folder / "order")
     rank = int(os.environ[order["rank in"]])
     # Slurm's own name, which a machine may have several of; mpiexec too begins its ranks by srun.
-    host = os.environ.get(place.SLURM_NODE) if order["rank in"] != "RANK" else None
+    host = os.environ.get(rank_info.SLURM_NODE) if order["rank in"] != "RANK" else None
     host = host or socket.gethostname()
     known, process = os.getpid(), os.fork()  # before anything starts a thread
     if process == 0:
         os.setpgid(0, 0)
         _die_with(known)
         return _rank(folder, order, rank, host)
-    with suppress(OSError):  # whoever is first
+    with suppress(OSError):  # parent and child both try; the first one succeeds
         os.setpgid(process, process)
     return _stand_by(folder, rank, host, process)
 
@@ -62,8 +62,16 @@ def main(folder: Path) -> int:
 def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
     """Until the rank has ended; where it failed, until the runner has seen why."""
     ended_by: list[int] = []  # the launcher, which ends its ranks by a signal
+    ended, statuses = Event(), []
+
+    def wait() -> None:
+        """See at once how the rank ends: a moment later others fail for it, and say so."""
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+        ended.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: ended_by.append(number))
+    Thread(target=wait, daemon=True).start()
     alive, pulse, status = None, 0, None
     since, beaten = time.monotonic(), -BEAT_SECONDS
     while True:
@@ -79,25 +87,26 @@ def _stand_by(folder: Path, rank: int, host: str, process: int) -> int:
         asked = asked or now - since > SILENT_SECONDS
         if asked:
             _kill(process)
-        if status is None:
-            ended, how = os.waitpid(process, os.WNOHANG)
-            if ended:
-                status = os.waitstatus_to_exitcode(how)
-                _kill(process)  # what it has left of its group
-                if status and not asked:
-                    with suppress(OSError):
-                        about = {"rank": rank, "host": host, "status": status}
-                        run_files.write_last(folder / f"died-{rank}", about)
+        if status is None and ended.is_set():
+            status = statuses[0]
+            _kill(process)  # what it has left of its group
+            if not asked and (status or not (folder / f"done-{rank}").exists()):
+                with suppress(OSError):
+                    about = {"rank": rank, "host": host, "status": status}
+                    run_files.write_last(folder / f"died-{rank}", about)
         if status == 0 or (status is not None and asked):
             return status if status >= 0 else 128 - status
-        time.sleep(LOOK_SECONDS)
+        if status is None:
+            ended.wait(LOOK_SECONDS)
+        else:
+            time.sleep(LOOK_SECONDS)
 
 
 def _rank(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> int:
     try:
-        here = meeting.join(folder, order, rank, host)
+        here = rendezvous.join(folder, order, rank, host)
         _take(here, order)
-        Thread(target=steps.say_where, args=(folder / f"state-{rank}",), daemon=True).start()
+        Thread(target=step_counter.say_where, args=(folder / f"state-{rank}",), daemon=True).start()
         own = folder.parent if rank == 0 else folder.parent / f"rank-{rank}"
         own.mkdir(exist_ok=True)
         notebook_engine.execute(
@@ -123,9 +132,12 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     def fail(said: str) -> None:
         _say_why(here.folder, here.rank, here.hosts[here.rank], RuntimeError(said), said)
 
-    place.take(here, fail)
+    rank_info.take(here, fail)
     os.environ.update(here.environment())
     os.environ[replicas.RENDEZVOUS] = "env://"
+    # torchrun promises with this that it listens at MASTER_PORT. No process listens at our port,
+    # so all ranks would wait.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     _see_own_gpus(here, order["gpus here"])
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
@@ -155,7 +167,7 @@ def _line(error: BaseException) -> str:
 def _see_own_gpus(here: Place, there: int) -> None:
     """The GPUs of this rank's node: by UUID, because CUDA and NVML number them differently.
 
-    On one machine each virtual node has GPUs of its own, as far as there are so many. On a machine
+    On one machine each simulated node has other GPUs, as far as there are so many. On a machine
     of its own it has what is there, or what Slurm gave this step.
     """
     if here.kind != "gpu":

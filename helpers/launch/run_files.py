@@ -1,9 +1,9 @@
-"""The files by which a launcher and its ranks know of each other: JSON in a folder all hosts see.
+"""Exchange JSON files between a launcher and its ranks in a folder that all hosts see.
 
-Hosts of a cluster share a filesystem, so nothing has to listen on a port of ours. Whoever could
-write here could change what a run does, so the folder is this user's alone, and each file is
-looked at before it is read. Files are written under another name first, which also makes a network
-filesystem look again at what is in the folder.
+Hosts of a cluster share a filesystem, so this project needs no open port. A user with write access
+could change what a run does, so the folder belongs to this user alone, and each file is checked
+before it is read. Files are written under another name first; the renaming also makes a network
+filesystem refresh its view of the folder.
 """
 
 import errno
@@ -28,9 +28,9 @@ END = "end"
 """The runner asks that all ends."""
 BEAT_SECONDS = 1.0
 SILENT_SECONDS = 8.0
-"""Without the other side's sign of life it is taken for gone."""
+"""Without a sign of life for so long, the other side is treated as gone."""
 RESERVE, RESERVED = ".reserve", 2**16
-"""A file of so many bytes that goes when the disk is full, so that somebody can still say so."""
+"""A file of so many bytes. It is removed when the disk is full, to make room for the error."""
 
 
 def make_folder(run: Path) -> Path:
@@ -72,14 +72,16 @@ def read(path: Path) -> Any:
     """What :func:`write` put there; None while there is nothing.
 
     Raises:
-        UserError: somebody else put it there.
+        UserError: another user created it.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):  # just replaced, on a network filesystem
             return None
-        raise UserError(f"{path}: not read, as it is none of our files ({error})") from None
+        raise UserError(
+            f"{path}: not read, because this project did not write it ({error})"
+        ) from None
     with os.fdopen(file, "rb") as opened:
         about = os.fstat(file)
         ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
@@ -105,6 +107,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Take the folder away; a network filesystem may still hold what somebody has open."""
+    """Remove the folder; a network filesystem may still hold files that a process has open."""
     for _ in range(3):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""A monitor's sampler on every host of a run, and their traces as one.
+"""Run a monitor's sampler on every host of a run, and align their traces in time.
 
-The first rank of each host has one: rank 0 writes ``trace``, rank N ``trace-rankN`` beside it. The
-host's other ranks mark their phases there. Clocks of several machines are not trusted: once it is
-known how far they are apart (``helpers.launch.clocks``), :func:`align` puts each trace's beginning
-where rank 0's clock has it, and says so in it.
+The first rank of each host starts one: rank 0 writes ``trace``, rank N ``trace-rankN`` in the same
+folder. The host's other ranks mark their phases in the same trace. The clocks of several machines
+differ (``helpers.launch.clocks`` measures by how much), so :func:`align` converts the start of each
+trace to rank 0's clock and records the correction in it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import gpumon
-from data_prep.files import write_whole
-from gpumon.files import MARKS, SAMPLES, marks_file, samples_file
-from helpers.frameworks import place
+from data_prep.files import write_atomic
+from gpumon.trace_files import MARKS, SAMPLES, marks_file, samples_file
+from helpers.frameworks import rank_info
 from helpers.launch.clocks import Bounds
 
 TRACE = "trace"
@@ -31,7 +31,7 @@ def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
         folder: of the run.
         live: whether a monitor draws what it samples.
     """
-    here = place.here()
+    here = rank_info.here()
     if here is None:
         return gpumon.Monitor(folder / TRACE, live=live)
     machines = [address.rpartition(":")[0] for address in here.addresses]
@@ -94,7 +94,7 @@ def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> li
         hosts: each rank's.
 
     Returns:
-        The record's ``world.clocks``: of each host by how many seconds its wall clock was ahead of
+        The record's ``cluster.clocks``: by how many seconds each host's wall clock was ahead of
         rank 0's, and how far the truth is from that at most.
     """
     names, found = list(hosts), []
@@ -127,4 +127,4 @@ def _header(prefix: Path) -> dict[str, Any] | None:
 def _rewrite(prefix: Path, header: Mapping[str, Any]) -> None:
     path = samples_file(prefix)
     rest = path.read_bytes().partition(b"\n")[2]
-    write_whole(path, json.dumps(header).encode() + b"\n" + rest, durable=False)
+    write_atomic(path, json.dumps(header).encode() + b"\n" + rest, durable=False)

@@ -1,1 +1,1 @@
-"""Networks and weights that all frameworks begin with, as NumPy arrays."""
+"""The networks in each framework, and the initial weights that all frameworks share."""

@@ -1,4 +1,4 @@
-"""The networks in Chainer, which has no DenseNet, and whose ResNet50 is another network.
+"""The networks in Chainer, written out because Chainer's own zoo differs from torchvision.
 
 ``chainer.links.ResNet50Layers`` is Caffe's: a stage's first block halves the image in its first
 1x1 convolution, not in the 3x3, and the pooling at the beginning rounds the size up. So all
@@ -17,7 +17,7 @@ import chainer.functions as F
 import chainer.links as L
 import numpy as np
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -31,16 +31,16 @@ def build(
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -51,7 +51,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    pixels = own.IMAGES, recipe.channels, recipe.crop, recipe.crop
+    pixels = custom.IMAGES, recipe.channels, recipe.crop, recipe.crop
     images = np.zeros(pixels, chainer.config.dtype)
 
     def shape(model: Model) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
             logits: tuple[int, ...] = model(images).shape  # sizes that were left open are known now
         return logits
 
-    model: Model = own.make("chainer", recipe, outputs, chainer.Chain, shape)
+    model: Model = custom.make("chainer", recipe, outputs, chainer.Chain, shape)
     return model
 
 

@@ -1,4 +1,4 @@
-"""The networks in JAX, as modules of Flax NNX, which has no model zoo: all is written out.
+"""The networks in JAX, written out as modules of Flax NNX, which has no model zoo.
 
 Channels last; attributes bear torchvision's names, and a network computes in the dtype of the
 images that it is given, while its weights and BatchNorm's statistics keep theirs. Three of Flax's
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, EXPANSION, GROWTH, RESNET44, RESNET50, head, outputs_of
 from helpers.recipe import Recipe
 
@@ -34,16 +34,16 @@ def build(
     Until then its variables have shapes, and no values.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -61,7 +61,7 @@ def build(
 
 
 def undrawn() -> Any:
-    """A stand-in for ``nnx.Rngs`` in a network whose weights are yet to be loaded.
+    """A substitute for ``nnx.Rngs`` in a network whose weights are yet to be loaded.
 
     In a trace, every number that the real one draws takes longer than the one before.
     """
@@ -70,7 +70,7 @@ def undrawn() -> Any:
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = jnp.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = jnp.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
 
     def shape(model: Model) -> tuple[int, ...]:
         model.eval()
@@ -79,7 +79,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
 
     # Where the same seed draws the same.
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        model: Model = own.make("jax", recipe, outputs, nnx.Module, shape)
+        model: Model = custom.make("jax", recipe, outputs, nnx.Module, shape)
     return model
 
 

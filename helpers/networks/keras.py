@@ -1,4 +1,4 @@
-"""The networks in Keras: its DenseNet121, and ResNets of its layers.
+"""The networks in Keras: its own DenseNet121, and ResNets built of its layers.
 
 DenseNet121 of ``keras.applications`` is torchvision's once BatchNorm's epsilon (1.001e-5) and
 momentum (0.99, which in Keras is the weight of the *old* value) are the recipe's. Its ResNet50 is
@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -28,16 +28,16 @@ def build(
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -53,10 +53,10 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = keras.ops.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = keras.ops.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     _seed(recipe.seed)
     with keras.device(_cpu()):  # where the same seed draws the same
-        model: Model = own.make(
+        model: Model = custom.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
     if keras.backend.backend() == "torch":

@@ -1,4 +1,4 @@
-"""The networks in MXNet Gluon: its model zoo's DenseNet121, and ResNets of its layers.
+"""The networks in MXNet Gluon: the DenseNet121 of its zoo, and ResNets built of its layers.
 
 The zoo's DenseNet121 is torchvision's, but for its last pooling over 7 x 7 pixels, which is the
 whole map only for images of 224 px: a global average takes its place. Its resnet50_v1 is another
@@ -16,7 +16,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 from mxnet.gluon.model_zoo import vision
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import EXPANSION, RESNET44, RESNET50, outputs_of
 from helpers.recipe import Recipe
 
@@ -31,16 +31,16 @@ def build(
     It is yet to be initialised on its devices.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -56,7 +56,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = mx.nd.zeros((own.IMAGES, recipe.channels, recipe.crop, recipe.crop))
+    images = mx.nd.zeros((custom.IMAGES, recipe.channels, recipe.crop, recipe.crop))
 
     def shape(model: Model) -> tuple[int, ...]:
         for parameter in model.collect_params().values():
@@ -66,7 +66,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         return logits
 
     mx.random.seed(recipe.seed)
-    model: Model = own.make("mxnet", recipe, outputs, gluon.Block, shape)
+    model: Model = custom.make("mxnet", recipe, outputs, gluon.Block, shape)
     return model
 
 

@@ -1,4 +1,4 @@
-"""The networks in PyTorch: torchvision's, and ResNet44 made of its blocks."""
+"""The networks in PyTorch: torchvision's, and ResNet44 built of its blocks."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchvision.models import densenet121, resnet50
 from torchvision.models.resnet import BasicBlock
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import RESNET44, outputs_of
 from helpers.recipe import Recipe
 
@@ -23,16 +23,16 @@ def build(
     """A network for these weights, which are yet to be loaded.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -45,7 +45,7 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = torch.zeros(own.IMAGES, recipe.channels, recipe.crop, recipe.crop)
+    images = torch.zeros(custom.IMAGES, recipe.channels, recipe.crop, recipe.crop)
 
     def shape(model: Model) -> torch.Size:
         with torch.no_grad():  # which also makes what is lazy
@@ -54,7 +54,7 @@ def _own(recipe: Recipe, outputs: int) -> Model:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        model: Model = own.make("pytorch", recipe, outputs, nn.Module, shape)
+        model: Model = custom.make("pytorch", recipe, outputs, nn.Module, shape)
     return model.train()
 
 

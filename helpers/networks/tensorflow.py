@@ -1,4 +1,4 @@
-"""The networks in TensorFlow without Keras, which has no model zoo: all is written out.
+"""The networks in TensorFlow without Keras, written out because it has no model zoo.
 
 Channels last, as TensorFlow prefers; variables bear torchvision's names, and a network computes
 in the dtype of the images that it is given. Two things have to be spelled out. Padding: ``SAME``
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from helpers.networks import own
+from helpers.networks import custom
 from helpers.networks.shapes import BLOCKS, RESNET44, RESNET50, RUNNING, head, outputs_of, shapes
 from helpers.recipe import Recipe
 
@@ -31,16 +31,16 @@ def build(
     A model cannot be cast afterwards, so the weights' dtype is its own.
 
     Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the recipe's own for this framework.
-        arrays: float arrays by torchvision's names; the last layer's tell the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the code of one's own.
-        outputs: of one's own; those of the others the arrays tell.
+        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
+        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
+        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
+        outputs: of a custom network; for others, the arrays determine it.
 
     Returns:
         From normalised images, three channels, to logits.
 
     Raises:
-        UserError: one's own code fails, or makes something else.
+        UserError: the custom code fails, or returns something else.
     """
     if network == "own":
         return _own(recipe, outputs)
@@ -49,10 +49,10 @@ def build(
 
 
 def _own(recipe: Recipe, outputs: int) -> Model:
-    images = tf.zeros((own.IMAGES, recipe.crop, recipe.crop, recipe.channels))
+    images = tf.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
     tf.random.set_seed(recipe.seed)
     with tf.device("CPU:0"):  # where the same seed draws the same
-        model: Model = own.make(
+        model: Model = custom.make(
             "tensorflow", recipe, outputs, tf.Module, lambda model: model(images, False).shape
         )
     return model
@@ -80,7 +80,7 @@ class Network(tf.Module):
     def norm(self, x: tf.Tensor, name: str, training: bool) -> tf.Tensor:
         scale, offset, mean, variance = parts = [self.parts[f"{name}.{part}"] for part in NORM]
         epsilon, share = self.recipe.bn_epsilon, self.recipe.bn_momentum if training else 1.0
-        if x.dtype == tf.float64:  # for the certificate; the fused operation cannot
+        if x.dtype == tf.float64:  # for the fairness check; the fused operation cannot
             return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon)
         x, new_mean, new_variance = tf.compat.v1.nn.fused_batch_norm(
             x, *parts, epsilon, is_training=training, exponential_avg_factor=share

@@ -43,7 +43,7 @@ class Weights:
     """Canonical weights: ``arrays`` by torchvision's names, float32; convolutions are OIHW."""
 
     arrays: Arrays
-    source: str  # "imagenet" or "seeded"
+    source: str  # "imagenet" or "random"
     note: str
 
     @property
@@ -64,23 +64,25 @@ def canonical(
     """The weights every framework starts from.
 
     Args:
-        source: ``imagenet``, ``seeded``, or ``auto`` (ImageNet's where they can be had).
+        source: ``imagenet``, ``random``, or ``auto`` (ImageNet's where they can be had).
         network: one of ``shapes.NETWORKS``.
 
     Raises:
         UserError: unknown source, or ImageNet's were demanded and cannot be had.
     """
-    if source not in ("auto", "imagenet", "seeded"):
-        raise UserError(f"weights '{source}': give imagenet, seeded or auto")
+    if source not in ("auto", "imagenet", "random"):
+        raise UserError(f"weights '{source}': give imagenet, random or auto")
     arrays = seeded(outputs, seed, network)
-    if source == "seeded":
-        return Weights(arrays, "seeded", f"He-normal from seed {seed}")
+    if source == "random":
+        return Weights(arrays, "random", f"He-normal from seed {seed}")
     try:
         backbone = _imagenet_backbone(network)
     except (OSError, UserError) as error:
         if source == "imagenet":
-            raise UserError(f"no ImageNet weights ({error}); use weights=seeded") from None
-        return Weights(arrays, "seeded", f"seed {seed}, because ImageNet's cannot be had: {error}")
+            raise UserError(f"no ImageNet weights ({error}); use weights=random") from None
+        return Weights(
+            arrays, "random", f"seed {seed}, because the ImageNet weights are unavailable: {error}"
+        )
     note = f"torchvision's, with a classifier from seed {seed}"
     return Weights({**arrays, **backbone}, "imagenet", note)
 
@@ -164,7 +166,7 @@ def load(path: Path) -> Arrays:
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What :func:`save` was told to say of the arrays.
+    """The metadata that :func:`save` stored with the arrays.
 
     Raises:
         OSError, SafetensorError: it cannot be read.
@@ -211,7 +213,7 @@ def convert_imagenet(cache: Path, url: str, network: str = "densenet121") -> Non
 
 def _imagenet_backbone(network: str) -> Arrays:
     if network not in IMAGENET:
-        raise UserError(f"nobody publishes them for {network}")
+        raise UserError(f"no published ImageNet weights exist for {network}")
     cache = CACHE / f"{network}-imagenet.safetensors"
     with contextlib.suppress(FileNotFoundError, SafetensorError):  # not fetched yet, or damaged
         return load(cache)

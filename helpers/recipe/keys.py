@@ -1,4 +1,4 @@
-"""The keys of a recipe's tables, and what each may be given."""
+"""The keys of a recipe's tables, and the values that each accepts."""
 
 import re
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.settings import LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
-"""Modules of ``helpers.frameworks`` that may be given a network of one's own."""
+"""Modules of ``helpers.frameworks`` that accept a custom network."""
 
 NETWORKS = ("densenet121", "resnet44", "resnet50")
-COMMON_OPTIONS = ("uncertain", "missing", "shares", "valid")
+COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
 READERS: dict[str, tuple[str, ...]] = {
     "nih": COMMON_OPTIONS,
     "table": (*COMMON_OPTIONS, "table"),
@@ -87,67 +87,69 @@ def _anything(what: str, example: str) -> Key:
     return Key(what, example, lambda value: True)
 
 
-def _are_drops(value: Any) -> bool:
-    if not isinstance(value, dict) or value.keys() != {"by", "epochs"}:
+def _is_schedule(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"gamma", "milestones"}:
         return False
-    by, epochs = value["by"], value["epochs"]
+    gamma, milestones = value["gamma"], value["milestones"]
     return (
-        _number("", 1).fits(by)
-        and 0 < by < 1
-        and _list_of(_whole("", 1), "", "").fits(epochs)
-        and epochs == sorted(set(epochs))
+        _number("", 1).fits(gamma)
+        and 0 < gamma < 1
+        and _list_of(_whole("", 1), "", "").fits(milestones)
+        and milestones == sorted(set(milestones))
     )
 
 
-_OWN = _text("a Python file beside this one and a name in it", '"mine.py:net"')
+_OWN = _text("a Python file in this file's folder and a name in it", '"mine.py:net"')
 
 DATA = {
     "reader": _text(
         f"one of {', '.join(READERS)}, or a reader of your own as file.py:name", '"cifar10"'
     ),
     "folder": _text("a folder, or auto", '"auto"'),
-    "resized": _whole("256", 1, 2**14),
+    "image_size": _whole("256", 1, 2**14),
     "crop": _whole("224", 1, 2**14),
-    "colour": _word("grey", "rgb"),
+    "color_mode": _word("grayscale", "rgb"),
     "loader_cores": _word(*LOADER_CORES),
 }
 OPTIONS = {
     "uncertain": _word("zero", "one", "ignore"),
     "missing": _word("zero", "one", "ignore"),
-    "shares": _list_of(_number("", 1), "a list of three shares", "[0.7, 0.1, 0.2]"),
-    "valid": _number("0.125", 1, above=True),
+    "split": _list_of(_number("", 1), "a list of three shares", "[0.7, 0.1, 0.2]"),
+    "val_fraction": _number("0.125", 1, above=True),
     "table": _anything("a TOML file with a mapping of columns, or that mapping", '"table.toml"'),
     "group": _text("a regular expression", '"patient[0-9]+"'),
 }
 MODEL = {
     "network": _word(*NETWORKS),
-    "weights": _word("auto", "imagenet", "seeded"),
+    "weights": _word("auto", "imagenet", "random"),
     **dict.fromkeys(FRAMEWORKS, _OWN),
 }
 TRAIN = {
     "task": _word(*TASKS),
     "epochs": _whole("40", 1),
-    "batch": _whole("128", 1),
+    "batch_size": _whole("128", 1),
     "optimizer": _word(*OPTIMIZERS),
     "learning_rate": _number("0.1", 1000, least=LEAST_RATE),
-    "scaling": _word(*SCALINGS),
+    "lr_scaling": _word(*SCALINGS),
     "warmup_epochs": _number("5", 1e9),
     "weight_decay": _number("1e-4", 1),
     "momentum": _number("0.9", 0.9999),
-    "drops": Key(
+    "lr_schedule": Key(
         "what the rate is multiplied by, between 0 and 1, and after which epochs, in order",
-        "{by = 0.1, epochs = [20, 30]}",
-        _are_drops,
+        "{gamma = 0.1, milestones = [20, 30]}",
+        _is_schedule,
     ),
 }
 TARGET = {
     "metric": _word(*(metric for metrics in TASKS.values() for metric in metrics)),
-    "values": _list_of(_number("", 1, above=True), "a list of numbers above 0 to 1", "[0.7, 0.8]"),
+    "quality_targets": _list_of(
+        _number("", 1, above=True), "a list of numbers above 0 to 1", "[0.7, 0.8]"
+    ),
 }
-DEMO = {key: DATA[key] for key in ("folder", "resized", "crop")} | {
+DEMO = {key: DATA[key] for key in ("folder", "image_size", "crop")} | {
     key: TRAIN[key] for key in TRAIN if key not in ("task", "optimizer")
 }
-DEMO |= {"weights": MODEL["weights"], "values": TARGET["values"]}
+DEMO |= {"weights": MODEL["weights"], "quality_targets": TARGET["quality_targets"]}
 """What a machine without a GPU may take another value of. Not what is trained, nor by what rule."""
 
 _SBATCH_OWN = (
@@ -157,7 +159,7 @@ _SBATCH_OWN = (
     *("gpus", "gpus-per-task", "gpus-per-socket", "gpu-bind", "ntasks-per-gpu", "cpus-per-gpu"),
     *("tres-per-task", "tres-bind"),
 )
-"""Options of sbatch that ``compare slurm`` gives itself, or that its script could not live with.
+"""Options of sbatch that ``rosetta slurm`` gives itself, or that its script could not live with.
 
 As a job may have more ranks on a node than sbatch heard of, GPUs are asked for by the node.
 """
@@ -198,30 +200,30 @@ SLURM = {
         "a time limit as sbatch takes it: minutes, HH:MM:SS, or D-HH:MM:SS",
         '"02:00:00"',
     ),
-    "gpus": _matching(
-        r"--(gres|gpus-per-node)=[A-Za-z0-9_.:,-]+",
-        "sbatch's option for the GPUs of a node",
-        '"--gres=gpu:4"',
+    "gres": _matching(
+        r"[A-Za-z0-9_][A-Za-z0-9_.:,-]*",
+        "the GPUs of a node as sbatch's --gres takes them",
+        '"gpu:4"',
     ),
     "cpus": _whole("16", 1, 2**16),
-    "memory": _matching(r"\d{1,9}[KMGT]?", "the memory of a node as sbatch takes it", '"64G"'),
+    "mem": _matching(r"\d{1,9}[KMGT]?", "the memory of a node as sbatch takes it", '"64G"'),
     "modules": _list_of(
         _matching(r"[A-Za-z0-9][A-Za-z0-9_.+/-]*", "", ""),
         "a list of the site's modules to load",
         '["cuda/12.6"]',
     ),
-    "before": _list_of(
+    "setup": _list_of(
         Key("", "", _is_shell),
-        "a list of lines of shell that come first, and not #SBATCH (that is 'options')",
+        "a list of lines of shell that come first, and not #SBATCH (that is 'sbatch_args')",
         '["module load cuda"]',
     ),
-    "options": _list_of(
+    "sbatch_args": _list_of(
         Key("", "", _is_option),
-        "a list of further options of sbatch, each one word, and none that compare slurm gives",
+        "a list of further options of sbatch, each one word, and none that rosetta slurm gives",
         '["--constraint=a100"]',
     ),
     "requeue": Key("true or false", "true", lambda value: isinstance(value, bool)),
-    "notice": _whole("180", 30, 2**16),
+    "signal_seconds": _whole("180", 30, 2**16),
 }
 
 TABLES = {

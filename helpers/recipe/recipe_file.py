@@ -1,7 +1,7 @@
-"""A recipe from its TOML file, checked as a stranger's.
+"""Read a recipe from its TOML file, which is treated as untrusted.
 
-Nothing in it is run. Every mistake is answered in one line: the file, the line in it, what is
-wrong and what would be right.
+Nothing in the file is run. Every mistake gives one line: the file, the line in it, the error and
+the fix.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import own_code, toml_file
+from helpers.recipe import custom_code, renamed, toml_file
 from helpers.recipe.keys import (
     DATA,
     EXAMPLES,
@@ -25,7 +25,7 @@ from helpers.recipe.keys import (
     TABLES,
     Key,
 )
-from helpers.recipe.settings import ON_DEVICE, TASKS, Recipe
+from helpers.recipe.settings import MULTILABEL, ON_DEVICE, TASKS, Recipe
 from helpers.recipe.toml_file import TomlFile
 
 FOLDER = paths.ROOT / "recipes"
@@ -33,8 +33,8 @@ FOLDER = paths.ROOT / "recipes"
 
 SWEEP = "sweep"
 NOT_TRAINED = ("slurm", SWEEP)
-"""Tables from which nothing follows for a run of given settings: where and how often it is run. So
-a job that ended for lack of time goes on when the file asks for more."""
+"""Tables that do not change the training itself: they say where and how often it runs. A job that
+ran out of time therefore resumes after the file asks for more time."""
 Tables = dict[str, dict[str, Any]]
 _FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
 
@@ -48,7 +48,7 @@ class RecipeFile:
 
     file: TomlFile
     recipe: Recipe
-    small: Recipe
+    demo: Recipe
     slurm: dict[str, Any]
 
 
@@ -65,14 +65,14 @@ def read(path: str | Path) -> RecipeFile:
     """
     file, tables = _tables(path)
     slurm = tables.get("slurm", {})
-    small = {name: dict(table) for name, table in tables.items()}
+    demo = {name: dict(table) for name, table in tables.items()}
     for key, value in tables.get("demo", {}).items():
         home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
-        small.setdefault(home, {})[key] = value
+        demo.setdefault(home, {})[key] = value
     recipe = _recipe(file, tables)
     if "demo" not in tables:
         return RecipeFile(file, recipe, recipe, slurm)
-    return RecipeFile(file, recipe, replace(_recipe(file, small), small=True), slurm)
+    return RecipeFile(file, recipe, replace(_recipe(file, demo), demo=True), slurm)
 
 
 @cache
@@ -83,12 +83,14 @@ def of_shipped(name: str) -> RecipeFile:
 
 def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
     """A file, and its tables upon those of the recipe that it begins with; every key is checked."""
-    file = toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
+    file = renamed.in_new_words(
+        toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
+    )
     _check_name(file.path)
     for number, line in enumerate(file.text.split("\n"), start=1):
         if not line.isprintable():  # the whole text is recorded, and shown again
             raise UserError(
-                f"{file.path}, line {number}: a tab or another invisible character: take it out"
+                f"{file.path}, line {number}: a tab or another invisible character: remove it"
             )
     tables: Tables = {}
     known = ("recipe", *TABLES, SWEEP)
@@ -104,7 +106,9 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
         elif not isinstance(value, dict):
             raise UserError(f"{where}: '{name}' is a table: write [{name}], and its keys below it")
     if not file.content:
-        raise UserError(f"{file.path}: nothing in it; a recipe has tables such as [model], [train]")
+        raise UserError(
+            f"{file.path}: the file is empty; a recipe has tables such as [model], [train]"
+        )
     for name in TABLES:
         given = file.content.get(name, {})
         for key, value in given.items():
@@ -115,6 +119,8 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
             tables["data"] = dict(given)  # another reader has other options, and other images
         else:
             tables[name] = tables.get(name, {}) | given
+            if "optimizer" in given and "momentum" not in given:
+                tables[name].pop("momentum", None)  # that of the recipe that it begins with
     _check_optimizer(file, tables)
     if not tables["demo"] and "demo" not in file.content:
         del tables["demo"]
@@ -124,7 +130,9 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
 def _check_name(path: Path) -> None:
     """Raises UserError for a name that another recipe has, or that no table could show."""
     if path.stem in shipped() and path.resolve().parent != FOLDER:
-        raise UserError(f"{path}: '{path.stem}' is a recipe that ships: give yours another name")
+        raise UserError(
+            f"{path}: '{path.stem}' is the name of a built-in recipe: give yours another name"
+        )
     if not path.stem.isprintable():
         raise UserError(f"{path}: its name has invisible characters: rename it")
 
@@ -136,7 +144,7 @@ def _reader(tables: Tables) -> str:
 def _begun_with(file: TomlFile, name: Any) -> Tables:
     if not isinstance(name, str) or name not in shipped():
         raise UserError(
-            f"{file.where('recipe')}: {name!r} is not a recipe that ships: begin with one of "
+            f"{file.where('recipe')}: {name!r} is not a built-in recipe: begin with one of "
             f"{', '.join(shipped())}, or with none"
         )
     base = FOLDER / f"{name}.toml"
@@ -163,12 +171,12 @@ def _check_value(where: str, table: str, key: str, value: Any, known: Key) -> No
 
 
 def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``[model]``: a network that ships, or one's own; what is given replaces the other way."""
+    """``[model]``: a built-in or a custom network; the one that is given replaces the other."""
     own = [key for key in given if key in FRAMEWORKS]
     if own and "network" in given:
         raise UserError(
             f"{file.where('model', own[0])}: [model] has both 'network' and '{own[0]}': "
-            "name a network that ships, or your own for each framework"
+            "name a built-in network, or a custom one for each framework"
         )
     replaced: tuple[str, ...] = FRAMEWORKS if "network" in given else ()
     if own:
@@ -179,9 +187,9 @@ def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]
 def _check_optimizer(file: TomlFile, tables: Tables) -> None:
     """Raises UserError for a momentum that nothing would use."""
     optimizer = tables.get("train", {}).get("optimizer", "adam")
-    if "momentum" in file.content.get("train", {}) and optimizer != "momentum":
+    if "momentum" in file.content.get("train", {}) and optimizer != "sgd":
         raise UserError(
-            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"momentum\" "
+            f"{file.where('train', 'momentum')}: 'momentum' goes with optimizer = \"sgd\" "
             f'only, and this recipe has "{optimizer}"'
         )
 
@@ -199,36 +207,40 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         )
     reader = data.get("reader", "nih")
     if ":" in reader:
-        own[own_code.READER], reader = reader, "own"
+        own[custom_code.READER], reader = reader, "own"
     elif reader not in READERS:
         raise UserError(
             f"{file.where('data', 'reader')}: unknown reader '{reader}': the readers are "
-            f"{', '.join(READERS)}, or one of your own as file.py:name"
+            f"{', '.join(READERS)}, or a custom one as file.py:name"
         )
     code = {}
     for what, said in own.items():
-        where = ("data", "reader") if what == own_code.READER else ("model", what)
+        where = ("data", "reader") if what == custom_code.READER else ("model", what)
         try:
-            _, found = own_code.check(said, folder)
+            _, found = custom_code.check(said, folder)
         except UserError as error:
             raise UserError(f"{file.where(*where)}: {error}") from None
-        code[said.rpartition(":")[0]] = own_code.digest(found)
+        code[said.rpartition(":")[0]] = custom_code.digest(found)
     options = _options(file, reader, data, folder)
-    drops = train.pop("drops", None)
+    schedule = train.pop("lr_schedule", None)
     train |= {key: float(train[key]) for key in _FLOATS if key in train}
-    task = train.get("task", "findings")
+    task = train.get("task", MULTILABEL)
     return Recipe(
         file.path.stem,
         **_sizes(file, reader, data),
         **train,
-        weights=model.get("weights", "seeded" if network == "own" else "auto"),
-        **({"drop_by": drops["by"], "drop_epochs": tuple(drops["epochs"])} if drops else {}),
+        weights=model.get("weights", "random" if network == "own" else "auto"),
+        **(
+            {"lr_gamma": schedule["gamma"], "lr_milestones": tuple(schedule["milestones"])}
+            if schedule
+            else {}
+        ),
         **_target(file, task, target),
         network=network,
         reader=reader,
         folder=_folder(data.get("folder", "auto"), folder),
         options=options,
-        colour=data.get("colour", "grey" if reader == "nih" else "rgb"),
+        color_mode=data.get("color_mode", "grayscale" if reader == "nih" else "rgb"),
         loader_cores=data.get("loader_cores", ON_DEVICE),
         own=own,
         code=code,
@@ -245,8 +257,8 @@ def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path)
         if key not in READERS.get(reader, ()):
             takes = ", ".join((*DATA, *READERS.get(reader, ())))
             raise UserError(
-                f"{file.where('data', key)}: the reader {reader} takes no '{key}'; "
-                f"[data] takes {takes} with it"
+                f"{file.where('data', key)}: the reader {reader} has no option '{key}'; "
+                f"[data] accepts {takes} with it"
             )
     if isinstance(found.get("table"), str):
         found["table"] = str(folder / found["table"])
@@ -255,19 +267,19 @@ def _options(file: TomlFile, reader: str, data: Mapping[str, Any], folder: Path)
 
 def _sizes(file: TomlFile, reader: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Images and crop in pixels; without such keys the article's, or the images' own size."""
-    if "crop" in data and "resized" not in data:
+    if "crop" in data and "image_size" not in data:
         raise UserError(
-            f"{file.where('data', 'crop')}: 'crop' needs 'resized', the size of "
-            "the images that it is taken from"
+            f"{file.where('data', 'crop')}: 'crop' needs 'image_size', the size "
+            "of the images that it is taken from"
         )
-    if "resized" not in data:
-        return {} if reader == "nih" else {"resized": 0, "crop": 0}
-    resized, crop = data["resized"], data.get("crop", data["resized"])
-    if crop > resized:
+    if "image_size" not in data:
+        return {} if reader == "nih" else {"image_size": 0, "crop": 0}
+    image_size, crop = data["image_size"], data.get("crop", data["image_size"])
+    if crop > image_size:
         raise UserError(
-            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {resized} px"
+            f"{file.where('data', 'crop')}: a crop of {crop} px does not fit into {image_size} px"
         )
-    return {"resized": resized, "crop": crop}
+    return {"image_size": image_size, "crop": crop}
 
 
 def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +289,7 @@ def _target(file: TomlFile, task: str, target: Mapping[str, Any]) -> dict[str, A
             f"{file.where('target', 'metric')}: '{metric}' does not go with "
             f'task = "{task}": give {" or ".join(TASKS[task])}'
         )
-    return {"metric": metric, "targets": tuple(target.get("values", ()))}
+    return {"metric": metric, "quality_targets": tuple(target.get("quality_targets", ()))}
 
 
 def _folder(said: str, beside: Path) -> str:

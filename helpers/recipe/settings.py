@@ -1,4 +1,4 @@
-"""The recipe every framework follows, and how it scales with the number of devices.
+"""The settings that every framework follows, and how they scale with the number of devices.
 
 Sources: learning rate times the number of devices is the linear scaling rule of Goyal et al. 2017
 (https://arxiv.org/abs/1706.02677), times its square root that of Krizhevsky 2014
@@ -19,13 +19,14 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 ``tf32`` is float32 with its products rounded to 10 bits of mantissa, by NVIDIA's tensor cores;
 ``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
-https://arxiv.org/abs/1710.03740). A framework that cannot says so (``configure``)."""
+https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
-TASKS = {"findings": ("auc",), "classes": ("top1", "top5")}
+MULTILABEL, MULTICLASS = "multilabel", "multiclass"
+TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}
 """What the outputs are, and the metrics of each, the usual one first: sigmoids, one a finding, or
 one softmax over all classes."""
 
-OPTIMIZERS = ("sgd", "momentum", "adam")
+OPTIMIZERS = ("sgd", "adam")
 SCALINGS = ("linear", "sqrt", "none")
 """By what the learning rate grows with the number of devices."""
 
@@ -40,6 +41,7 @@ LEAST_CROP = {"densenet121": 32, "resnet44": 8, "resnet50": 32}
 class Rule:
     """An optimiser's rule, ``sgd``, ``momentum`` or ``adam``, as PyTorch documents it.
 
+    ``sgd`` with a momentum is a rule of its own, for it keeps a velocity: ``momentum``.
     ``weight_decay`` times the weight is added to its gradient (L2, coupled), of all weights, those
     of BatchNorm and the biases too.
     """
@@ -54,6 +56,11 @@ class Rule:
         return {"sgd": (), "momentum": ("first",), "adam": ("first", "second")}[self.name]
 
 
+def rule_name(optimizer: str, momentum: float) -> str:
+    """The name of the :class:`Rule` of a recipe's ``optimizer``."""
+    return "momentum" if optimizer == "sgd" and momentum else optimizer
+
+
 ON_DEVICE, ON_OWN, ON_SIBLINGS = "device", "own", "siblings"
 LOADER_CORES = (ON_DEVICE, ON_OWN, ON_SIBLINGS)
 """Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
@@ -64,23 +71,23 @@ second hardware threads of the cores that compute."""
 class Recipe:
     """What is trained, on what, and how; the same for every framework.
 
-    Sizes are in pixels, ``batch`` is images per device, ``learning_rate`` is for one device. With
-    ``resized`` 0 images have whatever size they have, and no crop is taken of them.
+    Sizes are in pixels, ``batch_size`` is images per device, ``learning_rate`` is for one device.
+    With ``image_size`` 0 images have whatever size they have, and no crop is taken of them.
 
-    ``own`` is somebody's own code, ``mine.py:net``, by the framework's module or ``reader``, and
+    ``own`` is custom code, ``mine.py:net``, by the framework's module or ``reader``, and
     ``code`` the SHA-256 of each such file. ``text`` is the recipe's file, ``sha256`` its digest
     without the tables ``[slurm]`` and ``[sweep]``.
-    ``small`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
+    ``demo`` says that the file's table ``[demo]`` holds, for a machine without a GPU.
     """
 
     name: str
-    resized: int = 264
+    image_size: int = 264
     crop: int = 224
     channels: int = 3
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     epochs: int = 5
-    batch: int = 64
+    batch_size: int = 64
     learning_rate: float = 1e-4
     warmup_epochs: float = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.999)
@@ -88,27 +95,27 @@ class Recipe:
     bn_momentum: float = 0.1
     bn_epsilon: float = 1e-5
     precision: str = "fp32"
-    weights: str = "auto"  # imagenet, seeded, or auto: ImageNet's where they can be had
+    weights: str = "auto"  # imagenet, random, or auto: ImageNet's where they can be had
     seed: int = 0
-    task: str = "findings"
+    task: str = MULTILABEL
     network: str = "densenet121"  # "own" where each framework has its own
-    reader: str = "nih"  # "own" where it is somebody's own
+    reader: str = "nih"  # "own" where it is custom code
     folder: str = "auto"
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
-    colour: str = "grey"  # or rgb
+    color_mode: str = "grayscale"  # or rgb
     loader_cores: str = ON_DEVICE
     optimizer: str = "adam"
-    momentum: float = 0.9  # of the optimiser "momentum" alone
+    momentum: float = 0.0  # of the optimiser "sgd" alone
     weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does
-    scaling: str = "linear"
-    drop_by: float = 1.0
-    drop_epochs: tuple[int, ...] = ()  # after these the rate is multiplied by drop_by
+    lr_scaling: str = "linear"
+    lr_gamma: float = 1.0
+    lr_milestones: tuple[int, ...] = ()  # after these the rate is multiplied by lr_gamma
     metric: str = "auc"
-    targets: tuple[float, ...] = ()  # of the metric; the time to each is told
+    quality_targets: tuple[float, ...] = ()  # of the metric; the time to each is reported
     own: dict[str, str] = field(default_factory=dict)
-    beside: str = ""  # the folder that own code is in
+    beside: str = ""  # the folder of the custom code
     code: dict[str, str] = field(default_factory=dict)
-    small: bool = False
+    demo: bool = False
     text: str = ""
     sha256: str = ""
 
@@ -120,9 +127,9 @@ class Recipe:
             said = f", after a warm-up of {self.warmup_epochs:g} epoch"
             said += "s" * (self.warmup_epochs != 1)
             said += f" (cut short after {self.epochs})" * (self.warmup_epochs > self.epochs)
-        if self.drop_epochs:
-            said += f", x {self.drop_by:g} after epochs {', '.join(map(str, self.drop_epochs))}"
-            late = [epoch for epoch in self.drop_epochs if epoch >= self.epochs]
+        if self.lr_milestones:
+            said += f", x {self.lr_gamma:g} after epochs {', '.join(map(str, self.lr_milestones))}"
+            late = [epoch for epoch in self.lr_milestones if epoch >= self.epochs]
             said += f" (not reached: {', '.join(map(str, late))})" * bool(late)
         return said
 
@@ -136,9 +143,9 @@ class Recipe:
             UserError: too small a crop for the network.
         """
         crop, ratio = self.crop, 1.0
-        if self.resized:
-            ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.resized
-        if pixels != self.resized:
+        if self.image_size:
+            ratio = IN_ARTICLE if self.reader == "nih" else self.crop / self.image_size
+        if pixels != self.image_size:
             crop = max(round(pixels * ratio), 1)
         least = LEAST_CROP.get(self.network, 1)
         if crop < least:
@@ -148,21 +155,21 @@ class Recipe:
                 f"{least} px, so resize to {enough} px or more "
                 f"(data-prep resize SOURCE TARGET --size {enough})"
             )
-        return replace(self, resized=pixels, crop=crop)
+        return replace(self, image_size=pixels, crop=crop)
 
     @property
     def planes(self) -> int:
         """Of an image: 1 (grey) or 3 (RGB)."""
-        return 3 if self.colour == "rgb" else 1
+        return 3 if self.color_mode == "rgb" else 1
 
     @property
     def rule(self) -> Rule:
         """The optimiser's rule."""
-        momentum = self.momentum if self.optimizer == "momentum" else 0.0
-        return Rule(self.optimizer, momentum, self.weight_decay)
+        momentum = self.momentum if self.optimizer == "sgd" else 0.0
+        return Rule(rule_name(self.optimizer, momentum), momentum, self.weight_decay)
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of what the recipe is made of, by file: its own, and the code beside it."""
+        """SHA-256 by file: of the recipe itself, and of its custom code."""
         return {f"{self.name}.toml": self.sha256, **self.code}
 
     def lacks(self, framework: str) -> str | None:
@@ -172,14 +179,14 @@ class Recipe:
         has = ", ".join(what for what in self.own if what != "reader")
         return f"the recipe {self.name} has no network of its own for {framework}, only for {has}"
 
-    def with_batch(self, batch: int) -> "Recipe":
-        """The same recipe with ``batch`` images per device and its learning rate scaled to that."""
-        rate = self.learning_rate * self.growth(batch / self.batch)
-        return replace(self, batch=batch, learning_rate=rate)
+    def with_batch_size(self, batch_size: int) -> "Recipe":
+        """The same recipe with so many images per device and its learning rate scaled to that."""
+        rate = self.learning_rate * self.growth(batch_size / self.batch_size)
+        return replace(self, batch_size=batch_size, learning_rate=rate)
 
     def growth(self, times: float) -> float:
         """By what the learning rate grows where a batch is ``times`` as large."""
-        return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.scaling]
+        return {"linear": times, "sqrt": math.sqrt(times), "none": 1.0}[self.lr_scaling]
 
     def on(self, devices: int) -> "ScaledRecipe":
         """This recipe on ``devices`` replicas, its learning rate scaled as it says.
@@ -192,7 +199,7 @@ class Recipe:
         return ScaledRecipe(
             recipe=self,
             devices=devices,
-            global_batch=self.batch * devices,
+            global_batch_size=self.batch_size * devices,
             learning_rate=self.learning_rate * self.growth(devices),
         )
 
@@ -203,7 +210,7 @@ class ScaledRecipe:
 
     recipe: Recipe
     devices: int
-    global_batch: int
+    global_batch_size: int
     learning_rate: float
 
     def steps(self, images: int) -> int:
@@ -215,11 +222,12 @@ class ScaledRecipe:
         Raises:
             UserError: the images do not fill one global batch.
         """
-        steps = images // self.global_batch
+        steps = images // self.global_batch_size
         if steps == 0:
             raise UserError(
-                f"{images} training images do not fill one global batch of {self.global_batch} "
-                f"({self.recipe.batch} x {self.devices} devices): use more images or fewer devices"
+                f"{images} training images do not fill one global batch of "
+                f"{self.global_batch_size} ({self.recipe.batch_size} x {self.devices} devices): "
+                "use more images or fewer devices"
             )
         return steps
 
@@ -234,13 +242,13 @@ class ScaledRecipe:
         if step < warmup:
             start = self.recipe.learning_rate
             rate = start + (rate - start) * step / warmup
-        dropped = sum(step >= epoch * steps_per_epoch for epoch in self.recipe.drop_epochs)
-        return rate * self.recipe.drop_by**dropped
+        dropped = sum(step >= epoch * steps_per_epoch for epoch in self.recipe.lr_milestones)
+        return rate * self.recipe.lr_gamma**dropped
 
     @property
     def constant(self) -> bool:
         """Whether every step has the same learning rate."""
-        return self.recipe.warmup_epochs == 0 and not self.recipe.drop_epochs
+        return self.recipe.warmup_epochs == 0 and not self.recipe.lr_milestones
 
     def as_record(self) -> dict[str, Any]:
         """Every setting as plain JSON values, for the run's record."""
@@ -248,18 +256,19 @@ class ScaledRecipe:
             **asdict(self.recipe),
             "text": self.recipe.text.split("\n"),
             "devices": self.devices,
-            "global_batch": self.global_batch,
+            "global_batch_size": self.global_batch_size,
             "scaled_learning_rate": self.learning_rate,
         }
 
     def __str__(self) -> str:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)
+        momentum = f" with momentum {recipe.momentum:g}" if recipe.momentum else ""
         decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
         return (
-            f"{recipe.name}: {recipe.batch} images x {self.devices} "
+            f"{recipe.name}: {recipe.batch_size} images x {self.devices} "
             f"device{'s' * (self.devices != 1)} = global batch "
-            f"{self.global_batch}; {recipe.optimizer}{decay}; learning rate "
+            f"{self.global_batch_size}; {recipe.optimizer}{momentum}{decay}; learning rate "
             f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{recipe.schedule}; "
-            f"crop {recipe.crop} of {recipe.resized} px; "
+            f"crop {recipe.crop} of {recipe.image_size} px; "
             f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
         )

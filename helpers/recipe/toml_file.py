@@ -1,7 +1,7 @@
-"""A TOML file of settings, and the line that each of them stands in.
+"""Read a TOML file of settings, and find the line of each setting for error messages.
 
-``tomllib`` tells no lines. Every mistake is answered with the file, the line and what would be
-right; what a file is (a recipe, a sweep) its reader says.
+``tomllib`` reports no lines. Every mistake gives the file, the line and the fix; the reader names
+the kind of file (a recipe, a sweep).
 """
 
 import difflib
@@ -11,7 +11,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,19 @@ LARGEST = 2**20
 
 @dataclass(frozen=True)
 class TomlFile:
-    """What a file says: ``content`` as ``tomllib`` has it, and its whole ``text``."""
+    """What a file says: ``content`` as ``tomllib`` has it, and its whole ``text``.
+
+    ``renamed``: where it has a key of ``content`` by another name, how it is written.
+    """
 
     path: Path
     text: str
     content: dict[str, Any]
+    renamed: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
         """``sweep.toml, line 3``: where a key, or a key of a table, stands; else the file alone."""
-        line = _line(self.text, keys)
+        line = _line(self.text, self.renamed.get(keys, keys))
         return str(self.path) if line is None else f"{self.path}, line {line}"
 
     def without(self, *tables: str) -> str:
@@ -45,7 +49,8 @@ class TomlFile:
                 inside = _names(header[1])[:1] in {(table,) for table in tables}
             kept += [] if inside else [line]
         left = "".join(kept)
-        others = {key: value for key, value in self.content.items() if key not in tables}
+        whole = tomllib.loads(self.text)
+        others = {key: value for key, value in whole.items() if key not in tables}
         try:
             same = tomllib.loads(left) == others
         except tomllib.TOMLDecodeError:  # it had been the middle of a text of several lines
@@ -132,7 +137,7 @@ def _not_toml(
     problem, _, at = str(error).partition(" (at ")
     found = re.match(r"line (\d+)", at)
     number = int(found[1]) if found else text.rstrip().count("\n") + 1
-    if "overwrite" in problem:  # the value's end is told, and it may have begun lines before
+    if "overwrite" in problem:  # reported where the value ends; it may begin lines above
         while number > 1 and not re.match(_SETS, text.split("\n")[number - 1]):
             number -= 1
     key = text.split("\n")[number - 1].partition("=")[0].strip()

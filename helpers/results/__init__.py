@@ -1,1 +1,1 @@
-"""What records say, side by side: figures, tables, charts, report. Reads records only."""
+"""Compare the records of runs in figures, tables, charts and a report; only records are read."""

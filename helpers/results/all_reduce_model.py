@@ -1,14 +1,13 @@
-"""A model of what an all-reduce takes, and an iteration with it; fitted on few ranks.
+"""Model the time of an all-reduce and of an iteration, fitted on a few ranks.
 
 Seconds are alpha for each message that a rank has to wait for, beta for each byte that it sends,
 and gamma for each byte of the array, which is added up and copied:
 
     T = alpha steps + beta sent + gamma bytes
 
-For a ring of P ranks that is 2 (P - 1) alpha + 2 (P - 1) / P S beta + S gamma. The law is fitted
-for each way on its own, in each round of measurements anew; intervals are over rounds. What it says
-of more ranks than it was fitted on is a prediction, to be held against measurements where there are
-some: that is :func:`judged`.
+For a ring of P ranks that is 2 (P - 1) alpha + 2 (P - 1) / P S beta + S gamma. The model is fitted
+to each algorithm and each round of measurements separately, and intervals are over rounds. For more
+ranks than it was fitted on, it predicts. :func:`judged` compares predictions with measurements.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def fit(way: str, measured: pd.DataFrame) -> Model:
 
     Args:
         way: as :func:`terms` takes it.
-        measured: ``COLUMNS``; two numbers of ranks at least, and small messages beside large ones.
+        measured: ``COLUMNS``; at least two numbers of ranks, and small and large messages.
 
     Raises:
         UserError: the measurements cannot tell alpha, beta and gamma from each other.

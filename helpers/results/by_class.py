@@ -1,4 +1,4 @@
-"""The test part class by class, or finding by finding: as rows, as tables, and what they lack."""
+"""Show the results on the test images for each class or finding, as rows and as tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from helpers.results.repeated_runs import with_interval
 from helpers.training import tasks
 
 MOST = 20
-"""Rows of a table or chart; of more classes, those that are told worst."""
+"""The maximum number of rows; of more classes, those with the worst metric are shown."""
 CONFUSIONS = 10
 
 
@@ -28,7 +28,7 @@ def rows(entry: Entry) -> dict[str, Row]:
     task = tasks.of(entry.content["recipe"])
     return {
         row[task.one]: Row(row[task.metric.name], row["low"], row["high"])
-        for row in entry.content["test"][task.name]
+        for row in entry.content["test"][task.outputs]
     }
 
 
@@ -59,7 +59,9 @@ def chances(entries: Sequence[Entry]) -> list[float]:
     found = set()
     for content in (entry.content for entry in entries):
         task = tasks.of(content["recipe"])
-        outputs = content.get("test", {}).get(task.name) or content.get("data", {}).get("classes")
+        outputs = content.get("test", {}).get(task.outputs) or content.get("data", {}).get(
+            "classes"
+        )
         found.add(task.chance(len(outputs or [])))
     return sorted(chance for chance in found if chance is not None)
 
@@ -94,7 +96,7 @@ def left_out(compared: Comparison) -> str:
     if len(every) <= MOST:
         return ""
     task = compared.task
-    return f"Of {len(every):,} {task.name} the {MOST} with the lowest {task.metric.short}. "
+    return f"Of {len(every):,} {task.outputs} the {MOST} with the lowest {task.metric.short}. "
 
 
 def table(compared: Comparison) -> pd.DataFrame:
@@ -116,7 +118,7 @@ def table(compared: Comparison) -> pd.DataFrame:
 
 
 def confusions(compared: Comparison) -> pd.DataFrame:
-    """What is most often taken for what: one row a pair of classes, one column a framework.
+    """The most frequent confusions: one row per pair of classes, one column per framework.
 
     Each cell is the share of the class's images, and how many these are; ``-`` where a pair is not
     among the run's ten most frequent.
@@ -125,19 +127,21 @@ def confusions(compared: Comparison) -> pd.DataFrame:
     columns: dict[str, dict[tuple[str, str], str]] = {}
     for entry in widest(compared.finished):
         for found in entry.content["test"].get("confusions", []):
-            pair = found["class"], found["taken_for"]
+            pair = found["class"], found["predicted_as"]
             images[pair] += found["images"]
             text = f"{tasks.TOP1.text(found['share'])} ({found['images']:,})"
             columns.setdefault(entry.run, {})[pair] = text
     cells = {
-        f"{one} taken for {other}": {run: of.get((one, other), "-") for run, of in columns.items()}
+        f"{one} classified as {other}": {
+            run: of.get((one, other), "-") for run, of in columns.items()
+        }
         for (one, other), _ in images.most_common(CONFUSIONS)
     }
     return pd.DataFrame(cells).T.rename_axis("images of") if cells else pd.DataFrame()
 
 
 def confusion_rows(compared: Comparison) -> pd.DataFrame:
-    """Every confusion that the records hold: label, devices, class, taken_for, images, share."""
+    """Every confusion that the records hold: label, devices, class, predicted_as, images, share."""
     return pd.DataFrame(
         [
             {"label": entry.label, "devices": entry.devices} | found
@@ -151,7 +155,7 @@ def limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's test cannot show."""
     test, task = content["test"], tasks.of(content["recipe"])
     said: dict[str, list[str]] = {}
-    for row in test[task.name]:
+    for row in test[task.outputs]:
         if row.get("reason") or row[task.metric.name] is None:
             said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
     texts = [f"{_several(names)}: {reason}" for reason, names in said.items()]

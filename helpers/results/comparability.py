@@ -1,12 +1,12 @@
-"""Which runs' times are compared, and which of them rank frameworks."""
+"""Decide which runs' times are comparable, and which of them rank frameworks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from helpers.recipe import RECIPES, lookup
-from helpers.results import agreement, apart, machines
+from helpers.recipe import RECIPES, digest_now, lookup
+from helpers.results import machines, run_labels, shared_settings
 
 if TYPE_CHECKING:
     from helpers.results.comparison import Comparison, Entry
@@ -18,18 +18,18 @@ SHARED = "shared GPU"
 
 
 def marks(content: dict[str, Any]) -> tuple[str, ...]:
-    """What stands beside a run wherever it is timed, because its times are not like others'.
+    """The marks of a run whose times are not comparable with those of other runs.
 
     *not comparable*: it failed its fairness check. *trained differently*: it did something else
-    than the recipe says, as a notebook that was changed on purpose. *resumed*: it went on from a
-    checkpoint, so what was measured is of its last process only. *shared GPU*: somebody else's
-    process was on its GPUs. Nothing where its times may stand beside the others'.
+    than the recipe, as a notebook that was changed on purpose. *resumed*: it resumed from a
+    checkpoint, so the measurements cover only its last process. *shared GPU*: another process was
+    on its GPUs. The marks are empty if its times are comparable.
     """
     found = {
         NOT_COMPARABLE: failed(content),
         DIFFERENT: bool(variants(content)),
         RESUMED: resumed_after(content) > 0,
-        SHARED: bool(content.get("neighbours", {}).get("processes")),
+        SHARED: bool(content.get("other_processes", {}).get("processes")),
     }
     return tuple(mark for mark, holds in found.items() if holds)
 
@@ -56,7 +56,7 @@ def resumed_after(content: dict[str, Any]) -> int:
 
 
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The marks of runs that are told by one figure: those that any of them has."""
+    """The marks of runs that share one figure: every mark that any of them has."""
     found = {mark for one in several for mark in one}
     return tuple(mark for mark in (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED) if mark in found)
 
@@ -75,13 +75,13 @@ def kind(content: dict[str, Any]) -> str:
     """What its times are of: ``gpu`` or ``cpu``, where each device has a GPU or cores of its own.
 
     ``shared``: replicas that share a GPU. ``shared cores``: CPU devices that share cores, or say
-    nothing of them. ``virtual``: the nodes were processes of one machine.
+    nothing of them. ``simulated``: the nodes were processes of one machine.
     """
     devices = content["devices"]
     if devices.get("shared_gpus"):
         return "shared"
-    if virtual_nodes(content):
-        return "virtual"
+    if simulated_nodes(content):
+        return "simulated"
     if devices["kind"] == "gpu":
         return "gpu"
     return "cpu" if _own_cores(content) else "shared cores"
@@ -104,13 +104,13 @@ def _own_cores(content: dict[str, Any]) -> bool:
 
 
 def nodes(content: Mapping[str, Any]) -> int:
-    """On how many nodes a run was, virtual ones too."""
-    return int(content.get("world", {}).get("nodes", 1))
+    """On how many nodes a run was, simulated ones too."""
+    return int(content.get("cluster", {}).get("nodes", 1))
 
 
-def virtual_nodes(content: dict[str, Any]) -> bool:
+def simulated_nodes(content: dict[str, Any]) -> bool:
     """Whether a run's several nodes were processes of one machine."""
-    return nodes(content) > 1 and bool(content["world"]["virtual"])
+    return nodes(content) > 1 and bool(content["cluster"]["simulated"])
 
 
 def ranked(compared: Comparison) -> tuple[Entry, ...]:
@@ -146,14 +146,14 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "recipe": lambda c: c["recipe"]["name"],
     "crop": lambda c: c["recipe"]["crop"],
     "epochs": lambda c: c["recipe"]["epochs"],
-    "batch size": lambda c: c["recipe"]["batch"],
+    "batch size": lambda c: c["recipe"]["batch_size"],
     # Of all parts: the seed decides which patients are in which.
     "number of images": lambda c: sum(c["data"]["images"].values()),
-    "task": lambda c: c["recipe"].get("task", "findings"),
+    "task": lambda c: c["recipe"]["task"],
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "reader": lambda c: c["recipe"].get("reader", "nih"),
-    "optimiser": lambda c: agreement.optimizer(c["recipe"]),
-    "own code": lambda c: apart.own_code(c["recipe"]) or "none",
+    "optimiser": lambda c: shared_settings.optimizer(c["recipe"]),
+    "custom code": lambda c: run_labels.own_code(c["recipe"]) or "none",
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""
 
@@ -176,7 +176,7 @@ def unequal(compared: Comparison) -> str | None:
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
     digests = {content["recipe"].get("sha256") for content in contents} - {None, ""}
-    texts = sorted(digest[:12] for digest in digests)
+    texts = sorted(digest[:12] for digest in set(map(digest_now, digests)))
     if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
         said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:
@@ -192,13 +192,19 @@ def departures(content: dict[str, Any]) -> str | None:
     recipe = content["recipe"]
     if recipe["name"] not in RECIPES:
         return None
-    own = lookup(recipe["name"], small=recipe.get("small", False))
-    epochs, batch, warmup = recipe["epochs"], recipe["batch"], recipe.get("warmup_epochs", 0.0)
+    own = lookup(recipe["name"], demo=recipe.get("demo", False))
+    epochs, batch_size, warmup = (
+        recipe["epochs"],
+        recipe["batch_size"],
+        recipe.get("warmup_epochs", 0.0),
+    )
     said = []
     if epochs != own.epochs:
         said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")
-    if batch != own.batch:
-        said.append(f"{batch} image{'s' * (batch != 1)} per device instead of {own.batch}")
+    if batch_size != own.batch_size:
+        said.append(
+            f"{batch_size} image{'s' * (batch_size != 1)} per device instead of {own.batch_size}"
+        )
     if warmup != own.warmup_epochs:
         said.append(f"a warm-up of {warmup:g} epochs instead of {own.warmup_epochs:g}")
     return ", ".join(said) or None
@@ -225,8 +231,8 @@ def unranked(compared: Comparison) -> str | None:
     kinds = {kind(entry.content) for entry in compared.finished}
     if "shared" in kinds:
         why = "Replicas that share a GPU take turns on it"
-    elif "virtual" in kinds:
-        why = "Virtual nodes are processes of one machine, with no network between them"
+    elif "simulated" in kinds:
+        why = "Simulated nodes are processes of one machine, with no network between them"
     elif "cpu" in kinds:
         differ = _cpus(entry for entry in compared.finished if kind(entry.content) == "cpu")
         return f"CPU runs are not ranked, because they differ in {differ}."

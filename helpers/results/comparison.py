@@ -1,4 +1,4 @@
-"""What the records of one or several batches say, side by side.
+"""Load the records of one or several experiments, and compare them.
 
 Everything here reads records and nothing else, so the same comparison can be made on another
 machine, years later. Tables for a reader are in ``helpers.results.comparison_tables``, pictures in
@@ -16,7 +16,7 @@ import pandas as pd
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
-from helpers.results import apart, comparability, rates
+from helpers.results import comparability, rates, run_labels
 from helpers.results.prices import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
@@ -46,7 +46,7 @@ class Entry:
         ``PyTorch``, ``PyTorch Exp Loss``, ``PyTorch bf16``; with other code the same notebook is
         no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
-        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 virtual``).
+        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
         """
         return self._named(self.nodes)
 
@@ -65,12 +65,12 @@ class Entry:
 
     @property
     def nodes(self) -> str:
-        """``2 x 4``, nodes and the devices of each, ``2 x 1 virtual``; nothing of one node."""
+        """``2 x 4``, nodes and the devices of each, ``2 x 1 simulated``; nothing of one node."""
         count = comparability.nodes(self.content)
         if count == 1:
             return ""
-        virtual = " virtual" if comparability.virtual_nodes(self.content) else ""
-        return f"{count} x {(self.devices or 0) // count}{virtual}"
+        simulated = " simulated" if comparability.simulated_nodes(self.content) else ""
+        return f"{count} x {(self.devices or 0) // count}{simulated}"
 
     @property
     def devices(self) -> int | None:
@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def timed(self) -> str:
-        """``run`` as it stands beside a time: ``Keras, 2 devices (not comparable)``."""
+        """``run`` with its marks, for use with a time: ``Keras, 2 devices (not comparable)``."""
         marks = comparability.marks(self.content)
         return comparability.marked(
             self.run, [mark for mark in marks if mark != comparability.RESUMED]
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def variant(self) -> str:
-        """Which of a batch's runs of the same notebook it is: ``seed0``; "" where it is alone."""
+        """``seed0``: what distinguishes it from its notebook's other runs; "" if there are none."""
         return (self.content["run"].get("variant") or "").replace("-", " ")
 
     @property
@@ -106,7 +106,7 @@ class Entry:
 
     @property
     def comparable(self) -> bool:
-        """Whether its fairness certificate lets its times stand beside the others'."""
+        """Whether its times are comparable according to its fairness check."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
 
     @property
@@ -126,16 +126,16 @@ class Comparison:
     unreadable: tuple[str, ...]
     folders: tuple[Path, ...]
     set_aside: tuple[str, ...] = ()
-    """Runs of another task, which no table, chart or ranking can hold beside these; a line each."""
+    """One line for each run of another task, which no table, chart or ranking includes."""
     prices: Prices | None = None
-    """Of the machines' hours, where somebody gave them."""
+    """The prices of the machines' hours, if the user gave them."""
 
     @property
     def task(self) -> Task:
         """What all of these runs were trained for."""
-        return next((entry.task for entry in self.entries if entry.task), tasks.FINDINGS)
+        return next((entry.task for entry in self.entries if entry.task), tasks.MULTILABEL)
 
-    @cached_property  # asked for by each curve, and told from every run
+    @cached_property  # used by each curve, and computed from all runs
     def metric(self) -> Metric:
         """By which their learning is shown: that of their recipe's targets, where all have one."""
         found = {tasks.metric_of(entry.content["recipe"]) for entry in self.entries if entry.task}
@@ -147,25 +147,25 @@ class Comparison:
 
 
 def load(
-    batches: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
+    experiments: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
 ) -> Comparison:
-    """The runs of a batch (a name under ``runs/``, or a folder), or of several together.
+    """The runs of an experiment (a name under ``runs/``, or a folder), or of several together.
 
-    A batch that is named twice counts once. A record that cannot be read is reported in the
+    An experiment that is named twice counts once. A record that cannot be read is reported in the
     result, it does not hide the others. Nor does one of another task than the last run of its
-    batch.
+    experiment.
 
     Raises:
-        UserError: one of several batches is not there, or they are of different tasks.
+        UserError: one of several experiments is not there, or they are of different tasks.
     """
-    if isinstance(batches, str | Path):
-        batches = [batches]
-    # Latest is a link to a batch that may be named beside it.
-    found = {folder.resolve(): folder for folder in map(_folder, batches)}
+    if isinstance(experiments, str | Path):
+        experiments = [experiments]
+    # ``latest`` is a link to an experiment that may be named as well.
+    found = {folder.resolve(): folder for folder in map(folder_of, experiments)}
     folders = tuple(found.values())
     gone = [folder for folder in folders if not folder.is_dir()]
     if gone and len(folders) > 1:
-        raise UserError(f"{gone[0]}: there is no such batch")
+        raise UserError(f"{gone[0]}: there is no such experiment")
     entries, unreadable = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
@@ -174,9 +174,11 @@ def load(
             except UserError as error:
                 unreadable.append(str(error))
     entries, others = _of_one_task(entries)
-    settings = apart.settings([entry.content for entry in entries])
+    settings = run_labels.settings([entry.content for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
-    programs = apart.programs([entry.series for entry in entries], [e.content for e in entries])
+    programs = run_labels.programs(
+        [entry.series for entry in entries], [e.content for e in entries]
+    )
     entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
     return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)
@@ -198,8 +200,8 @@ def results(compared: Comparison) -> pd.DataFrame:
     """One row a finished run, numbers only: the source of every table and chart.
 
     Columns: label, series (the label without its nodes), devices, nodes, kind
-    (``comparability.kind``), comparable (its certificate was passed),
-    marks (``comparability.marks``: why its times may not stand beside others', if so), seconds
+    (``comparability.kind``), comparable (its fairness check was passed),
+    marks (``comparability.marks``: why its times are not comparable), seconds
     (all epochs, training and validation), first_step_seconds, images_per_second on files,
     synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
@@ -268,12 +270,12 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         found = [f"{task} in {' and '.join(dict.fromkeys(of))}" for task, of in where.items()]
         raise UserError(
             f"runs of different tasks stand in no table together: {', '.join(found)}; "
-            "give batches of one task"
+            "give experiments of one task"
         )
     task = max(known, key=lambda entry: entry.content["run"]["started"]).task
     others = [
         f"{entry.folder / record.FILE}: of the task {entry.task.name}, and so in no table with "
-        f"the batch's last run, which is of {task.name}"
+        f"the experiment's last run, which is of {task.name}"
         for entry in known
         if entry.task and task and entry.task is not task
     ]
@@ -311,7 +313,7 @@ def _measured(content: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _folder(batch: str | Path) -> Path:
-    """A batch by its name under ``runs/``, else a folder as it is given."""
-    given, named = Path(batch), paths.RUNS / batch
+def folder_of(experiment: str | Path) -> Path:
+    """An experiment by its name under ``runs/``, else a folder as it is given."""
+    given, named = Path(experiment), paths.RUNS / experiment
     return given.absolute() if given.is_dir() and not named.exists() else named

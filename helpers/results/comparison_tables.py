@@ -1,4 +1,4 @@
-"""The tables of the comparison, as text for a reader; rows and columns as in the article.
+"""Format the tables of the comparison as text; rows and columns are as in the article.
 
 Numbers to compute with come from ``helpers.results.comparison.results``.
 """
@@ -8,14 +8,15 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
+from helpers.fairness import check_results
 from helpers.results.comparability import marked, together
 from helpers.results.comparison import Comparison, devices, latest_of_each
 from helpers.results.ranking import ordered
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
-from helpers.training import attribution, world_shown
+from helpers.training import attribution, rank_tables
 
 IN_MINUTES = 120.0
-"""Seconds: a training that takes longer is told in minutes."""
+"""Seconds above which a training time is shown in minutes."""
 
 
 def training(compared: Comparison) -> pd.DataFrame:
@@ -56,7 +57,7 @@ def training(compared: Comparison) -> pd.DataFrame:
 def state(compared: Comparison) -> pd.DataFrame:
     """Every run, which of several it was, how it ended, and why if not well.
 
-    The run time is that of the whole run, with the kernel's start, the certificate and the test:
+    The run time is that of the whole run, with the kernel's start, the fairness check and the test:
     minutes and seconds, as the terminal shows it.
     """
     rows = []
@@ -84,7 +85,7 @@ def state(compared: Comparison) -> pd.DataFrame:
 
 
 def fairness(compared: Comparison) -> pd.DataFrame:
-    """The certificate: rows checks, columns runs; each cell the difference and the verdict.
+    """The fairness check: rows checks, columns runs; each cell the difference and the verdict.
 
     Of repeats the worst of each check is shown.
     """
@@ -99,14 +100,14 @@ def fairness(compared: Comparison) -> pd.DataFrame:
 
 
 def _badness(check: dict[str, Any]) -> tuple[int, float]:
-    order_of = ("pass", "known", "not checked", "different", "fail")
+    order_of = ("pass", "expected", "not checked", "different", "fail")
     verdict = check["verdict"]
     place = order_of.index(verdict) if verdict in order_of else len(order_of)
     return place, check["difference"] or 0.0
 
 
 def energy(compared: Comparison) -> pd.DataFrame:
-    """What training took from the GPUs: rows runs, of those whose GPUs told it."""
+    """The GPUs' energy during training: one row for each run whose GPUs report it."""
     rows = [
         {
             "run": marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]),
@@ -161,7 +162,7 @@ def hardware(compared: Comparison) -> pd.DataFrame:
     """
     found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
-    probed = any("probe" in entry.content for entry in entries)
+    tested = any("self_test" in entry.content for entry in entries)
     for entry in entries:
         content = entry.content
         recipe, data = content["recipe"], content.get("data")
@@ -173,15 +174,15 @@ def hardware(compared: Comparison) -> pd.DataFrame:
                 f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
             ),
             "seed": str(recipe["seed"]),
-            "global batch": str(recipe["global_batch"]),
+            "global batch": str(recipe["global_batch_size"]),
             "learning rate": f"{recipe['scaled_learning_rate']:g}",
             "data": _data_cell(data),
             "initial weights": _weights_cell(content.get("weights")),
             "environment": _environment_cell(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
         }
-        if probed:
-            values["probe"] = _probe_cell(content.get("probe"))
+        if tested:
+            values["self-test"] = _self_test_cell(content.get("self_test"))
         for what, value in values.items():
             found.setdefault(what, {}).setdefault(entry.run, []).append(value)
     rows = []
@@ -208,9 +209,9 @@ def _marks(marks: pd.Series) -> list[str]:
 
 def _check_cell(check: dict[str, Any]) -> str:
     if check["difference"] is None:
-        return str(check["verdict"])
+        return check_results.shown(check["verdict"])
     limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
-    return f"{check['verdict']}: {_size(check['difference'], 1)}{limit}"
+    return f"{check_results.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
 
 
 def _size(value: float, digits: int) -> str:
@@ -240,21 +241,20 @@ def _nodes_cell(content: dict[str, Any]) -> str:
 
     Nothing of a run that no launcher started.
     """
-    world = content.get("world")
-    if world is None:
+    cluster = content.get("cluster")
+    if cluster is None:
         return ""
-    count, virtual = world["nodes"], "virtual " * world["virtual"]
-    by = f"{world['launcher']} {world['launcher_version']}"
-    nodes = f", {count} {virtual}node{'s' * (count != 1)} by {by} over {world['interface']}"
-    return "; ".join([nodes, *(line.removesuffix(".") for line in world_shown.lines(world))])
+    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
+    by = f"{cluster['launcher']} {cluster['launcher_version']}"
+    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
+    return "; ".join([nodes, *(line.removesuffix(".") for line in rank_tables.lines(cluster))])
 
 
-def _probe_cell(found: dict[str, Any] | None) -> str:
+def _self_test_cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
-    right = (
-        f"layers and all-reduce were right before the batch ({terminal.clock(found['seconds'])})"
-    )
+    taken = terminal.clock(found["seconds"])
+    right = f"layers and all-reduce were right before the experiment ({taken})"
     return right if found["reason"] is None else str(found["reason"])
 
 

@@ -1,11 +1,11 @@
-"""The words of the ranking: who trains fastest on which devices, and what more devices add."""
+"""Word the ranking: the fastest frameworks on which devices, and the gain of more devices."""
 
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from helpers.results import machines
-from helpers.results.comparability import nodes, ranked, virtual_nodes
+from helpers.results.comparability import nodes, ranked, simulated_nodes
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.results.ranking import RATE
@@ -43,12 +43,12 @@ def machine(compared: Comparison) -> str:
 
 
 def _nodes(entries: Sequence[Entry]) -> str:
-    """`` of 2 virtual nodes``, `` of 1 and 2 nodes``; nothing where all are one machine."""
+    """`` of 2 simulated nodes``, `` of 1 and 2 nodes``; nothing where all are one machine."""
     counts = sorted({nodes(entry.content) for entry in entries})
     if counts == [1]:
         return ""
-    virtual = "virtual " if any(virtual_nodes(entry.content) for entry in entries) else ""
-    return f" of {listed(map(str, counts))} {virtual}nodes"
+    simulated = "simulated " if any(simulated_nodes(entry.content) for entry in entries) else ""
+    return f" of {listed(map(str, counts))} {simulated}nodes"
 
 
 def named(rows: Sequence[pd.Series]) -> str:

@@ -1,4 +1,4 @@
-"""What the studies' sentences are made of: means and ratios with intervals, and times to a target.
+"""Compute means, ratios and times to a target with intervals, for the studies' sentences.
 
 All intervals are at 95 %, over runs or rounds that took turns: Student's t of means, order
 statistics of medians. They hold chance in
@@ -68,7 +68,7 @@ def change(found: Interval) -> str:
     if len(percents) == 1:
         return f"{percents[0]} %, one round"
     text = f"{percents[0]} % ({percents[1]} to {percents[2]})"
-    return text if apart(found, 1.0) else f"{text}: not told apart"
+    return text if apart(found, 1.0) else f"{text}: no significant difference"
 
 
 def not_worse(difference: Interval, margin: float) -> str:
@@ -114,7 +114,7 @@ class Soon(NamedTuple):
 
     def text(self, form: str = ".1f") -> str:
         if math.isnan(self.times.mean):
-            return "nothing to compare with: not every run that it is held against arrived"
+            return "not comparable, because not all runs of the other side reached the target"
         if self.arrived == self.of:
             return f"{self.times.text(form)} times as soon"
         missing = f"{self.of - self.arrived} of {self.of} runs never arrived"

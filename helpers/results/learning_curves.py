@@ -1,4 +1,4 @@
-"""How quickly each framework learns: in epochs, on the clock, and by how many images it takes."""
+"""Measure how quickly each framework learns: in epochs, in seconds and in images."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -34,14 +34,14 @@ def history(entry: Entry) -> pd.DataFrame:
 
 def drops(entry: Entry) -> list[int]:
     """The epochs after which the run's learning rate dropped, of those that it trained."""
-    after = entry.content["recipe"].get("drop_epochs") or []
+    after = entry.content["recipe"].get("lr_milestones") or []
     return [epoch for epoch in after if epoch < len(entry.content.get("epochs") or [])]
 
 
 def spread(group: Sequence[Entry]) -> pd.DataFrame:
     """:func:`history` of runs that repeat each other: medians by epoch, of those that all trained.
 
-    Of each number the least and the most of the runs too, under ``<name>_low`` and ``_high``.
+    The minimum and maximum of the runs are included under ``<name>_low`` and ``_high``.
     """
     each = [history(entry) for entry in group]
     known = [epochs.set_index("epoch") for epochs in each if not epochs.empty]
@@ -145,15 +145,15 @@ def targets(compared: Comparison) -> list[float]:
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
     shown = [recipe for recipe in recipes if tasks.metric_of(recipe) is compared.metric]
-    return sorted({value for recipe in shown for value in recipe.get("targets", [])})
+    return sorted({value for recipe in shown for value in recipe.get("quality_targets", [])})
 
 
 @lru_cache(maxsize=KEPT)
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 
-    Columns: run, label, devices, seed, variant (which of a batch's repeats it is), metric, target,
-    epoch, seconds, images; the last three NaN where it was not reached.
+    Columns: run, label, devices, seed, variant (which of an experiment's repeats it is), metric,
+    target, epoch, seconds, images; the last three NaN where it was not reached.
     """
     metric = compared.metric
     rows = []
@@ -180,8 +180,8 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
 def targets_table(compared: Comparison) -> pd.DataFrame:
     """:func:`to_targets` as text: rows runs; for each target the time, and the images trained on.
 
-    Of repeats the median, the least and the most of those that reached it, and how many did if not
-    all. The quickest to the first target first, of those that rank.
+    Repeats show the median, minimum and maximum of those that reached it, and their number if not
+    all did. The quickest to the first target first, of those that rank.
     """
     metric, numbers = compared.metric, to_targets(compared)
     if numbers.empty:

@@ -1,4 +1,4 @@
-"""The machines of a report: what each is made of, and the same framework on one against another."""
+"""Describe the machines of a report, and compare the same framework on each of them."""
 
 from statistics import median
 from typing import Any
@@ -61,14 +61,14 @@ def _between(hardware: list[dict[str, Any]]) -> str:
 
 def _nodes(content: dict[str, Any]) -> str:
     """``2 by mpiexec 5.0.2 over eth0; all-reduce of 31.0 MB at 118 MB/s, gloo on eth0``."""
-    world = content.get("world")
-    if world is None:
+    cluster = content.get("cluster")
+    if cluster is None:
         return ""
     said = (
-        f"{world['nodes']}{' virtual' * world['virtual']} by {world['launcher']} "
-        f"{world['launcher_version']} over {world['interface']}"
+        f"{cluster['nodes']}{' simulated' * cluster['simulated']} by {cluster['launcher']} "
+        f"{cluster['launcher_version']} over {cluster['interface']}"
     )
-    if found := world.get("all_reduce"):
+    if found := cluster.get("all_reduce"):
         said += (
             f" (all-reduce of {found['bytes'] / 1e6:,.1f} MB at "
             f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s, {found['over']})"
@@ -87,7 +87,7 @@ def against(compared: Comparison) -> pd.DataFrame:
 
     A row a framework (with settings other than the machine and its devices), nodes and number of
     devices that several machines ran; a column a machine, and the ratio of the highest to the
-    lowest with the least and the most that repeats allow.
+    lowest with the minimum and maximum that repeats allow.
     """
     of_machine = _by_machine(compared)
     if len(of_machine) < 2:

@@ -1,4 +1,4 @@
-"""The machines that runs were on, told apart by their hardware.
+"""Distinguish the machines of runs by their hardware.
 
 Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a container that has
 another name each time.
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Key = tuple[str, int, int]
-"""CPU, its cores, GiB of memory. GPUs are told by the devices that a run had."""
+"""CPU, its cores, GiB of memory. GPUs are known from the devices of a run."""
 
 
 def key(content: Mapping[str, Any]) -> Key | None:

@@ -1,4 +1,4 @@
-"""What an hour on a machine costs, as its user gives it: ``--price 12.24/h``."""
+"""Read the prices of machine hours from the command line: ``--price 12.24/h``."""
 
 import math
 import re
@@ -26,10 +26,10 @@ class Prices:
 
     def an_hour(self, content: Mapping[str, Any]) -> float | None:
         """All machines of a run together; None where one has no price."""
-        world = content.get("world")
+        cluster = content.get("cluster")
         hosts = [str(content["run"]["host"])]
-        if world and comparability.nodes(content) > 1 and not world["virtual"]:
-            hosts = [str(host["name"]) for host in world["hosts"]]
+        if cluster and comparability.nodes(content) > 1 and not cluster["simulated"]:
+            hosts = [str(host["name"]) for host in cluster["hosts"]]
         found = [self.hosts.get(host, self.any) for host in hosts]
         return None if None in found else sum(price for price in found if price is not None)
 

@@ -1,8 +1,8 @@
-"""The figures of the article that this project repeats, to place one's own results by.
+"""Read the article's published figures, which reports show next to measured ones.
 
-They live in ``published.json``, shaped like records but never mixed with them: whatever shows
-them says *published*. Each names the notebook it was read from, and whether that printed it
-(``output``) or says it in a comment; a figure that nobody gave is null.
+The figures are in ``published.json``. They are never mixed with records, and tables and charts
+label them *published*. Each figure names its notebook, and whether the notebook printed it
+(``output``) or has it in a comment. An unpublished figure is null.
 """
 
 import json
@@ -17,12 +17,12 @@ from helpers import terminal
 from helpers.results.comparison import Comparison
 
 NAME = "published, 4 x V100, 2018"
-"""How these figures are called wherever they stand beside measured ones."""
+"""The label of these figures in tables and charts with measured ones."""
 
 
 def belong(compared: Comparison) -> bool:
-    """Whether they may stand beside these runs: of the article's task, and of its network."""
-    return all_are(compared, {"task": "findings", "network": "densenet121"})
+    """Whether the figures are comparable with these runs: the same task and network."""
+    return all_are(compared, {"task": "multilabel", "network": "densenet121"})
 
 
 def all_are(compared: Comparison, study: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The ranking of frameworks: by images/s when training on files, the one metric of the report.
+"""Rank frameworks by their images/s when training on files, the report's main metric.
 
 The rate is that of the rounds of section 11, which exclude compiling (``rates.together``).
 Headline, answer, first chart and tables use the same order.

@@ -1,4 +1,4 @@
-"""The images per second that section 11 of each notebook measures, in rounds that take turns."""
+"""Read the images per second that section 11 of each notebook measures in alternating rounds."""
 
 from collections.abc import Iterable
 from statistics import median

@@ -1,9 +1,9 @@
-"""Which figure moved beyond the spread between two batches, for one's own CI.
+"""Find the figures that changed between two experiments by more than their spread, for a CI.
 
 Runs are matched by framework and number of devices. Where a side has repeats, a figure has moved
 when the medians are further apart than the wider range of the repeats; where neither has, when
 they are further apart than the figure's own tolerance, which is printed. Versions and drivers that
-changed are named, because they are what one looks for.
+changed are named, because they are possible causes.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ import pandas as pd
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.agreement import MUST_AGREE, loader_workers
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import short_number
 from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.shared_settings import MUST_AGREE, loader_workers
 from helpers.terminal import say
 from helpers.training.tasks import Metric
 
@@ -49,23 +49,23 @@ FIGURES = (
     Figure("loader_images_per_second", "images/s, loader", 0.15, +1),
     Figure("images_per_joule", "images per joule", 0.10, +1),
 )
-"""What is compared, beside the task's metric. The tolerances hold where nothing was repeated."""
+"""The compared figures, in addition to the task's metric; tolerances apply without repeats."""
 
 OF_METRIC = 0.02
 """The tolerance of the task's metric."""
 
-# What may change between two batches because it is what one wants to try: all else must agree.
+# What may change between two experiments because it is what one wants to try: all else must agree.
 _MAY_CHANGE = ("machine", "kind of device", "seed", "images and labels")
 _COLUMNS = ["run", "figure", "old", "new", "change", "allowed", "limit from", "verdict"]
 
 
 def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
-    """Every figure of every run that both batches have, or that only ``old`` has.
+    """Every figure of every run that both experiments have, or that only ``old`` has.
 
     Columns: run, figure, old, new, change (relative; absolute of a metric), allowed, limit from
     (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more), fair no
-    more (its certificate fails now), or the mark of a run whose times cannot be compared (resumed,
-    shared GPU), of which nothing but the metric is.
+    more (its fairness check fails now), or the mark of a run whose times cannot be compared
+    (resumed, shared GPU), of which nothing but the metric is.
 
     Raises:
         UserError: nothing is comparable: no run in common, or other settings.
@@ -125,13 +125,13 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     """Print what moved from ``old`` to ``new``; 1 if anything did, 0 if not.
 
     Raises:
-        UserError: a batch is not there, or the two cannot be compared.
+        UserError: an experiment is not there, or the two cannot be compared.
     """
     sides = []
-    for batch in (old, new):
-        side = comparison.load(batch)
+    for experiment in (old, new):
+        side = comparison.load(experiment)
         if not side.folders[0].is_dir():
-            raise UserError(f"{side.folders[0]}: there is no such batch")
+            raise UserError(f"{side.folders[0]}: there is no such experiment")
         for why in (*side.unreadable, *side.set_aside):
             raise UserError(why)
         sides.append(side)
@@ -217,7 +217,7 @@ def _same_settings(old: Comparison, new: Comparison) -> None:
             if what not in _MAY_CHANGE and get(was) != get(entry.content):
                 raise UserError(
                     f"{entry.run}: {what} was {_said(get(was))} and is "
-                    f"{_said(get(entry.content))}, so the two batches cannot be compared; "
+                    f"{_said(get(entry.content))}, so the two experiments cannot be compared; "
                     "run the new one with the old one's settings"
                 )
 

@@ -1,4 +1,4 @@
-"""Repeats of a run together: the median, and the range from the minimum to the maximum.
+"""Summarise repeats of a run by their median, minimum and maximum.
 
 Runs are repeats of each other where label (framework, notebook, its code, and the settings that
 differ within the comparison) and number of devices are the same.
@@ -22,7 +22,7 @@ FIGURES = (
     "joules",
     "images_per_joule",
 )
-"""Beside the metrics of the task."""
+"""The figures in addition to the task's metrics."""
 
 ONE_RUN = 0.10
 """Single runs without rounds that differ by no more than this share are not significantly apart."""
@@ -36,10 +36,11 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     """One row a label and number of devices, in the order of the frameworks.
 
     Columns: label, series, devices, nodes, kind, runs (how many repeats), comparable (every one
-    passed its certificate), marks (those that any has), the ends of the metrics' intervals (auc_low
-    and auc_high of the mean AUC's over patients; NaN where there were repeats), and for each of
-    ``FIGURES`` and of the task's metrics its median under its own name, its minimum and maximum
-    under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of ``rates.together``.
+    passed its fairness check), marks (those that any has), the ends of the metrics' intervals
+    (auc_low and auc_high of the mean AUC's over patients; NaN where there were repeats), and for
+    each of ``FIGURES`` and of the task's metrics its median under its own name, its minimum and
+    maximum under ``<figure>_low`` and ``<figure>_high``; of ``RATES`` the ends of
+    ``rates.together``.
     """
     numbers, metrics = results(compared), compared.task.metrics
     figures = [*FIGURES[:-2], *(metric.figure for metric in metrics), *FIGURES[-2:]]

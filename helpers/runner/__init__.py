@@ -1,1 +1,1 @@
-"""The command's work: plan a batch, run its notebooks in their kernels, watch, go on."""
+"""Plan an experiment, run its notebooks in their environments, watch and resume them."""

@@ -1,8 +1,7 @@
-"""How long planned runs will take, from earlier runs of the same thing on this machine.
+"""Estimate the time of planned runs from earlier runs on this machine.
 
-The same thing is: notebook and kernel, recipe, epochs, batch size, loader workers, data folder,
-devices and the GPUs that they share, on this host. Where there is no such run there is no estimate:
-times of other data or other devices say little.
+Only earlier runs with the same notebook, environment, recipe, epochs, batch size, loader workers,
+data folder, devices and shared GPUs on this host count. Without such a run there is no estimate.
 """
 
 import json
@@ -14,17 +13,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
-from helpers.training import image_folders, image_readers, record
+from helpers.training import earlier_schemas, image_folders, image_readers, record
 
 LATEST = 5
-"""Of how many earlier runs the median is taken: the last ones know today's code and driver."""
+"""The number of latest runs whose median is used, because they ran today's code and driver."""
 
 Key = tuple[Any, ...]
 
@@ -40,7 +38,7 @@ class Estimate:
 
 
 class History:
-    """What earlier runs took, read once from the records under ``runs/``."""
+    """The times of earlier runs, read once from the records under ``runs/``."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -51,14 +49,14 @@ class History:
             self._seconds.setdefault(key, []).append(seconds)
 
     def of(self, state: RunState) -> Estimate | None:
-        """The estimate for a planned run; None where nothing like it was run before."""
+        """The estimate for a planned run; None if no comparable run exists."""
         known = self._seconds.get(self._key(state), [])[-LATEST:]
         if not known:
             return None
         return Estimate(median(known), min(known), max(known), len(known))
 
     def add(self, state: RunState) -> None:
-        """A run of this plan has finished: the next one of its kind can be told from it."""
+        """Add a finished run of this plan to the history, for the estimates of later runs."""
         if state.state == "finished" and state.seconds is not None:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
@@ -69,13 +67,13 @@ class History:
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
-            recipe = lookup(name, small=found.kind == "cpu")
+            recipe = lookup(name, demo=found.kind == "cpu")
             data = recipe.folder if self._plan.data == "auto" else self._plan.data
             folder = image_folders.data_folder(recipe, data)
             self._keys[where] = _key(
                 state.label,
                 recipe.name,
-                _asked(self._plan, recipe.epochs, recipe.batch),
+                _asked(self._plan, recipe.epochs, recipe.batch_size),
                 image_readers.called(recipe, folder),
                 found.kind,
                 (str(state.nodes), *found.names * state.nodes),
@@ -93,18 +91,15 @@ def total(history: History, states: Iterable[RunState]) -> tuple[float, int]:
 
 
 def _earlier() -> Iterable[tuple[str, Key, float]]:
-    """When it started, what it was and how long it took, of every run that a batch finished.
+    """The start, key and seconds of every finished run of every experiment.
 
-    The runner's own time is taken, with the kernel's start. Notebooks run by hand do not count:
-    their clock runs while somebody reads.
+    The runner's time is used, which includes the kernel's start. Notebooks that a user runs by hand
+    do not count, because their time includes pauses.
     """
-    for path in paths.RUNS.glob(f"*/{journal.FILE}"):
-        folder = path.parent
-        if folder.is_symlink():  # runs/latest, which is there under its name too
-            continue
+    for folder in journal.folders():
         try:
             plan = journal.read(folder)[0]
-        except (OSError, UserError):  # a journal that tells nothing
+        except (OSError, UserError):  # an unreadable journal
             continue
         for state in plan.runs:
             if state.state == "finished" and state.seconds is not None:
@@ -113,15 +108,15 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
 
 
 def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = earlier_schemas.upgraded(json.loads(path.read_text(encoding="utf-8")))
     run, devices = content["run"], content["devices"]
     key = _key(
         run_label(run["notebook"], content["framework"]["kernel"]),
         content["recipe"]["name"],
-        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch"]),
+        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch_size"]),
         content["data"]["folder"],
         devices["kind"],
-        (str(content.get("world", {}).get("nodes", 1)), *devices["names"]),
+        (str(content.get("cluster", {}).get("nodes", 1)), *devices["names"]),
         devices.get("shared_gpus"),
         run["host"],
     )
@@ -129,15 +124,15 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
 
 
 def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
-    """What of a plan decides how long its runs take, with the recipe's own numbers filled in.
+    """The settings of a plan that decide its runs' times, with the recipe's defaults filled in.
 
-    What was asked for, and not what came of it: a batch that has yet to be found is ``auto``. Of
-    somebody's own recipe also what it said then, for another file may have its name.
+    The settings are the requested ones: a batch size that a run has yet to find is ``auto``. A
+    custom recipe also counts by its digests, because another file may have the same name.
     """
     return (
         epochs if plan.epochs == "default" else plan.epochs,
         batch if plan.batch_size == "default" else plan.batch_size,
-        plan.workers,
+        plan.num_workers,
         plan.cores_per_device,
         tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),
     )

@@ -1,7 +1,7 @@
-"""A batch's journal, ``batch.json``: which run is in which state.
+"""Read and write an experiment's journal, ``experiment.json``: the state of each of its runs.
 
-Whoever is handed a batch is handed its journal, and what stands in it decides which folders are
-emptied. So nothing of it is used before it was held against its schema.
+A journal may come from an untrusted source together with its experiment, and it decides which
+folders are emptied. It is therefore checked against its schema before it is used.
 """
 
 import json
@@ -12,14 +12,17 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
+from helpers.recipe import digest_now
 from helpers.runner.plans import Plan, RunState
 from helpers.training import parameters, schemas, strict_json
 
-FILE = "batch.json"
+FILE = "experiment.json"
+FORMER = "batch.json"
+"""Its name in the first version."""
 SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
-SCHEMA = 1
+SCHEMA = 2
 LATER = (
-    *("epochs", "batch_size", "workers", "launcher", "recipe_digests"),
+    *("epochs", "batch_size", "num_workers", "launcher", "recipe_digests"),
     *("cores_per_device", "loader_cores"),
 )
 """Parameters that older journals lack: their runs had the defaults."""
@@ -30,45 +33,75 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is none that this version can go by.
+        UserError: this version cannot use it.
     """
     path = folder / FILE
     if not path.exists():
-        raise FileNotFoundError(path)
+        path = folder / FORMER
+    if not path.exists():
+        raise FileNotFoundError(folder / FILE)
     content = strict_json.read(path, verbatim=["data", "recipe"])  # to be found again
+    if isinstance(content, dict):
+        content = _of_now(content, path)
     schemas.check(SCHEMA_FILE, content, path)
     runs = []
     for kept in content["runs"]:
         known = {name: value for name, value in kept.items() if not name.startswith("process")}
-        known["seed"] = kept.get("seed", content.get("seed", 0))  # once one for the whole batch
+        known["seed"] = kept.get(
+            "seed", content.get("seed", 0)
+        )  # once one for the whole experiment
         runs.append(RunState(**known))
     if len({run.folder for run in runs}) < len(runs):
-        raise UserError(f"{path}: two of its runs have the same folder; start a new batch")
+        raise UserError(f"{path}: two of its runs have the same folder; start a new experiment")
     warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", "default"))
     chosen = {name: content[name] for name in LATER if name in content}
+    digests = chosen.get("recipe_digests", {})
+    chosen["recipe_digests"] = {name: digest_now(digest) for name, digest in digests.items()}
     plan = Plan(content["recipe"], content["data"], runs, warmup_epochs=warmup, **chosen)
     return plan, content
 
 
+def folders() -> list[Path]:
+    """The folders under ``runs/`` that have a journal, by name; ``latest`` is a link to one."""
+    found = {path.parent for name in (FILE, FORMER) for path in paths.RUNS.glob(f"*/{name}")}
+    return sorted(folder for folder in found if not folder.is_symlink())
+
+
+def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A journal of the first version, with today's names."""
+    if content.get("schema", 1) != 1 or content.get("schema") is True:
+        return content
+    found = {key: value for key, value in content.items() if key not in ("batch", "workers")}
+    found |= {"schema": SCHEMA, "experiment": content.get("batch", path.parent.name)}
+    workers = content.get("workers", "default")
+    if isinstance(workers, int):
+        raise UserError(
+            f"{path}: begun with {workers} loader workers for all devices together; they are given "
+            "for each device now: start a new experiment with --num-workers"
+        )
+    return found | {"num_workers": workers}
+
+
 def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Whether the journal of a batch could be read again, before there is one.
+    """Check that the journal can be read again, before it is written for the first time.
 
     Raises:
-        UserError: it could not, so nobody could go on with the batch.
+        UserError: it cannot be read, so the experiment could not be resumed.
     """
     schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
 
 
 def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Put the plan as it stands, and ``about`` the batch, in the place of the journal before."""
+    """Replace the journal with the plan as it stands, and ``about`` the experiment."""
     content = _content(folder, plan, about)
     paths.write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")
+    (folder / FORMER).unlink(missing_ok=True)
 
 
 def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "batch": folder.name,
+        "experiment": folder.name,
         **about,
         **plan.parameters(),
         "launcher": plan.launcher,

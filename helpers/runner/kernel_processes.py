@@ -1,4 +1,4 @@
-"""Kernels as processes: run a notebook in one, stop it and all that it started."""
+"""Run a notebook in a kernel, and stop the kernel and every process that it started."""
 
 import logging
 import os
@@ -14,27 +14,27 @@ import psutil
 
 from data_prep.errors import printable
 from helpers.errors import naming
-from helpers.frameworks import temporary
+from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import processes
-from helpers.runner import notebook_links, stalls, stopping
+from helpers.runner import hangs, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
-MARK = "COMPARE_BATCH"
+MARK = "ROSETTA_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
 GRACE_SECONDS = 10.0
-"""What an interrupted kernel gets to write its record and close its trace."""
+"""The time for an interrupted kernel to write its record and close its trace."""
 CLOSING_SECONDS = 5.0
-"""What the sockets to a kernel that is gone get to close."""
+"""The time for closing the sockets to a kernel that has ended."""
 LEAVING_SECONDS = 1.0
-"""What a kernel whose cells all ran without an error gets to leave.
+"""The time for a kernel to end by itself after all cells ran without an error.
 
 Half of it when asked, half after a SIGTERM. ipykernel waits until its children end, and
 multiprocessing's resource tracker ends only after the kernel does. Other kernels have
 jupyter_client's five seconds: they may have ranks to end, or a file to write.
 """
 KILLED_SECONDS = 5.0
-"""For how long processes that were killed are waited for."""
+"""The time to wait for killed processes."""
 
 
 class KernelError(Exception):
@@ -56,7 +56,7 @@ def execute(
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
     Whatever happens, the kernel and every process it started are gone afterwards, with all that
-    they left in the temporary folder (``helpers.frameworks.temporary``); Ctrl-C reaches
+    they left in the temporary folder (``helpers.frameworks.temporary_files``); Ctrl-C reaches
     the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
     how long a cell may take, as long as the run comes forward.
 
@@ -66,14 +66,15 @@ def execute(
         heard: called, from any thread, with each line that the run says of itself, and whether it
             is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
-        stall_minutes: without any progress after which it is ended (``helpers.runner.stalls``); 0:
-        never. environment: what the kernel gets beside what reaches it of the runner's own
+        stall_minutes: minutes without progress after which it is ended
+            (``helpers.runner.hangs``); 0: never.
+        environment: variables in addition to the runner's that reach the kernel
             (``helpers.training.environment_variables``): its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
         KernelError: the kernel could not be started.
-        stalls.Stalled: there was no progress for ``stall_minutes``.
+        hangs.Stalled: there was no progress for ``stall_minutes``.
         OSError: what the runner itself writes, ``target`` first of all, cannot be written.
         Exception: the kernel died.
     """
@@ -96,7 +97,7 @@ def execute(
     manager = Manager(kernel_name=kernel, context=context)
 
     class Watched(NBClientEngine):  # type: ignore[misc]
-        """papermill's own engine, telling us where it is."""
+        """papermill's execution engine, which reports each cell."""
 
         @classmethod
         def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
@@ -116,11 +117,11 @@ def execute(
         stop(_pid(manager))
 
     papermill_engines.register("watched", Watched)
-    watch = stalls.Watch(target.parent, stall_minutes, give_up, heard)
+    watch = hangs.Watch(target.parent, stall_minutes, give_up, heard)
     left = ExitStack()
     try:
-        with stopping.held():  # else a folder could be made that nobody knows of
-            own = left.enter_context(temporary.own("compare-"))
+        with shutdown.held():  # else a signal could leave an unknown folder
+            own = left.enter_context(temporary_files.own("compare-"))
         manager.connection_file = f"{own}/connection.json"
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(
@@ -152,15 +153,15 @@ def execute(
         manager.shutdown_wait_time = LEAVING_SECONDS
     except (KeyboardInterrupt, Exception) as error:
         # papermill writes the notebook on its way out; an error there hides what it was stopped by.
-        asked = error if isinstance(error, KeyboardInterrupt) else stopping.raised()
+        asked = error if isinstance(error, KeyboardInterrupt) else shutdown.raised()
         if asked is None:
             raise watch.error or error from None
-        # Of the tasks that were cut off in nbclient's loop, asyncio would print a traceback each.
+        # asyncio would print a traceback for every interrupted task of nbclient.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         give_up()
         raise asked from None
     finally:
-        with stopping.held():
+        with shutdown.held():
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
@@ -173,8 +174,8 @@ def execute(
 def _close(context: Any) -> None:
     """Close all sockets, and wait for that, but not for ever.
 
-    A signal that comes between a socket's making and its being noted leaves one that nobody can
-    close, for which ZeroMQ waits until the process ends.
+    A signal between a socket's creation and its registration leaves a socket that no code can
+    close. ZeroMQ would wait for it until the process ends.
     """
     closing = Thread(target=context.destroy, kwargs={"linger": 0}, daemon=True)
     closing.start()
@@ -188,7 +189,7 @@ def reason_of(error: Exception) -> str:
         said = f"{error.ename}: {error.evalue}"  # type: ignore[attr-defined]
     elif kind == "DeadKernelError":
         said = "the kernel died (out of memory, or a crash in native code): see kernel.log"
-    elif isinstance(error, stalls.Stalled | KernelError):
+    elif isinstance(error, hangs.Stalled | KernelError):
         said = str(error)
     else:
         said = f"{kind}: {error}"
@@ -213,15 +214,14 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
 
 
 def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) -> None:
-    """End whatever a runner left running for a batch, or for all batches in ``folder``.
+    """End the kernels, workers and samplers of an experiment, or of all experiments in ``folder``.
 
-    Kernels, workers, samplers.
-
-    A process that lived on under another parent or in a session of its own still has the mark in
-    the environment it was started with. Nothing else is touched, whoever says that it belongs here.
+    A process with another parent or in another session still has the mark in its environment.
+    Processes without the mark are never ended.
 
     Args:
-        spare: whether a batch's processes are to live, by its folder.
+        folder: an experiment's folder, or the folder of several experiments.
+        spare: whether to keep an experiment's processes, by its folder.
     """
     marks = {member: mark(member.pid) for member in psutil.process_iter()}
     ours = {member: Path(of) for member, of in marks.items() if of and _is_below(of, folder)}
@@ -234,10 +234,10 @@ def _is_below(path: str, folder: Path) -> bool:
 
 
 def mark(process: int) -> str | None:
-    """The folder of the batch a process runs for; None for all others."""
+    """The folder of the experiment that a process runs for; None if it has no mark."""
     try:
         return psutil.Process(process).environ().get(MARK)
-    except (psutil.Error, OSError):  # gone, or somebody else's
+    except (psutil.Error, OSError):  # it has ended, or belongs to another user
         return None
 
 

@@ -1,9 +1,8 @@
-"""Who works on a batch: one command at a time, on whatever host of a shared filesystem.
+"""Let only one command at a time work on an experiment, on all hosts of a shared filesystem.
 
-A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that says who he is.
-The system lets go of it when the holder ends; but not every network filesystem tells other hosts of
-it. So what the file says counts as well: it is taken over only where the process that it names has
-ended for certain.
+A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that names it.
+The system releases the lock when the holder ends, but some network filesystems do not show locks to
+other hosts. A lock is therefore taken over only if the named process has certainly ended.
 """
 
 import fcntl
@@ -23,25 +22,26 @@ from helpers.launch import processes
 
 FOLDER = ".locks"
 LONGEST = 10_000
-"""Bytes of such a file."""
+"""The maximum size of such a file, in bytes."""
 _FIELDS = {"process": int, "host": str, "since": str}
 _JOB = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT")
 
 
 class HeldError(UserError):
-    """Somebody else has it, or may have it."""
+    """Another process has the lock, or may have it."""
 
 
 @contextmanager
 def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
-    """Nobody else has the lock at ``path`` inside; it is gone afterwards.
+    """Hold the lock at ``path`` during the block, and remove it afterwards.
 
     Args:
-        what: that is worked on, as the message begins.
-        instead: what else to do, as it ends.
+        path: the lock's file.
+        what: the start of the error message.
+        instead: the end of the error message, with an alternative.
 
     Raises:
-        HeldError: somebody else has it, or nobody can tell here whether somebody still has.
+        HeldError: another process has the lock, or may still have it.
     """
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,28 +65,28 @@ def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Two batches at once on one machine would measure each other: the second one is refused.
+    """Refuse a second experiment on this machine, because both would disturb each other's times.
 
-    But for two of Slurm's jobs, which have devices of their own.
+    Two Slurm jobs may run at the same time, because each has its own devices.
 
     Raises:
-        UserError: another one runs, or there can be no folder for runs.
+        UserError: another experiment runs, or the folder for runs cannot be created.
     """
     try:
         paths.RUNS.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UserError(f"{paths.RUNS}: a file, or a link that leads nowhere; remove it") from None
-    with held(of_machine(), "another compare is running here"):
+    with held(of_machine(), "another rosetta run is active on this machine"):
         yield
 
 
 def of_batch(name: str) -> Path:
-    """The lock of a batch."""
+    """The lock of an experiment."""
     return paths.RUNS / FOLDER / f"{name}.json"
 
 
 def of_queueing(name: str) -> Path:
-    """The lock of who hands jobs of this name to Slurm."""
+    """The lock of the command that queues jobs of this name."""
     return paths.RUNS / FOLDER / f"_queueing-{name}.json"
 
 
@@ -103,7 +103,7 @@ def in_job() -> bool:
 
 
 def may_be_held(path: Path) -> bool:
-    """Whether a lock is there that names a process of which nobody here knows that it has ended."""
+    """Whether there is a lock whose process has not certainly ended."""
     try:
         said = _read(path.read_bytes()[:LONGEST])
     except OSError:
@@ -122,15 +122,15 @@ def _opened(path: Path, what: str, instead: str) -> int:
             except BlockingIOError:
                 who = _who(_read(os.pread(file, LONGEST, 0)))
                 raise HeldError(f"{what} ({who}); wait for it or stop it{instead}") from None
-            if not _is_still(file, path):  # its holder has just taken it away
+            if not _is_still(file, path):  # its holder has just removed it
                 os.close(file)
                 continue
             said = _read(os.pread(file, LONGEST, 0))
             if said is not None and not _is_over(said):
                 unsure = processes.runs(said) is None
-                how_told = "nobody can tell here whether it still runs" if unsure else "it runs"
+                known = "this host cannot check whether it still runs" if unsure else "it runs"
                 raise HeldError(
-                    f"{what} ({_who(said)}): {how_told}. If it has ended, remove {path} and start "
+                    f"{what} ({_who(said)}): {known}. If it has ended, remove {path} and start "
                     f"again{instead}"
                 )
             return file
@@ -148,7 +148,7 @@ def _is_still(file: int, path: Path) -> bool:
 
 
 def _is_over(said: Mapping[str, Any]) -> bool:
-    """Whether who wrote this has ended for certain: a job that Slurm began again has, too."""
+    """Whether the lock's writer has certainly ended; a job that Slurm restarted has."""
     return processes.runs(said) is False or (
         said.get("job") is not None
         and said["job"] == _job().get("job")
@@ -157,13 +157,13 @@ def _is_over(said: Mapping[str, Any]) -> bool:
 
 
 def _job() -> dict[str, Any]:
-    """The Slurm job that this process is in, and how often it was begun again; else nothing."""
+    """This process's Slurm job and the number of its restarts; empty outside a job."""
     cluster, job, starts = (os.environ.get(name, "") for name in _JOB)
     return {"job": f"{cluster} {job}", "starts": starts or "0"} if job else {}
 
 
 def _read(text: bytes) -> dict[str, Any] | None:
-    """What a holder wrote; None where it was not yet or is nothing that we would write."""
+    """The holder's entry; None if it is missing or not valid."""
     try:
         said = json.loads(text)
         sound = all(type(said[name]) is kind for name, kind in _FIELDS.items())
@@ -174,6 +174,6 @@ def _read(text: bytes) -> dict[str, Any] | None:
 
 def _who(said: Mapping[str, Any] | None) -> str:
     if said is None:
-        return "it has not said who it is"
+        return "its process is unknown"
     job = f"job {str(said['job']).split()[-1]}, " if said.get("job") else ""
     return printable(f"{job}{processes.named(said)}, since {said['since']}")[:200]

@@ -1,30 +1,30 @@
-"""What the runner says before, between and after the runs: plan, outcomes, the last table."""
+"""Print the plan before the runs, each outcome, and the final table."""
 
 from helpers import terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed, why_not
 from helpers.results import comparability, rates
-from helpers.runner import batch_folder, estimate, locks, recipes
-from helpers.runner.batch_folder import Batch
+from helpers.runner import estimate, experiments, locks, recipes
 from helpers.runner.estimate import History
+from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.terminal import say
 from helpers.training import record, tasks
 
 
-def announce(batch: Batch, history: History) -> None:
-    """The plan: what is kept, what is run (again), what cannot be, and how long it may take."""
-    count = len(batch.runs)
-    kept = [state for state in batch.runs if batch.is_finished(state)]
+def announce(experiment: Experiment, history: History) -> None:
+    """Print the plan: kept runs, runs to do, skipped runs with the reason, and the time."""
+    count = len(experiment.runs)
+    kept = [state for state in experiment.runs if experiment.is_finished(state)]
     again = f", {len(kept)} of them finished before" if kept else ""
-    verb = "Resuming batch" if batch.resumed else "Batch"
-    say(f"{verb} {batch.name}: {count} run{'s' if count != 1 else ''}{again}")
-    if settings := batch.plan.settings():
+    verb = "Resuming experiment" if experiment.resumed else "Experiment"
+    say(f"{verb} {experiment.name}: {count} run{'s' if count != 1 else ''}{again}")
+    if settings := experiment.plan.settings():
         say(f"  every run with {settings}")
-    for line in recipes.in_words(batch.plan):
+    for line in recipes.in_words(experiment.plan):
         say(f"  {line}")
     to_run = []
-    wanted = {(state.kernel, state.devices, state.gpus) for state in batch.runs}
+    wanted = {(state.kernel, state.devices, state.gpus) for state in experiment.runs}
     virtual = {n for _, n, gpus in wanted if not devices.used(n, gpus)}
     if warned := devices.crowded(max(virtual, default=0)):
         say(f"  {warned}")
@@ -33,21 +33,21 @@ def announce(batch: Batch, history: History) -> None:
         for kernel, n, gpus in wanted
     }
     unsuited = {
-        notebook: recipes.problem(batch.plan, notebook)
-        for notebook in {state.notebook for state in batch.runs}
+        notebook: recipes.problem(experiment.plan, notebook)
+        for notebook in {state.notebook for state in experiment.runs}
     }
-    for state in batch.runs:
+    for state in experiment.runs:
         problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
         problem = problem or why_not(state.notebook, state.kernel, state.devices, state.nodes)
-        if batch.is_finished(state):
+        if experiment.is_finished(state):
             note = "finished before, kept"
         elif problem:
             note = f"will be skipped: {problem}"
         else:
             to_run.append(state)
-            note = f"kernel {state.kernel}{_about(history, state)}"
+            note = f"environment {state.kernel}{_about(history, state)}"
             if state.state != "waiting":
-                note += f"; again, earlier attempt: {batch_folder.how_it_ended(state)}"
+                note += f"; again, earlier attempt: {experiments.how_it_ended(state)}"
         say(f"  {state.title}, {note}")
     if to_run:
         say(_estimate(history, to_run))
@@ -62,12 +62,12 @@ def outcome(state: RunState) -> str:
     return f"{state.state}{after}" + (f": {state.reason}" if state.reason else "")
 
 
-def figures(batch: Batch, state: RunState) -> tuple[str, str]:
+def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     """The test's metric with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
     if state.state != "finished":
         return "-", "-"
     try:
-        content = record.read(batch.folder / state.folder)
+        content = record.read(experiment.folder / state.folder)
     except UserError:
         return "-", "-"
     metric = tasks.of(content["recipe"]).metric
@@ -78,62 +78,62 @@ def figures(batch: Batch, state: RunState) -> tuple[str, str]:
     return text, f"{rates.rate(content)[0]:.1f}"
 
 
-def final_table(batch: Batch) -> str:
-    """One row a run, then what is to be said of single ones.
+def final_table(experiment: Experiment) -> str:
+    """A table with one row per run, then notes on single runs.
 
-    A line for each that did not finish, needed another attempt, or has times that may not stand
-    beside others'.
+    A run has a note if it did not finish, needed another attempt, or has times that are not
+    comparable.
     """
-    varied = any(state.variant for state in batch.runs)
+    varied = any(state.variant for state in experiment.runs)
     rows = []
-    for state in batch.runs:
+    for state in experiment.runs:
         seconds = "-" if state.seconds is None else terminal.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
         name = [state.label, state.on, *apart]
-        rows.append([*name, state.state, seconds, *figures(batch, state)])
-    task = recipes.task(batch.plan)
+        rows.append([*name, state.state, seconds, *figures(experiment, state)])
+    task = recipes.task(experiment.plan)
     tested = f"Test {task.metric.short}"
     header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", tested, "Images/s"]
     lines = [terminal.table(header, rows)]
     if any("±" in row[-2] for row in rows):
         of = "the mean, " if task.metric.short != task.metric.whole else ""
         lines.append(f"{tested}: {of}± half its 95 % interval over the test part")
-    for state in batch.runs:
+    for state in experiment.runs:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
         lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
-        if marks := ", ".join(_marks(batch, state)):
+        if marks := ", ".join(_marks(experiment, state)):
             lines.append(f"{state.title}, {marks}: its times are not comparable")
     return "\n".join(lines)
 
 
-def _marks(batch: Batch, state: RunState) -> tuple[str, ...]:
-    """Why a run's times may not stand beside others'; nothing of one that has none."""
+def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
+    """Why a run's times are not comparable; empty without a finished record."""
     if state.state != "finished":
         return ()
     try:
-        return comparability.marks(record.read(batch.folder / state.folder))
+        return comparability.marks(record.read(experiment.folder / state.folder))
     except UserError:
         return ()
 
 
-def where_to_look(batch: Batch, problems: list[str]) -> int:
-    """Say where the results are and what went wrong; returns the exit code."""
-    bad = [state for state in batch.runs if state.state != "finished"]
+def where_to_look(experiment: Experiment, problems: list[str]) -> int:
+    """Print where the results are and what went wrong; return the exit code."""
+    bad = [state for state in experiment.runs if state.state != "finished"]
     for name, hint in (
         ("report.html", "in any browser; one self-contained file to share"),
         ("Compare.ipynb", "'make lab' opens JupyterLab"),
     ):
-        if (batch.folder / name).exists():
-            say(f"Look at  {batch.folder / name}  ({hint})")
+        if (experiment.folder / name).exists():
+            say(f"Look at  {experiment.folder / name}  ({hint})")
     for problem in problems:
         say(f"error: {problem}", error=True)
-    say(f"Each run's notebook, record and trace: {batch.folder}")
+    say(f"Each run's notebook, record and trace: {experiment.folder}")
     if bad:
         again = ", or submit the job again" if locks.in_job() else ""
         say(
-            f"error: {len(bad)} of {len(batch.runs)} runs did not finish; "
-            f"fix the cause, then: compare --resume {batch.name}{again}",
+            f"error: {len(bad)} of {len(experiment.runs)} runs did not finish; "
+            f"fix the cause, then: rosetta run --resume {experiment.name}{again}",
             error=True,
         )
     return 1 if bad or problems else 0

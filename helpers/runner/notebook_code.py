@@ -1,4 +1,4 @@
-"""A notebook's own code, outside Jupyter: for tests and benchmarks of what stands in it."""
+"""Run a notebook's code cells outside Jupyter, for tests and benchmarks."""
 
 import json
 from collections.abc import Callable
@@ -41,11 +41,11 @@ def run_cells(
             names.update(parameters)
         if not checked and "this_run" in names:
             run = names["this_run"]
-            run.certify, run.rehearse = lambda *given: None, run.take
+            run.check_fairness, run.check_training_loop = lambda *given: None, run.take
             if hasattr(run, "progress"):  # a rank's has none
-                run.progress.skip("certify", "rehearse")
+                run.progress.skip("check_fairness", "check_training_loop")
         if after is not None and after in text:
             break
     if not checked and "this_run" in names:
-        del names["this_run"].certify, names["this_run"].rehearse
+        del names["this_run"].check_fairness, names["this_run"].check_training_loop
     return names

@@ -1,4 +1,4 @@
-"""Relative links in a notebook's prose, for a copy of it that lies in another folder."""
+"""Rewrite the relative links of a notebook for a copy in another folder."""
 
 import os
 import re

@@ -1,10 +1,10 @@
-"""Other people's processes on a run's GPUs: who shares a device spoils the run's times.
+"""Detect other processes on a run's GPUs, because they make the run's times unreliable.
 
-gpumon tells which processes compute on a GPU, whoever they belong to. Before the run's kernel
-starts, all of them are others'. While it runs, those that carry the batch's mark in their
-environment (``kernel_processes.MARK``) are its own. NVML numbers processes as the machine does,
-which inside a container are unknown numbers: such a one counts before the run, when it cannot be
-ours, and not while it runs, when it can.
+gpumon lists the processes of all users that compute on a GPU. Before the run's kernel starts, all
+of them are other processes. During the run, processes with the experiment's mark in their
+environment (``kernel_processes.MARK``) belong to the run. NVML reports the machine's process ids,
+which are unknown inside a container. An unknown id counts before the run, but not during the run,
+when it may be the run's own process.
 """
 
 import threading
@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpumon import sharing
+from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers.launch import processes
 from helpers.runner import kernel_processes
 
 EVERY_SECONDS = 15.0
-"""NVML takes milliseconds to list processes, under a lock of the driver: not often."""
+"""The interval is long, because listing processes holds a lock of the driver for milliseconds."""
 SETTLE_SECONDS = 3.0
-"""What the driver gets to let go of processes that have just ended."""
+"""The time for the driver to forget processes that have just ended."""
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """A process of somebody else's; ``gpu`` is a UUID, ``seen`` before or during the run."""
+class OtherProcess:
+    """A process of another user or experiment; ``gpu`` is a UUID, ``seen`` is before or during."""
 
     gpu: str
     process: int
@@ -45,15 +45,15 @@ class Watch:
 
     Args:
         uuids: the run's GPUs; none means nothing is watched.
-        batch: the folder whose mark the run's own processes carry.
-        warn: called with one line for each neighbour, once.
+        experiment: the folder whose mark the run's own processes carry.
+        warn: called with one line for each of them, once.
     """
 
-    def __init__(self, uuids: Sequence[str], batch: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, uuids: Sequence[str], experiment: Path, warn: Callable[[str], None]) -> None:
         self._uuids = list(uuids)
-        self._batch = batch
+        self._batch = experiment
         self._warn = warn
-        self._found: dict[tuple[str, int], Neighbour] = {}
+        self._found: dict[tuple[str, int], OtherProcess] = {}
         self._reason: str | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, daemon=True)
@@ -70,11 +70,11 @@ class Watch:
             self._thread.join()
 
     def as_record(self) -> dict[str, Any]:
-        """The record's section ``neighbours``, as a dictionary to be merged; {} without GPUs."""
+        """The record's section ``other_processes``, as a dictionary to merge; {} without GPUs."""
         if not self._uuids:
             return {}
-        found = [asdict(neighbour) for neighbour in self._found.values()]
-        return {"neighbours": {"processes": found, "reason": self._reason}}
+        found = [asdict(other) for other in self._found.values()]
+        return {"other_processes": {"processes": found, "reason": self._reason}}
 
     def _look_before(self) -> None:
         end = time.monotonic() + SETTLE_SECONDS
@@ -83,7 +83,9 @@ class Watch:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
-            self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "before"))
+            self._note(
+                OtherProcess(gpu, process, gpu_processes.process_name(process), memory, "before")
+            )
 
     def _keep_looking(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
@@ -92,17 +94,21 @@ class Watch:
                 if known or not processes.lives(process):
                     continue
                 if kernel_processes.mark(process) != str(self._batch):
-                    self._note(Neighbour(gpu, process, sharing.name_of(process), memory, "during"))
+                    self._note(
+                        OtherProcess(
+                            gpu, process, gpu_processes.process_name(process), memory, "during"
+                        )
+                    )
 
-    def _note(self, neighbour: Neighbour) -> None:
-        self._found[neighbour.gpu, neighbour.process] = neighbour
-        self._warn(f"{neighbour}: another process shares this GPU, its times are not reliable")
+    def _note(self, other: OtherProcess) -> None:
+        self._found[other.gpu, other.process] = other
+        self._warn(f"{other}: another process shares this GPU, its times are not reliable")
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return sharing.computing(self._uuids)
+            return gpu_processes.compute_processes(self._uuids)
         except Unavailable as error:
             if self._reason is None:
-                self._reason = f"the driver does not say who uses the GPUs ({error})"
+                self._reason = f"the driver does not list the processes on the GPUs ({error})"
                 self._warn(self._reason)
             return []

@@ -1,4 +1,4 @@
-"""What a batch is to run: which notebooks, on how many devices, with which parameters."""
+"""Plan an experiment: its notebooks, numbers of devices and parameters."""
 
 import hashlib
 import json
@@ -13,14 +13,14 @@ from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.capabilities import sharing
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.recipe import PRECISIONS, full_name, lookup
-from helpers.runner import offers
-from helpers.runner.offers import Offer
+from helpers.runner import selection
+from helpers.runner.selection import Offer
 from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
-"""More is a slip of the keyboard."""
+"""A larger number is treated as a typing error."""
 
 
 @dataclass
@@ -38,13 +38,13 @@ class RunState:
     seed: int = 0
     precision: str = PRECISIONS[0]
     variant: str = ""
-    """What sets it apart from the plan's other runs of its notebook on as many devices."""
+    """The difference to other runs of the same notebook on as many devices."""
     gpus: int | None = None
-    """On how many GPUs the devices are to be; None where each is to be one, if there are any."""
+    """The number of GPUs that the devices share; None for one GPU per device, if there are GPUs."""
     nodes: int = 1
-    """Each has so many devices."""
+    """The number of nodes, with ``devices`` devices each."""
     earlier: list[str] = field(default_factory=list)
-    """What earlier attempts at it came to, so that nothing is tried again silently."""
+    """The outcomes of earlier attempts, so that no run is repeated silently."""
 
     @property
     def label(self) -> str:
@@ -53,7 +53,7 @@ class RunState:
 
     @property
     def folder(self) -> str:
-        """The run's folder in the batch."""
+        """The run's folder in the experiment."""
         name = device_helpers.run_name(self.label, self.devices, self.shared_gpus, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
@@ -91,14 +91,15 @@ class RunState:
 
 @dataclass
 class Plan:
-    """What a batch runs: the same recipe and data for each of its runs."""
+    """What an experiment runs: the same recipe and data for each of its runs."""
 
     recipe: str
     data: str
     runs: list[RunState]
     epochs: int | str = "default"
     batch_size: int | str = "default"
-    workers: int | str = "default"
+    num_workers: int | str = "default"
+    """For each device."""
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
     """What starts the ranks of several nodes."""
@@ -106,7 +107,7 @@ class Plan:
     """Cores of each CPU device, as the user asked for them."""
     loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
-    """Of the recipe's file and the code beside it; nothing in journals of older versions."""
+    """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
@@ -115,7 +116,7 @@ class Plan:
             "data": self.data,
             "epochs": self.epochs,
             "batch_size": self.batch_size,
-            "workers": self.workers,
+            "num_workers": self.num_workers,
             "warmup_epochs": self.warmup_epochs,
             "cores_per_device": self.cores_per_device,
             "loader_cores": self.loader_cores,
@@ -124,8 +125,8 @@ class Plan:
     def cores_here(self) -> int | str:
         """The cores of each CPU device on this machine: ``auto`` as a number.
 
-        It is that of the most devices, for all runs on one node. As another machine may have other
-        cores, as the node of a job beside that where it was submitted, the plan keeps ``auto``.
+        The run with the most devices decides the number for all runs on one node. The plan keeps
+        ``auto``, because the node of a job may have another number of cores than the login node.
         """
         most = max((run.devices for run in self.runs if run.nodes == 1), default=0)
         if self.cores_per_device != "auto" or not most:
@@ -137,7 +138,7 @@ class Plan:
         given = {
             "epochs": self.epochs,
             "batch size": self.batch_size,
-            "workers": self.workers,
+            "workers": self.num_workers,
             "warm-up epochs": self.warmup_epochs,
             "loader cores": self.loader_cores,
         }
@@ -187,9 +188,9 @@ def make_plan(
     precision: Sequence[str] = PRECISIONS[:1],
     epochs: int | str = "default",
     batch_size: int | str = "default",
-    workers: int | str = "default",
+    num_workers: int | str = "default",
     warmup_epochs: float | str = "default",
-    nodes: Sequence[int | str] = (1,),
+    nnodes: Sequence[int | str] = (1,),
     launcher: str = "auto",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
@@ -197,9 +198,9 @@ def make_plan(
     """What is to be run, with everything a user may have mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
-    is cut short has measured every framework, and a machine that grows warm does so for all. A
-    notebook of one machine is left out on several where nobody named it and the word that asked
-    for it (``chainer``) stands for another that spans them.
+    is cut short has measured every framework, and a machine that grows warm does so for all. On
+    several nodes, a notebook for one machine is left out if it was chosen by its framework
+    (``chainer``) and another notebook of that framework runs on several nodes.
 
     Args:
         notebooks: names without ``.ipynb``, each in its own kernel; none means every framework
@@ -216,12 +217,12 @@ def make_plan(
         epochs: of every run; ``default``: the recipe's.
         batch_size: images per device, the learning rate as the recipe scales it; ``default``: the
             recipe's; ``auto``: each run finds the largest that fits.
-        workers: of the loader, for all devices together; ``default``: by the cores; ``auto``: each
-            run measures.
+        num_workers: of the loader, for each device; ``default``: by the cores; ``auto``: each run
+            measures.
         warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
             recipe's.
-        nodes: how many machines, several in turn; virtual ones unless the launcher reaches others.
-        launcher: what starts the ranks of several nodes (``helpers.launch.engines``).
+        nnodes: how many machines, several in turn; simulated unless the launcher reaches others.
+        launcher: what starts the ranks of several nodes (``helpers.launch.launchers``).
         cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
             devices of these; ``shared``: the devices share all cores.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
@@ -242,24 +243,24 @@ def make_plan(
         epochs = parameters.check_epochs(epochs)
     with _choosing("batch_size"):
         batch_size = parameters.check_batch_size(batch_size)
-    with _choosing("workers"):
-        workers = parameters.check_workers(workers)
+    with _choosing("num_workers"):
+        num_workers = parameters.check_num_workers(num_workers)
     with _choosing("warmup_epochs"):
         warmup = parameters.epochs_of_warmup(warmup_epochs)
     if data != "auto":
         with _choosing("data"):
             data = str(image_folders.prepare_data(chosen, data))
     with _choosing("frameworks" if frameworks else "notebooks"):
-        wanted = offers.chosen(framework_notebooks(), notebooks, frameworks)
+        wanted = selection.chosen(framework_notebooks(), notebooks, frameworks)
     with _choosing("gpus"):
         device_helpers.resolve("auto", gpus)
     with _choosing("devices"):
         free = [device_helpers.resolve(number, gpus, cpu_cores.SHARED) for number in devices]
     counts = dict.fromkeys(each.count for each in free)
-    with _choosing("nodes"):
-        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nodes)
+    with _choosing("nnodes"):
+        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nnodes)
     with _choosing("launcher"):
-        engine = engines.choose(launcher, max(each_nodes))
+        chosen_launcher = launchers.choose(launcher, max(each_nodes))
     place = chosen.loader_cores if loader_cores == "default" else loader_cores
     cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
     with _choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
@@ -275,7 +276,7 @@ def make_plan(
     spanning = {offer.word for offer in wanted if offer.spans}
 
     def belongs(offer: Offer, number: int) -> bool:
-        """Whether a notebook that nobody named runs on so many nodes."""
+        """Whether a notebook that was not named runs on so many nodes."""
         if number == 1:
             return bool(frameworks) or not offer.of_many_nodes
         return offer.spans or offer.word not in spanning
@@ -316,9 +317,9 @@ def make_plan(
         runs,
         epochs,
         batch_size,
-        workers,
+        num_workers,
         warmup,
-        engine.asked,
+        chosen_launcher.asked,
         cores,
         loader_cores,
         digests,
@@ -338,7 +339,7 @@ def _whole(what: str, value: int | str, least: int) -> int:
 def framework_notebooks() -> dict[str, tuple[str, str]]:
     """Each framework notebook's framework and kernel, in the order they are run and shown.
 
-    A framework notebook says so in its metadata: ``"compare": {"framework": "PyTorch"}``.
+    A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
 
     Raises:
         UserError: a file there is no notebook, or has no kernel.
@@ -347,7 +348,7 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-            framework = metadata.get("compare", {}).get("framework")
+            framework = metadata.get("rosetta", {}).get("framework")
             if framework:
                 found[path.stem] = (str(framework), str(metadata["kernelspec"]["name"]))
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:

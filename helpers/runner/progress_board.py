@@ -1,7 +1,7 @@
-"""The runs while they run: a table that stays in its place, or plain lines in a log.
+"""Show the progress of the runs: a table on a terminal, or plain lines in a log.
 
-The table needs a terminal that can move its cursor, and rich; everything else gets the lines,
-which are never taken back, so that a log tells the same story.
+The table needs rich and a terminal that can move its cursor. Any other output gets plain lines,
+which are never rewritten, so a log has the same information.
 """
 
 import sys
@@ -15,8 +15,8 @@ from data_prep.errors import printable
 from helpers import terminal
 from helpers.errors import naming
 from helpers.runner import messages, recipes
-from helpers.runner.batch_folder import Batch
 from helpers.runner.estimate import History, total
+from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.terminal import say
 from helpers.training.tasks import capital
@@ -30,8 +30,8 @@ _AROUND = 8
 class Lines:
     """Plain lines: a title for each run, its sections as they are reached, its outcome."""
 
-    def __init__(self, batch: Batch, history: History) -> None:
-        self.batch, self.history = batch, history
+    def __init__(self, experiment: Experiment, history: History) -> None:
+        self.batch, self.history = experiment, history
         self._line: terminal.Line | None = None
 
     def __enter__(self) -> "Lines":
@@ -112,16 +112,16 @@ class Lines:
 class Table(Lines):
     """One table of all runs, drawn once a second: more would be felt by what is measured."""
 
-    def __init__(self, batch: Batch, history: History, console: Any) -> None:
+    def __init__(self, experiment: Experiment, history: History, console: Any) -> None:
         from rich.live import Live
 
-        super().__init__(batch, history)
+        super().__init__(experiment, history)
         self._console = console
         self._now: RunState | None = None
         self._at = ""
         self._started = self._began = time.monotonic()
         self._figures: dict[str, tuple[str, str]] = {}
-        self._metric = capital(recipes.task(batch.plan).metric.short)
+        self._metric = capital(recipes.task(experiment.plan).metric.short)
         self._live = Live(
             console=console, auto_refresh=False, transient=True, get_renderable=self._draw
         )
@@ -250,16 +250,16 @@ class Table(Lines):
         return f"{len(runs)} runs: {', '.join(said)}"
 
 
-def watching(batch: Batch, history: History) -> Lines:
+def watching(experiment: Experiment, history: History) -> Lines:
     """The table where it can be shown, else the lines."""
     try:
         from rich.console import Console
     except ImportError:
-        return Lines(batch, history)
+        return Lines(experiment, history)
     console = Console()
     if not sys.stdout.isatty() or not console.is_terminal or console.is_dumb_terminal:
-        return Lines(batch, history)
-    return Table(batch, history, console)
+        return Lines(experiment, history)
+    return Table(experiment, history, console)
 
 
 def window(count: int, position: int, rows: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""Runs a notebook in several processes at once, its ranks, on this machine or on many.
+"""Run a notebook in several processes, its ranks, on one machine or on several.
 
-A launcher that clusters have already starts them (``helpers.launch.engines``); each of them runs
-the whole notebook (``helpers.launch.rank``). Here is who waits for them: shows how far rank 0 is,
-and ends all once one has failed, hangs or is no longer heard of.
+A cluster's launcher starts the ranks (``helpers.launch.launchers``), and each rank runs the whole
+notebook (``helpers.launch.rank``). This module waits for them. It shows the progress of rank 0, and
+ends all ranks once one has failed, hangs or gives no sign of life.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import refusal
-from helpers.frameworks import Row, original, place, row_of, temporary
+from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import causes, engines, run_files
-from helpers.launch.causes import RankError
-from helpers.launch.engines import Engine
+from helpers.launch import failures, launchers, run_files
+from helpers.launch.failures import RankError
+from helpers.launch.launchers import Launcher
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
-from helpers.runner import kernel_processes, notebook_links, stalls, stopping
+from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
 from helpers.training import environment_variables, this_notebook
 
 LOG = "ranks.log"
-"""In the run's folder: what the launcher and the ranks print, tracebacks among it."""
+"""The file in the run's folder with the output of the launcher and the ranks."""
 HANG_MINUTES = 10.0
-"""In which some rank has to take a step, or to be elsewhere in its code."""
+"""The time in which at least one rank has to make progress."""
 JOIN_SECONDS = 120.0
-"""In which all ranks have to be in."""
+"""The time in which all ranks have to join."""
 CLOSING_SECONDS = 10.0
-"""What ranks that have run their notebook get to end by themselves."""
+"""The time for ranks to end by themselves after their notebook."""
 POLITE_SECONDS = 5.0
-"""What the processes above ranks get to end them, before the launcher is killed."""
+"""The time for the ranks' parent processes to end them, before the launcher is killed."""
 SETTLE_SECONDS = 0.4
-"""In which those write down a death that others noticed first."""
+"""The time for a parent process to record a death that another process noticed first."""
 LOOK_SECONDS = 0.05
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 TROUBLED = 3
-"""Signs of life in a row that could not be written: the disk is full, or gone."""
+"""Consecutive signs of life that could not be written: the disk is full or not available."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a run's ranks are to be."""
+    """The requested ranks of a run."""
 
-    engine: Engine
+    launcher: Launcher
     ranks_a_node: int
     devices: int
-    """Of each node."""
+    """The devices of each node."""
     kind: str
     gpus: int
-    """How many this machine has."""
+    """The number of GPUs of this machine."""
     framework: str
     """Its module in ``helpers.frameworks``."""
 
     @property
     def ranks(self) -> int:
-        return self.engine.nodes * self.ranks_a_node
+        return self.launcher.nodes * self.ranks_a_node
 
 
 def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
@@ -75,7 +75,7 @@ def are_needed(notebook: str, kernel: str, nodes: int) -> bool:
 
 
 def _row_of(notebook: str, kernel: str) -> Row | None:
-    """The row of the notebook that one is, or was copied from under whatever name."""
+    """The row of a notebook, or of the notebook that it was copied from."""
     code = "\n".join(this_notebook.code_cells(paths.NOTEBOOKS / f"{notebook}.ipynb")[0])
     named = _MODULE.search(code)
     return row_of(original(notebook, named[1] if named else ""), kernel)
@@ -84,24 +84,38 @@ def _row_of(notebook: str, kernel: str) -> Row | None:
 def order(
     notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str, gpus: int
 ) -> Order:
-    """What a notebook's ranks are to be.
+    """Describe the ranks of a notebook.
 
     Args:
-        notebook: its name.
-        kernel: its kernel's.
-        launcher: what starts them (``engines.choose``).
-        nodes: how many machines.
-        devices: of each.
-        kind: of the devices, ``gpu`` or ``cpu``.
-        gpus: how many this machine has.
+        notebook: the notebook's name.
+        kernel: the name of its environment.
+        launcher: the program that starts the ranks (``launchers.choose``).
+        nodes: the number of nodes.
+        devices: the number of devices of each node.
+        kind: the devices' kind, ``gpu`` or ``cpu``.
+        gpus: the number of GPUs of this machine.
 
     Raises:
         UserError: the launcher cannot start them.
     """
     row = _row_of(notebook, kernel)
-    engine = engines.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
+    chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
     each = devices if row and row.rank_a_device else 1
-    return Order(engine, each, devices, kind, gpus, row.module if row else "")
+    return Order(chosen, each, devices, kind, gpus, row.module if row else "")
+
+
+def check(order: Order, kernel: str) -> None:
+    """Check that an environment has the launcher of the ranks.
+
+    Raises:
+        UserError: the launcher is missing.
+    """
+    order.launcher.command([str(_python(kernel))], order.ranks_a_node)
+
+
+def _python(kernel: str) -> Path:
+    specs = require_jupyter().kernelspec.KernelSpecManager()
+    return Path(specs.get_kernel_spec(kernel).argv[0])
 
 
 def execute(
@@ -118,7 +132,7 @@ def execute(
 ) -> None:
     """Run the notebook ``source`` in all ranks; rank 0's becomes ``target``.
 
-    Those of the others are kept in ``rank-1`` and so on, beside ``target``.
+    The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``.
 
     Args:
         source: the notebook.
@@ -178,7 +192,7 @@ def run(
 ) -> None:
     """Run a notebook in all ranks, until each has come to its end.
 
-    Whatever happens, no rank and nothing that one has started is left afterwards, on any host.
+    No rank and no process of a rank is left afterwards, on any host.
 
     Args:
         notebook: the text of its file, with its parameters.
@@ -186,7 +200,7 @@ def run(
         order: what the ranks are to be.
         python: of their environment.
         cwd: where they run.
-        environment: the variables they get beside what reaches a kernel.
+        environment: variables in addition to those that reach a kernel.
         reached: called with the number of each cell that rank 0 comes to.
         heard: as of ``kernel_processes.execute``.
         stall_minutes: without any progress, after which they are ended; 0: never.
@@ -197,67 +211,68 @@ def run(
         UserError: the launcher is not there.
         OSError: a file of the run cannot be written.
     """
-    command = order.engine.command([str(python)], order.ranks_a_node)
+    command = order.launcher.command([str(python)], order.ranks_a_node)
     folder = run_files.make_folder(target.parent)
     try:
         (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
         _say_what(folder, order, python)
-        with temporary.own("compare-") as own, (target.parent / LOG).open("ab") as log:
+        with temporary_files.own("compare-") as own, (target.parent / LOG).open("ab") as log:
             variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
-            variables |= {"TMPDIR": own, place.VARIABLE: str(folder)}
-            with stopping.held():
+            variables |= {"TMPDIR": own, rank_info.VARIABLE: str(folder)}
+            with shutdown.held():
                 process = subprocess.Popen(
                     [*command, "-m", "helpers.launch.rank", str(folder)],
                     cwd=cwd,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=_for(order.engine, variables),
+                    env=_for(order.launcher, variables),
                     start_new_session=True,  # Ctrl-C is the runner's alone
                 )
             watch = _Watch(folder, order, process, stall_minutes, join_seconds)
-            hearing = stalls.Watch(target.parent, 0, lambda: None, heard)
+            hearing = hangs.Watch(target.parent, 0, lambda: None, heard)
             try:
                 with _alive(folder, watch.trouble), hearing:
                     last = None
-                    while watch.goes_on():
+                    while watch.may_continue():
                         if (cell := run_files.read(folder / "cell-0")) != last:
                             last = cell
                             hearing.hear()
                             reached(cell)
                         time.sleep(LOOK_SECONDS)
             finally:
-                with stopping.held():
+                with shutdown.held():
                     _end(folder, process)
     finally:
         run_files.remove(folder)
 
 
 def _say_what(folder: Path, order: Order, python: Path) -> None:
-    engine = order.engine
-    launcher = {"launcher": engine.name, "launcher_version": engine.version(python)}
-    about: dict[str, Any] = {"rank in": engines.RANK_IN[engine.name], "launcher": launcher}
-    about |= {"ranks": order.ranks, "nodes": engine.nodes, "virtual": engine.virtual}
+    started_by = order.launcher
+    launcher = {"launcher": started_by.name, "launcher_version": started_by.version(python)}
+    about: dict[str, Any] = {"rank in": launchers.RANK_IN[started_by.name], "launcher": launcher}
+    about |= {"ranks": order.ranks, "nodes": started_by.nodes, "virtual": started_by.virtual}
     about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
-    about |= {"framework": order.framework, "interface": engine.interface}
+    about |= {"framework": order.framework, "interface": started_by.interface}
     run_files.write(folder / "order", about)
     run_files.write(folder / ALIVE, 0)
 
 
-def _for(engine: Engine, environment: Mapping[str, str]) -> dict[str, str]:
+def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of the launcher's process."""
-    found = dict(environment)
-    if engine.virtual:  # what leads it to other hosts
+    # Variables with PET_ are torchrun's options, which could contradict the command's.
+    found = {name: value for name, value in environment.items() if not name.startswith("PET_")}
+    if launcher.virtual:  # these variables lead to other hosts
         found = {name: value for name, value in found.items() if not name.startswith("HYDRA_")}
     elif "-" in found.get("CUDA_VISIBLE_DEVICES", ""):
         del found["CUDA_VISIBLE_DEVICES"]  # names of this machine's GPUs
-    if engine.name == "mpiexec":  # hands this node's name on to ranks on others
-        found.pop(place.SLURM_NODE, None)
+    if launcher.name == "mpiexec":  # hands this node's name on to ranks on others
+        found.pop(rank_info.SLURM_NODE, None)
     return found
 
 
 class _Watch:
-    """Looks whether all ranks come forward."""
+    """Check that all ranks make progress."""
 
     def __init__(
         self,
@@ -270,20 +285,23 @@ class _Watch:
         self._folder, self._order, self._process = folder, order, process
         self._hang, self._join = 60 * min(HANG_MINUTES, stall_minutes), join_seconds
         self._joined: dict[int, Any] = {}
-        self._began = self._quiet = self._looked = time.monotonic()
+        self._began = self._quiet = self._looked = self._called = time.monotonic()
+        self._stood = 0.0
+        """Seconds for which this process stood still: Ctrl-Z, a machine that was paused."""
         self._states: dict[int, Any] = {}
         self._pulses: dict[int, tuple[Any, float]] = {}
         self._done_since: float | None = None
         self.trouble: list[OSError] = []
         """Why no sign of life could be given."""
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether some rank still runs.
 
         Raises:
             RankError: one has failed, or hangs, or its host is gone.
         """
         now, ended = time.monotonic(), self._process.poll() is not None
+        self._stood, self._called = max(self._stood, now - self._called), now
         if now - self._looked >= BEAT_SECONDS or ended:
             self._looked = now
             if len(self._done) == self._order.ranks:
@@ -303,17 +321,22 @@ class _Watch:
 
     def _check_causes(self, ended: bool) -> None:
         """Raise what ended a rank, or the launcher."""
-        if causes.earliest(self._folder) is None and not ended and not self.trouble:
+        if failures.earliest(self._folder) is None and not ended and not self.trouble:
             return
         time.sleep(SETTLE_SECONDS)
-        if (cause := causes.earliest(self._folder)) is not None:
+        if (cause := failures.earliest(self._folder)) is not None:
             raise cause
         if self.trouble:
             raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
+        if self._stood > SILENT_SECONDS / 2:  # of its signs of life, the last one may be older
+            raise RankError(
+                f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused "
+                f"machine) for {self._stood:.0f} s, so its ranks have ended themselves"
+            )
         how, log = self._process.returncode, self._folder.parent / LOG
         raise RankError(
-            f"{self._order.engine.name} ended with exit code {how}: see {log}",
-            causes.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
+            f"{self._order.launcher.name} ended with exit code {how}: see {log}",
+            failures.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
         )
 
     def _check_joined(self, now: float) -> None:
@@ -341,12 +364,12 @@ class _Watch:
                 )
 
     def _check_states(self, now: float) -> None:
-        """Raise where nobody has come forward for long."""
+        """Raise if no rank has made progress for a long time."""
         states = self._of_each("state")
         if states != self._states:
             self._states, self._quiet = states, now
         if self._hang and now - self._quiet > self._hang:
-            where = causes.where(states, self._hosts, self._done)
+            where = failures.where(states, self._hosts, self._done)
             long = f"{self._hang / 60:.0f} min" if self._hang >= 120 else f"{self._hang:.0f} s"
             raise RankError(f"no step for {long}: {where}")
 
@@ -363,7 +386,7 @@ class _Watch:
 
 @contextmanager
 def _alive(folder: Path, trouble: list[OSError]) -> Iterator[None]:
-    """Let the ranks see every second that somebody still waits for them."""
+    """Show the ranks every second that the runner still waits for them."""
     over = Event()
 
     def live() -> None:

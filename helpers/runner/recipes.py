@@ -1,29 +1,29 @@
-"""A batch's recipe: that it is still the one which the batch began with, and what of it is run."""
+"""Check that an experiment's recipe has not changed, and list the custom code that it runs."""
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
 from helpers.recipe import lookup
 from helpers.runner.plans import Plan
-from helpers.training.tasks import FINDINGS, TASKS, Task
+from helpers.training.tasks import MULTILABEL, TASKS, Task
 
 
 def check(plan: Plan) -> None:
-    """Whether the batch may begin, or go on, with its recipe.
+    """Check that the experiment may begin, or continue, with its recipe.
 
     Raises:
-        UserError: the recipe is gone, has a mistake, or was changed since the batch began; or its
-            own code lies among the runs, where what strangers hand over lies too.
+        UserError: the recipe is missing, has a mistake, or changed since the experiment began; or
+            its custom code is under ``runs/``, where untrusted experiments may be.
     """
     if problem := changed(plan):
-        raise UserError(f"{problem}: put it back, or start a new batch")
+        raise UserError(f"{problem}: put it back, or start a new experiment")
     if plan.recipe == "auto":
         return
     recipe = lookup(plan.recipe)
     if recipe.own and paths.RUNS.resolve() in (paths.ROOT / recipe.beside / "x").parents:
         raise UserError(
-            f"{plan.recipe}: its own code lies under {paths.RUNS}, of which nothing is ever run: "
-            "copy recipe and code elsewhere, once you know what they do"
+            f"{plan.recipe}: its custom code is under {paths.RUNS}, where no code is run: check "
+            "the code, then copy recipe and code to another folder"
         )
 
 
@@ -38,7 +38,7 @@ def problem(plan: Plan, notebook: str) -> str | None:
 
 
 def changed(plan: Plan) -> str | None:
-    """What of the recipe is not as it was when the batch began; None where all is."""
+    """Describe how the recipe changed since the experiment began; None if it did not change."""
     if not plan.recipe_digests:  # auto, or a journal of an older version
         return None
     try:
@@ -47,27 +47,27 @@ def changed(plan: Plan) -> str | None:
         return str(error)
     differing = sorted(name for name in now if now[name] != plan.recipe_digests.get(name))
     if differing or now.keys() != plan.recipe_digests.keys():
-        return f"{', '.join(differing) or plan.recipe} was changed since the batch began"
+        return f"{', '.join(differing) or plan.recipe} was changed since the experiment began"
     return None
 
 
 def task(plan: Plan) -> Task:
-    """What the batch's runs are trained for; findings where its recipe is gone (``changed``)."""
+    """The task of the experiment's runs; multilabel where its recipe is gone (``changed``)."""
     if plan.recipe == "auto":
-        return FINDINGS
+        return MULTILABEL
     try:
         return TASKS[lookup(plan.recipe).task]
     except UserError:
-        return FINDINGS
+        return MULTILABEL
 
 
 def in_words(plan: Plan) -> list[str]:
-    """Which file the recipe is of, and which code of somebody's own will run; before it does."""
+    """One line each for the recipe's file and for the custom code that will run."""
     if not plan.recipe.endswith(".toml"):
         return []
     recipe = lookup(plan.recipe)
     lines = [f"recipe {plan.recipe}, SHA-256 {recipe.sha256[:12]}"]
     return lines + [
-        f"own code {recipe.beside}/{file}, SHA-256 {digest[:12]}"
+        f"custom code {recipe.beside}/{file}, SHA-256 {digest[:12]}"
         for file, digest in recipe.code.items()
     ]

@@ -1,7 +1,7 @@
-"""A sweep in a TOML file: the command's options under the same names.
+"""Read a sweep from a TOML file, which has the command's options under the same names.
 
-Either a file of its own, or the table ``[sweep]`` of a recipe, which has the same keys but
-``recipe``. Every mistake is answered with the file, the line and what would be right.
+A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the same keys except
+``recipe``. Every error message names the file, the line and a correct value.
 """
 
 import os
@@ -13,12 +13,13 @@ from typing import Any
 from helpers.errors import UserError
 from helpers.recipe import toml_file
 from helpers.recipe.toml_file import TomlFile
+from helpers.terminal import say
 
 EXAMPLES = {
     "frameworks": '["pytorch", "keras"]',
     "notebooks": '["PyTorch_MultiGPU"]',
     "devices": "[1, 2, 4, 8]",
-    "nodes": "[1, 2]",
+    "nnodes": "[1, 2]",
     "precision": '["fp32"]',
     "seeds": "[0, 1, 2]",
     "gpus": "1",
@@ -27,7 +28,7 @@ EXAMPLES = {
     "data": '"data/nih-264"',
     "epochs": "5",
     "batch_size": "64",
-    "workers": "8",
+    "num_workers": "4",
     "warmup_epochs": "0.5",
     "launcher": '"mpiexec"',
     "cores_per_device": "4",
@@ -36,8 +37,10 @@ EXAMPLES = {
 }
 """The keys, and what each may be given."""
 TABLE = "sweep"
-LISTS = ("frameworks", "notebooks", "devices", "nodes", "precision", "seeds")
+LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
+FORMER = {"nodes": "nnodes", "workers": "num_workers"}
+"""Former keys, and their present names."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class Sweep:
         """``sweep.toml, line 3``: where the key stands; the file alone where it does not."""
         return self.file.where(*self.table, key)
 
-    def beside(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The choices, with those ``given`` on the command line in their place."""
+    def merged(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The file's choices, replaced by those ``given`` on the command line."""
         chosen = dict(self.choices)
         if "notebooks" in given or "frameworks" in given:
             chosen.pop("notebooks", None)
@@ -73,7 +76,7 @@ def read(path: str | Path) -> Sweep:
     file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
     if not file.content:
         raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
-    return Sweep(file, {key: _value(file, (key,), file.content[key]) for key in file.content})
+    return Sweep(file, _choices(file, (), file.content))
 
 
 def of_recipe(file: TomlFile) -> Sweep:
@@ -85,12 +88,30 @@ def of_recipe(file: TomlFile) -> Sweep:
     found = file.content.get(TABLE, {})
     if "recipe" in found:
         raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")
-    choices = {key: _value(file, (TABLE, key), value) for key, value in found.items()}
-    return Sweep(file, choices, (TABLE,))
+    return Sweep(file, _choices(file, (TABLE,), found), (TABLE,))
 
 
-def _value(file: TomlFile, keys: tuple[str, ...], value: Any) -> Any:
-    where, key = file.where(*keys), keys[-1]
+def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -> dict[str, Any]:
+    choices = {}
+    for key, value in found.items():
+        now = FORMER.get(key, key)
+        if now != key:
+            where = file.where(*table, key)
+            if now in found:
+                raise UserError(f"{where}: '{key}' is the old name of '{now}': give one of them")
+            if key == "workers" and value not in ("auto", "default"):
+                raise UserError(
+                    f"{where}: 'workers' was for all devices together; give 'num_workers', for "
+                    "each device"
+                )
+            say(f"{where}: the old name '{key}' is still read; the new one: {now}", error=True)
+        choices[now] = _value(file, (*table, key), value, now)
+    return choices
+
+
+def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
+    """What ``key`` is given, which stands as the last of ``keys`` in the file."""
+    where = file.where(*keys)
     if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
@@ -107,7 +128,7 @@ def _list(where: str, key: str, value: Any) -> list[Any]:
         raise UserError(
             f"{where}: '{key}' takes a list of names or numbers, such as {EXAMPLES[key]}"
         )
-    return items if key in ("devices", "nodes", "seeds") else [str(item) for item in items]
+    return items if key in ("devices", "nnodes", "seeds") else [str(item) for item in items]
 
 
 def _one(where: str, key: str, value: Any) -> Any:

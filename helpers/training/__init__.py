@@ -1,1 +1,1 @@
-"""What a notebook calls: setup, data, devices, clocks, metrics, checkpoint, record."""
+"""The functions that a notebook calls: setup, data, timing, metrics, checkpoint and record."""

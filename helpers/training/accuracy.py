@@ -1,4 +1,4 @@
-"""How often the right class is named: top-1, top-5, and what is taken for what, with intervals."""
+"""Top-1 and top-5 accuracy with intervals, and the most frequent confusions of classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from helpers.training import resampling
 from helpers.training.tasks import GUESSES, TOP1, TOP5
 
 CONFUSIONS = 10
-"""The most frequent ones, which are told."""
+"""Number of the most frequent confusions that are reported."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the shares and how to take them.
+    """The accuracy of a test part; its text gives the shares and explains them.
 
     ``table`` has one row a class: class, images, right, top1, low, high; top1 is NaN where the part
     has no image of it, its interval where all are of one group. ``confusions`` are the most
-    frequent: class, taken_for, images, and their share of the class's images. ``top1`` and
+    frequent: class, predicted_as, images, and their share of the class's images. ``top1`` and
     ``top5`` are shares of all images with the ends of their intervals; ``top5`` is NaN where there
     are no more than ``GUESSES`` classes. Intervals hold 95 % of ``resampling.RESAMPLES`` resamples
     of the part's ``groups``; ``resamples`` are top-1's, in order, of the images that ``sample``
@@ -44,16 +44,16 @@ class Evaluation:
                 shares.append(
                     f"{metric.short} {metric.text(share)} ({ends if low == low else 'no interval'})"
                 )
-        told = ", ".join(shares)
+        listed = ", ".join(shares)
         images = int(self.table["images"].sum())
         alone = self.groups == images
         part = f"{images} images" if alone else f"{images} images in {self.groups} groups"
-        lines = [f"{told[0].upper()}{told[1:]} of {len(self.table)} classes, {part}."]
+        lines = [f"{listed[0].upper()}{listed[1:]} of {len(self.table)} classes, {part}."]
         if not self.confusions.empty:
             first = self.confusions.iloc[0]
             lines.append(
                 f"Most often confused: {TOP1.text(first['share'])} of the images of "
-                f"{first['class']} are taken for {first['taken_for']}."
+                f"{first['class']} are classified as {first['predicted_as']}."
             )
         lines.append(resampling.said("images" if alone else "groups of images"))
         return "\n".join(lines)
@@ -215,11 +215,11 @@ def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) ->
     rows = [
         {
             "class": names[one],
-            "taken_for": names[other],
+            "predicted_as": names[other],
             "images": int(found[one, other]),
             "share": found[one, other] / images[one],
         }
         for one, other in zip(*np.unravel_index(most, found.shape), strict=True)
         if found[one, other]
     ]
-    return pd.DataFrame(rows, columns=["class", "taken_for", "images", "share"])
+    return pd.DataFrame(rows, columns=["class", "predicted_as", "images", "share"])

@@ -1,4 +1,4 @@
-"""For how long PyTorch's replicas wait for each other's gradients, seen in every step.
+"""Measure in every step how long PyTorch's replicas wait for each other's gradients.
 
 DistributedDataParallel reduces gradients in buckets while the backward pass still computes. What
 a step waits for is the rest: from the moment the last bucket was ready, and nothing was left to
@@ -59,7 +59,7 @@ class AllReduceClock:
             self._ready.append(self._now())
 
         def note(reduced: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
-            # On a GPU this runs at once, on a stream that goes on when the all-reduce is done.
+            # On a GPU this runs at once, on a stream that continues after the all-reduce.
             self._reduced[step] = self._now()
             return reduced.value()
 

@@ -1,4 +1,4 @@
-"""How far training is from the machine: its FLOP/s, compared with a matrix product's.
+"""Compare the FLOP/s of training with those of a matrix product on the same devices.
 
 The product is measured in the rounds of section 11, by the framework itself, on all devices at the
 same time and in the run's precision. It is a measured reference, not the hardware's limit.

@@ -1,4 +1,4 @@
-"""Where a run's time went, found in three ways that must agree, and said in one sentence.
+"""Attribute a run's time to loading, compute and communication, and sum it up in one sentence.
 
 *By ablation*: section 11 takes away loading and then communication, in rounds that take turns;
 what each saves is its share, with the spread of the rounds as its interval. *From the steps*: in
@@ -8,9 +8,9 @@ the training loop itself, how long the devices waited for the next batch
 conditions; the second is exact about this run and cannot see inside a compiled step; the third
 knows nothing of causes.
 
-What cannot be believed is said to be so: a run that was faster on files than on synthetic data,
-beyond the interval, is *invalid* here, and a share makes a sentence only where it is told from
-zero and is larger than what the ways differ by.
+Implausible results are marked: a run that was faster on files than on synthetic data, beyond the
+interval, is *invalid* here. A sentence mentions a share only if it differs from zero and exceeds
+the difference between the ways.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from helpers.training.run_tables import MISSING
 
 LITTLE = 0.05
 """A share of an epoch below this is not worth a sentence; ways no further apart agree."""
-WAITS = ("data", "synchronisation")
+WAITS = ("data", "communication")
 LONGEST_WAIT = 10
 """A wait for data is noise if it is more than so many times the loader's own time for a batch."""
 
@@ -39,21 +39,22 @@ def attribute(
     utilisation: pd.DataFrame | None = None,
     format: str = "",
     resumed_after: int = 0,
-    world: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
-    A share may come out below zero: then nothing was waited for, as far as the rounds can tell.
+    A share can be below zero: then the rounds measured no wait.
 
     Args:
-        history: the record's epochs; ``data_seconds`` and ``sync_seconds`` are what the steps saw.
+        history: the record's epochs; ``data_seconds`` and ``communication_seconds`` are what the
+            steps saw.
         measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
             one device, ``no_allreduce``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 CPU devices".
         utilisation: the monitor's summary.
         format: of the image files, so that no advice is given that was taken already.
-        resumed_after: epochs of another process, of which nothing is said here.
-        world: the record's, of a run on ranks; between real machines the all-reduce is a network.
+        resumed_after: epochs of another process, which are left out.
+        cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
     """
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -72,14 +73,14 @@ def attribute(
         "devices_busy": busy,
         "agreement": _agreement(ablation, intervals, steps, busy),
     }
-    network = world is not None and world["nodes"] > 1 and not world["virtual"]
-    alone = (world or {}).get("all_reduce") if network else None
+    network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
+    alone = (cluster or {}).get("all_reduce") if network else None
     said = _sentence(found, epochs, measured, devices, format, network=network, alone=alone)
     return found | {"sentence": said}
 
 
 def read(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's section ``attribution``; one from before there were rounds is held to them too.
+    """A record's section ``attribution``; records without rounds are judged by the same rules.
 
     Then each thing was measured once, and where files were faster than synthetic data, nothing
     can be taken off.
@@ -102,9 +103,9 @@ def read(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
-    """The three ways beside each other, as text in percent of an epoch.
+    """The three ways side by side, as text in percent of an epoch.
 
-    What a way cannot see is ``MISSING``.
+    A part that a way cannot see is ``MISSING``.
     """
     shown = pd.DataFrame({"by ablation": found["ways"]["ablation"]})
     for end, name in enumerate(("minimum", "maximum")):
@@ -118,16 +119,16 @@ def table(found: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def doubted(found: Mapping[str, Any]) -> list[str]:
-    """On what the ways differ; a figure of it is no surer than by how much."""
+    """The shares on which the ways differ; such a figure is uncertain by that difference."""
     return [what for what, said in found.get("agreement", {}).items() if not said["agree"]]
 
 
 def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, float]:
-    """The waits that may make a sentence, with their shares of an epoch.
+    """The waits that a sentence may mention, with their shares of an epoch.
 
-    Those that are no measurement of little, are told from zero by every round, and are larger
-    than what the ways of measuring differ by. None where nothing was measured in rounds. With many
-    runs, all rounds of one can agree by chance: a wait for data is also held to ``LONGEST_WAIT``.
+    Such a wait is at least ``LITTLE``, above zero in every round, and larger than the difference
+    between the ways of measuring. Without rounds there is none. With many runs, all rounds of one
+    can agree by chance, so ``LONGEST_WAIT`` also limits the wait for data.
 
     Args:
         found: the record's section ``attribution``.
@@ -135,16 +136,16 @@ def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, 
     """
     if found.get("invalid"):
         return {}
-    told = {}
+    significant = {}
     for wait in WAITS:
         share = found["shares"].get(wait)
         least = found.get("intervals", {}).get(wait, (0.0, 0.0))[0]
         apart = found.get("agreement", {}).get(wait, {}).get("difference", 0.0)
         if share is not None and share >= LITTLE and least > 0 and share > apart:
-            told[wait] = share
-    if "data" in told and told["data"] > LONGEST_WAIT * _needed_to_load(measured):
-        del told["data"]
-    return told
+            significant[wait] = share
+    if "data" in significant and significant["data"] > LONGEST_WAIT * _needed_to_load(measured):
+        del significant["data"]
+    return significant
 
 
 def _needed_to_load(measured: Mapping[str, Any]) -> float:
@@ -177,20 +178,22 @@ def agreement(found: Mapping[str, Any]) -> str:
             near.append(what)
         else:
             far.append(f"on {what} by {_percent(said['difference'])} of an epoch")
-    told = []
+    sentences = []
     if near:
-        told.append(
+        sentences.append(
             f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."
         )
     if far:
-        told.append(f"The ways differ {' and '.join(far)}, within half the range of the rounds.")
-    return " ".join(told)
+        sentences.append(
+            f"The ways differ {' and '.join(far)}, within half the range of the rounds."
+        )
+    return " ".join(sentences)
 
 
 def _by_ablation(
     epochs: Sequence[Mapping[str, Any]], measured: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Shares of an epoch, which add up to 1, and the least and the most of each."""
+    """Shares of an epoch, which add up to 1, and the minimum and maximum of each."""
     training = [e["train_seconds"] / (e["train_seconds"] + e["valid_seconds"]) for e in epochs]
     trained = median(training)
     files, synthetic = (measured[kind]["rounds"] for kind in ("files", "synthetic"))
@@ -204,31 +207,31 @@ def _by_ablation(
     shares = {
         "compute": compute,
         "data": data,
-        "synchronisation": trained - data - compute,
+        "communication": trained - data - compute,
         "validation": 1 - trained,
     }
-    ends = {"compute": computing, "data": waiting, "synchronisation": reducing}
+    ends = {"compute": computing, "data": waiting, "communication": reducing}
     ends["validation"] = [1 - share for share in training]
     return shares, {share: [min(values), max(values)] for share, values in ends.items()}
 
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
-    """Synchronisation is None where it cannot be told from compute, and then part of it."""
+    """Communication is None where it cannot be separated from compute, which then includes it."""
     training = sum(epoch["train_seconds"] for epoch in epochs)
     validation = sum(epoch["valid_seconds"] for epoch in epochs)
     total = training + validation
-    found: Shares = dict.fromkeys(("compute", "data", "synchronisation"))
+    found: Shares = dict.fromkeys(("compute", "data", "communication"))
     found["validation"] = validation / total
     waits = [epoch.get("data_seconds") for epoch in epochs]
     if any(wait is None for wait in waits):
         return found
     data = sum(waits)  # type: ignore[arg-type]
-    syncs = [epoch.get("sync_seconds") for epoch in epochs]
+    syncs = [epoch.get("communication_seconds") for epoch in epochs]
     sync = None if any(s is None for s in syncs) else sum(syncs)  # type: ignore[arg-type]
     return found | {
         "compute": (training - data - (sync or 0.0)) / total,
         "data": data / total,
-        "synchronisation": None if sync is None else sync / total,
+        "communication": None if sync is None else sync / total,
     }
 
 
@@ -319,14 +322,14 @@ def _sentence(
         "of synthetic data in memory"
     )
     loads = f"the loader alone delivers {_spread(loader)}"
-    told, data = telling(found, measured), found["shares"]["data"]
-    if network and told.get("synchronisation", 0.0) > max(found["shares"]["compute"], data):
+    significant, data = telling(found, measured), found["shares"]["data"]
+    if network and significant.get("communication", 0.0) > max(found["shares"]["compute"], data):
         said = f"The network between the nodes is the limit: {_network(found, alone)}; {able}."
-        if "data" in told:
+        if "data" in significant:
             said += f" Waiting for data takes {_share(found, 'data')}; {loads}."
         return said + _validation(found) + _pace(epochs, files)
     (least, most), share = found["intervals"]["data"], _share(found, "data")
-    if "data" not in told:
+    if "data" not in significant:
         above = least > 0 and data >= LITTLE
         doubt = ", less than the difference between the ways of measuring" if above else ""
         waited = found["ways"]["steps"]["data"]
@@ -334,8 +337,8 @@ def _sentence(
         # Either way can tell, unless they differ: the rounds leave room for little, or the loop
         # saw hardly any wait.
         little = most <= 2 * LITTLE or (waited is not None and waited < LITTLE)
-        told_apart = little and "data" not in doubted(found)
-        limit = _limit(found) if told_apart else "The limit cannot be determined"
+        is_certain = little and "data" not in doubted(found)
+        limit = _limit(found) if is_certain else "The limit cannot be determined"
         said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {loads}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
         way_out = _WAYS_OUT.get(format, "add workers")
@@ -346,18 +349,18 @@ def _sentence(
             f"Loading and compute slow each other down, and waiting takes {share}: {loads}; "
             f"{able}. They share a resource, most often the CPU cores."
         )
-    if "synchronisation" in told:
+    if "communication" in significant:
         if network:
             said += f" Over the network between the nodes {_network(found, alone)}: "
         else:
-            said += f" The all-reduce takes {_share(found, 'synchronisation')}: "
+            said += f" The all-reduce takes {_share(found, 'communication')}: "
         said += "a larger per-device batch would need fewer of them."
     return said + _validation(found) + _pace(epochs, files)
 
 
 def _network(found: Mapping[str, Any], alone: Mapping[str, Any] | None) -> str:
     """What the all-reduce takes, in the steps and by itself."""
-    said = f"the all-reduce takes {_share(found, 'synchronisation')}"
+    said = f"the all-reduce takes {_share(found, 'communication')}"
     return (
         said if alone is None else f"{said} and by itself adds up {bus_bandwidth.in_words(alone)}"
     )
@@ -371,7 +374,7 @@ def _validation(found: Mapping[str, Any]) -> str:
 
 def _limit(found: Mapping[str, Any]) -> str:
     """The limit where it is not loading: compute, unless devices may also wait for each other."""
-    most = found["intervals"]["synchronisation"][1]
+    most = found["intervals"]["communication"][1]
     return "Compute is the limit" if most <= 2 * LITTLE else "Loading is not the limit"
 
 
@@ -391,14 +394,14 @@ def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:
 
 
 def _spread(found: Mapping[str, Any]) -> str:
-    """``96 images/s (94 to 101)``: the median of the rounds, the least and the most."""
+    """``96 images/s (94 to 101)``: the median of the rounds, the minimum and maximum."""
     return (
         f"{found['images_per_second']:,.0f} images/s ({found['low']:,.0f} to {found['high']:,.0f})"
     )
 
 
 def _share(found: Mapping[str, Any], name: str) -> str:
-    """``13 % of an epoch (10 % to 15 %)``: with the least and the most of the rounds."""
+    """``13 % of an epoch (10 % to 15 %)``: with the minimum and maximum of the rounds."""
     least, most = found["intervals"][name]
     return f"{_percent(found['shares'][name])} of an epoch ({_percent(least)} to {_percent(most)})"
 

@@ -1,4 +1,4 @@
-"""The largest batch that fits a device's memory, and what to do when one does not."""
+"""Find the largest batch that fits a device's memory, and advise when one does not fit."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -27,14 +27,13 @@ def largest(
     Args:
         attempt: takes one training step with that many images on every device.
         images: in the training part, which has to fill at least one global batch.
-        kind: of the devices. The CPU's virtual ones share the machine's memory, of which the
-            system takes back what is too much by killing the process; there no batch above the
-            recipe's is tried.
+        kind: of the devices. CPU devices share the machine's memory, and the system kills a
+            process that takes too much of it; no batch above the recipe's is tried there.
 
     Raises:
         UserError: not even one image fits.
     """
-    most = min(LARGEST if kind == "gpu" else scaled.recipe.batch, images // scaled.devices)
+    most = min(LARGEST if kind == "gpu" else scaled.recipe.batch_size, images // scaled.devices)
     batch = 1 << (max(most, 1).bit_length() - 1)  # the largest power of two in it
     while batch >= 1:
         try:
@@ -44,7 +43,7 @@ def largest(
                 raise
             print(f"{batch} images per device do not fit into memory; trying {batch // 2}")
         else:
-            chosen = scaled.recipe.with_batch(batch).on(scaled.devices)
+            chosen = scaled.recipe.with_batch_size(batch).on(scaled.devices)
             print(f"{batch} images per device fit into memory. {chosen}")
             return chosen
         gc.collect()  # what the failed step still holds
@@ -64,9 +63,9 @@ def explained(scaled: ScaledRecipe, out_of_memory: OutOfMemory) -> Iterator[None
     except Exception as error:
         if not out_of_memory(error):
             raise
-        half = max(scaled.recipe.batch // 2, 1)
+        half = max(scaled.recipe.batch_size // 2, 1)
         raise UserError(
-            f"out of memory at {scaled.recipe.batch} images of {scaled.recipe.crop} px per device: "
-            f"set batch_size = {half}, or batch_size = 'auto' for the largest that fits; a lower "
-            "precision (bf16) takes less"
+            f"out of memory at {scaled.recipe.batch_size} images of {scaled.recipe.crop} px per "
+            f"device: set batch_size = {half}, or batch_size = 'auto' for the largest that fits; a "
+            "lower precision (bf16) takes less"
         ) from error

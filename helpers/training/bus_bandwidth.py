@@ -1,9 +1,9 @@
-"""How fast the ranks of a run add up gradients, measured by the run itself.
+"""Measure how fast the ranks of a run all-reduce gradients.
 
-The framework's own all-reduce, of as many bytes as this model's gradients have, with nothing
-computed beside it. *Bus bandwidth* is nccl-tests': 2 (n - 1) / n times the bytes, by the seconds.
-It is what each of n devices sends by a ring, so that it can be held against the speed of a link,
-whatever their number.
+The measurement uses the framework's own all-reduce on as many bytes as this model's gradients have,
+with no computation at the same time. *Bus bandwidth* is defined as in nccl-tests: 2 (n - 1) / n
+times the bytes, divided by the seconds. Each of n devices sends so much in a ring, so the figure
+can be compared with the speed of a link for any n.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from statistics import fmean, median
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
 
 ROUNDS = 6
-"""As in section 11: the least and the most of six hold the median with a probability of 97 %."""
+"""As in section 11: minimum and maximum of six enclose the median with a probability of 97 %."""
 ROUND_SECONDS = 0.2
 """How long a round should last; of a slow network it is one all-reduce."""
 MOST = 200
@@ -42,8 +42,8 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
 
     Args:
         world: as this process sees it.
-        framework: the module of ``helpers.frameworks``, beside which is ``<module>_ranks.py``.
-        replica: the lesson's.
+        framework: the module of ``helpers.frameworks`` that has a ``<module>_ranks.py``.
+        replica: the notebook's.
     """
     if world.size == 1 or (hooks := _hooks(framework)) is None:
         return None
@@ -67,7 +67,7 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
 
 
 def as_record(found: Measured, *, devices: int, interface: str) -> dict[str, Any]:
-    """The record's ``world.all_reduce``.
+    """The record's ``cluster.all_reduce``.
 
     Args:
         found: any process's.

@@ -1,4 +1,4 @@
-"""What Chainer's MultiprocessIterator lacks for this suite.
+"""Reusable memory and several batches in work for Chainer's MultiprocessIterator.
 
 **Memory for batches that is used again.** A worker copies an example into shared memory, a thread
 of the training process copies it out again, and the converter copies it into the batch. Here all
@@ -24,13 +24,13 @@ import numpy as np
 from chainer.iterators import MultiprocessIterator, _statemachine, multiprocess_iterator
 
 AHEAD = 2
-"""Batches that lie ready, beside those in work and the one that is being converted."""
+"""Finished batches, in addition to those in work and the one that is being converted."""
 
 Order = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a part of a batch where it is told."""
+    """A dataset that writes the pixels of a part of a batch into given memory."""
 
     part: int
 

@@ -1,4 +1,4 @@
-"""What Chainer lacks for this suite: loaders that an updater can change, threads for CPU devices.
+"""Extend Chainer's updaters with exchangeable loaders and with threads for CPU devices.
 
 An updater keeps the iterators that it was made with, and ``MultiprocessParallelUpdater`` forks its
 processes, with a copy of them each, once and for good. Here an updater reads a :class:`Feed`, which
@@ -23,8 +23,8 @@ import numpy as np
 from chainer import training
 
 from helpers.recipe import Rule
-from helpers.training.agreed_stop import Permit
 from helpers.training.chainer_batches import SharedIterator as SharedIterator
+from helpers.training.graceful_stop import Permit
 from helpers.training.step_clock import StepClock
 from helpers.training.step_parts import Wait, Waited
 
@@ -123,7 +123,7 @@ class Loader:
     def __init__(self, iterators: Iterable[chainer.dataset.Iterator]) -> None:
         self.iterators = list(iterators)
         self.passed = multiprocessing.Value("i", 0)
-        self.goes_on: Callable[[int], bool] = lambda taken: True
+        self.may_continue: Callable[[int], bool] = lambda taken: True
         """Whether a Trainer that has taken so many steps is to take the next one."""
 
     def skip(self, batches: int) -> None:
@@ -131,8 +131,8 @@ class Loader:
         self.passed.value = batches
 
     def until(self, permit: Permit, first: int) -> None:
-        """Go on as far as ``permit`` goes; the next step is number ``first``, of all epochs."""
-        self.goes_on = lambda taken: permit.may_take(first + taken)
+        """Continue as far as ``permit`` allows; the next step is number ``first`` of all epochs."""
+        self.may_continue = lambda taken: permit.may_take(first + taken)
 
     def __iter__(self) -> Iterator[Arrays]:
         """Global batches as arrays in the host's memory; to close it ends the loader's workers."""
@@ -174,7 +174,7 @@ class Steps:
         iteration = trainer.updater.iteration
         self.first = iteration if self.first is None else self.first
         taken = iteration - self.first
-        return taken == self.steps or not self.loader.goes_on(taken)
+        return taken == self.steps or not self.loader.may_continue(taken)
 
 
 class Behind:
@@ -202,7 +202,7 @@ class Behind:
 class Again:
     """All batches of an iterator that ends, as often as asked for.
 
-    From ``iter`` on its workers read the first batches, before anybody waits for one.
+    Its workers read the first batches from ``iter`` on, before the training asks for one.
     """
 
     def __init__(self, iterator: chainer.dataset.Iterator) -> None:
@@ -233,7 +233,7 @@ class Feed(chainer.dataset.Iterator):
         self.noted: Iterator[list[Any]] | None = None
 
     def use(self, loader: Loader, clock: StepClock) -> None:
-        """In all processes, go on with this loader; from the first one's.
+        """In all processes, continue with this loader; called in the first one.
 
         Raises:
             ValueError: the updater was not made for that loader.
@@ -268,7 +268,7 @@ class Lasting:
         return getattr(self.updater, name)
 
     def finalize(self) -> None:
-        """Nothing: that is left to whoever made the updater."""
+        """Do nothing: the creator of the updater finalizes it."""
 
 
 def create_communicator(all_reduce: str, on_gpu: bool, ranks: int) -> Any:

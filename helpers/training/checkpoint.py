@@ -1,18 +1,18 @@
-"""What is needed to go on from there: weights, optimiser, what was measured.
+"""Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-It is written after every epoch, and after the step at which a run stops as it was asked to.
+A checkpoint is written after every epoch, and after the step at which a run stops on request.
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
 weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
-PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. Nothing else goes on from
+PyTorch has it), fp16's loss scale, and the numbers of epochs and steps. No other state passes from
 step to step, for the order of the images and every crop follow from seed, epoch and image. So a
 run that was killed and resumed takes the same steps as one that was not.
 
 The arrays are copied to the host between two epochs; a thread then writes them, under a temporary
 name that is renamed once they are on the disk, while the next epoch trains.
 
-The file holds arrays and JSON, and nothing in it is ever executed. One that is damaged is set aside
-and training begins anew: a run that nobody watches must not stop at what it cannot mend.
+The file holds arrays and JSON, and nothing in it is ever executed. A damaged checkpoint is set
+aside and training restarts, because an unattended run must not stop at an error that it cannot fix.
 """
 
 import json
@@ -31,8 +31,9 @@ from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
-from helpers.training import part_of_epoch, record, run_identity
-from helpers.training.part_of_epoch import NONE, Part
+from helpers.recipe.settings import rule_name
+from helpers.training import earlier_schemas, partial_epoch, record, run_identity
+from helpers.training.partial_epoch import NONE, Part
 from helpers.training.record import Run
 
 FILE = "checkpoint.safetensors"
@@ -40,7 +41,7 @@ AWAIT_SECONDS = 8.0
 """What a checkpoint that is being written gets before an interrupt ends its writer; the runner
 waits no longer than ``kernel_processes.GRACE_SECONDS`` for a kernel that it has interrupted."""
 DAMAGED = "checkpoint.damaged"
-"""What a checkpoint is called that could not be gone on from."""
+"""The name of a checkpoint from which no run could resume."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Checkpoint:
     weights: Arrays
     folder: Path
     about: dict[str, Any]
-    """What must be the same for a run to go on: the recipe, the digest of the images, and the
+    """A run resumes only if these are the same: the recipe, the digest of the images, and the
     framework with its kernel."""
     run: str = ""
     """The id of the run that trains now."""
@@ -65,8 +66,7 @@ class Checkpoint:
     part: Part = NONE
     """Of the epoch after those that are done."""
     restarts: tuple[dict[str, int], ...] = ()
-    """Where each attempt went on that began with a checkpoint: ``epoch`` and ``step`` that were
-    done."""
+    """The ``epoch`` and ``step`` at which each resumed attempt continued."""
     damaged: str | None = None
     """Why the checkpoint that was there could not be used."""
 
@@ -110,7 +110,7 @@ class Writer:
         optimizer: Mapping[str, np.ndarray],
         part: Part | None = None,
     ) -> None:
-        """Write a checkpoint while the caller goes on; the arrays are no longer the caller's.
+        """Write a checkpoint while the caller continues; the caller must not use the arrays again.
 
         Args:
             history: the rows of the epochs that are done.
@@ -123,7 +123,8 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said: dict[str, Any] = {"about": self._about, "code": self._code, "run": self._run}
+        said: dict[str, Any] = {"schema": earlier_schemas.SCHEMA}
+        said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
         said |= {"part": part.as_said()} if part is not None else {}
@@ -151,11 +152,11 @@ class Writer:
 
 
 def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
-    """Where ``run`` begins: with ``resume`` at the last checkpoint in its folder, else anew.
+    """The start of ``run``: with ``resume`` the last checkpoint in its folder, else the beginning.
 
-    Its record says already which recipe, data and code it is of. With other code a run goes on,
-    for whoever changes a cell wants to; that is printed and recorded. A damaged checkpoint gets
-    the name ``checkpoint.damaged`` and training begins anew; that is printed and recorded too.
+    The run's record names its recipe, data and code. With changed code the run continues, because
+    a user may edit a cell between two attempts; the change is printed and recorded. A damaged
+    checkpoint is renamed ``checkpoint.damaged`` and training restarts; that is recorded too.
 
     Raises:
         UserError: the checkpoint is of another recipe, other images or another framework.
@@ -201,7 +202,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
 
 
 class _Damaged(Exception):
-    """Why a file cannot be gone on from, in a few words."""
+    """The reason why no run can resume from a file, in a few words."""
 
 
 def _read(
@@ -215,6 +216,7 @@ def _read(
             said = json.loads((file.metadata() or {}).get("said", "null"))
             if not isinstance(said, dict) or not isinstance(said.get("about"), dict):
                 raise _Damaged("it does not say of which run it is")
+            said = earlier_schemas.checkpoint(said)
             _check_same(path, said["about"], about)
             _check_history(said, run)
             # Before an array is read: one could be larger than the memory.
@@ -235,7 +237,8 @@ def _check_shapes(
     """Raises _Damaged unless these are the network's arrays, the rule's of each, and numbers."""
     wanted: dict[str, tuple[int, ...]] = {"optimizer/step": ()}
     for name, array in initial.items():
-        moments = [f"optimizer/{moment}" for moment in Rule(about["optimizer"]).moments]
+        rule = Rule(rule_name(about["optimizer"], about.get("momentum", 0.0)))
+        moments = [f"optimizer/{moment}" for moment in rule.moments]
         trained = not name.endswith(("running_mean", "running_var"))
         if about.get("network") == "own":  # of which its framework alone knows what is trained
             trained = any(f"{moment}/{name}" in found for moment in moments)
@@ -252,8 +255,8 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
     if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
         raise UserError(
-            f"{path}: of a run by {before}, and this is {about[_FRAMEWORK]}; go on with it there, "
-            "or remove the file"
+            f"{path}: it is of a run by {before}, but this run uses "
+            f"{about[_FRAMEWORK]}; resume it there, or remove the file"
         )
     was = {**was, _FRAMEWORK: before}
     differing = sorted(key for key in about if was.get(key) != about[key])
@@ -287,7 +290,7 @@ def _part(said: Mapping[str, Any], run: Run) -> Part:
     """Raises _Damaged unless the part of an epoch is one, or none."""
     steps = run.content["data"]["steps_per_epoch"]
     try:
-        part = part_of_epoch.of_said(said.get("part"), steps)
+        part = partial_epoch.of_said(said.get("part"), steps)
     except ValueError as error:
         raise _Damaged(str(error)) from None
     if part.steps and len(said["history"]) >= run.content["recipe"]["epochs"]:
@@ -304,7 +307,7 @@ def _restarts(said: Mapping[str, Any]) -> list[dict[str, int]]:
         and all(type(value) is int and 0 <= value < 2**31 for value in each.values())
         for each in found
     ):
-        raise _Damaged("where it went on before is not to be understood")
+        raise _Damaged("its list of restarts cannot be read")
     return found
 
 
@@ -326,7 +329,7 @@ def await_epoch(folder: Path, epoch: int, seconds: float = AWAIT_SECONDS) -> Non
 
 
 def remove(folder: Path) -> None:
-    """The run is whole, so nothing is left to go on with."""
+    """Remove the checkpoint of a finished run, which no run can resume."""
     (Path(folder) / FILE).unlink(missing_ok=True)
 
 
@@ -336,7 +339,7 @@ _UNREADABLE = SafetensorError, OSError, TypeError, ValueError, RecursionError
 
 
 def _about(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says that must be the same for a run to go on."""
+    """The parts of a record that must be the same for a run to resume."""
     recipe = {key: value for key, value in content["recipe"].items() if key not in _IN_DIGESTS}
     framework = content["framework"]
     return {

@@ -1,4 +1,4 @@
-"""What of the environment that ``compare`` was started in reaches a kernel, and its record.
+"""Choose the environment variables that reach a kernel, and those that its record lists.
 
 Python's own variables (``PYTHONPATH``, ``PYTHONHOME``, ``PYTHONSTARTUP`` and all others) and
 IPython's start-up files can have a kernel import other packages than those that are locked, or run
@@ -10,7 +10,7 @@ measured, so it stands in the record.
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import ROWS, idle_threads, temporary
+from helpers.frameworks import ROWS, idle_threads, temporary_files
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
@@ -32,7 +32,7 @@ def for_a_kernel(environment: Mapping[str, str]) -> dict[str, str]:
     another checkout (a git worktree).
     """
     kept = {k: v for k, v in environment.items() if not k.startswith("PYTHON")} | _own()
-    if not temporary.takes_sockets(kept.get("TMPDIR", "")):
+    if not temporary_files.takes_sockets(kept.get("TMPDIR", "")):
         del kept["TMPDIR"]  # /tmp will do
     return kept
 
@@ -51,6 +51,6 @@ def _own() -> dict[str, str]:
     return {
         "PYTHONPATH": str(paths.ROOT),
         "PYTHONNOUSERSITE": "1",
-        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # nobody's start-up files are there
+        "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # has no start-up files
         **idle_threads.VARIABLES,
     }

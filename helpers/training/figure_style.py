@@ -1,4 +1,4 @@
-"""Figures in one look: ink, grid, axes, and a figure that shows itself."""
+"""The common style of all figures, and a figure class that displays itself."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -25,7 +25,7 @@ LETTERS = 13
 LONGEST = 40
 """Letters of a label."""
 LONGEST_NARROW = 20
-"""Those of a label beside a narrow chart, which would leave no room for the chart."""
+"""Letters of a label of a narrow chart; longer ones would leave no room for the chart."""
 
 _RC = {
     "font.size": 9.5,
@@ -66,8 +66,8 @@ def _fold_labels(figure: Figure) -> None:
         place = axes.get_subplotspec()
         columns = place.get_gridspec().ncols if place else 1
         names = [line for name in axes.get_yticklabels() for line in name.get_text().split("\n")]
-        beside = max([6, *map(len, names)])
-        letters = int(LETTERS * figure.get_figwidth() / columns) - beside
+        label_width = max([6, *map(len, names)])
+        letters = int(LETTERS * figure.get_figwidth() / columns) - label_width
         lines = axes.get_xlabel().split("\n")
         axes.set_xlabel("\n".join(fill(line, max(12, letters)) for line in lines))
 
@@ -124,7 +124,7 @@ def heading(axes: Axes, text: str) -> None:
 
 
 def safe(text: str, longest: int = LONGEST) -> str:
-    """Text of somebody's: one line, no longer than a label can be, never read as a formula."""
+    """Untrusted text as one line, shortened to a label's length, and never read as a formula."""
     line = " ".join(text.split())
     return (line if len(line) <= longest else line[: longest - 1] + "…").replace("$", r"\$")
 

@@ -1,6 +1,7 @@
-"""A sign of life: every step a notebook takes touches a file, at most once a second.
+"""Signal that a training is alive: each step touches a file, at most once a second.
 
-The runner looks at it (``helpers.runner.run_batch.stalls``), beside the other files of the run.
+The file is in the run's folder, where the runner watches it
+(``helpers.runner.run_experiment.stalls``).
 """
 
 import os
@@ -8,13 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from helpers.launch import steps
+from helpers.launch import step_counter
 
-VARIABLE = "COMPARE_STEPS"
+VARIABLE = "ROSETTA_STEPS"
 """Environment variable with the file that a run's steps touch; a notebook run by hand has none."""
 FILE = ".steps"
 MOVING = ".progress"
-"""Beside it: where the run is within an epoch. No sign of life, for it is written on a clock."""
+"""The run's position within an epoch. It is no sign of life, because a timer writes it."""
 
 
 class _Last:
@@ -23,13 +24,13 @@ class _Last:
 
 def beat() -> None:
     """A step was taken."""
-    steps.step()
+    step_counter.step()
     file = os.environ.get(VARIABLE)
     now = time.monotonic()
     if file is None or now - _Last.beat < 1:
         return
     _Last.beat = now
-    with suppress(OSError):  # a full disk is somebody else's to report
+    with suppress(OSError):  # other code reports a full disk
         Path(file).touch()
 
 

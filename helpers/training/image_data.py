@@ -1,4 +1,4 @@
-"""The images of a run: opened, checked against the recipe, split, read one by one."""
+"""Open the images of a run, check them against the recipe, split them and read them."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 import data_prep
-from data_prep import packed, prepared
+from data_prep import packed, prepared_folder
 from data_prep.files import read_json
-from data_prep.mirrored import copy_mirrored
+from data_prep.horizontal_flip import copy_flipped
 from data_prep.readers import Reader
-from data_prep.readers.pictures import Pictures, in_colour
+from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
-from helpers.recipe import Recipe, ScaledRecipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.training import image_readers, run_identity, tasks
 
 if TYPE_CHECKING:  # it reads what is said here
@@ -29,7 +29,7 @@ NATIVE = ("png", "jpg", "jpeg")
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
 LARGEST_UNSIZED = 1024
-"""The same where the recipe names no size; whoever wants larger ones says so there."""
+"""The same limit where the recipe names no size; to use larger images, set a size there."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Data:
     valid: pd.DataFrame
     test: pd.DataFrame
     classes: tuple[str, ...]
-    task: str  # "findings" or "classes"
+    task: str  # "multilabel" or "multiclass"
     recipe: Recipe
-    folder: Path | None  # None where somebody's own reader brings its images
+    folder: Path | None  # None where a custom reader brings its images
     kind: str  # "generated" or "real"
     reader: Reader
 
@@ -60,19 +60,19 @@ class Data:
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, planes)."""
         if self._array is None:
-            return in_colour(self.reader.read(int(row)), self.planes)
-        return in_colour(self._array[row], self.planes)
+            return to_channels(self.reader.read(int(row)), self.planes)
+        return to_channels(self._array[row], self.planes)
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
-        if self.task == "classes":
+        if self.task == MULTICLASS:
             return np.array(table["class"], np.int64)
         return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
 
     @property
     def labels(self) -> list[str]:
         """Names of what ``targets`` has, in its order, as a table's columns have them."""
-        if self.task == "classes":
+        if self.task == MULTICLASS:
             return list(self.classes)
         return [column for column in self.train.columns if column in self.classes]
 
@@ -102,7 +102,7 @@ class Data:
     @property
     def format(self) -> str:
         """``png``, ``jpg``, …, ``packed``, ``memory``, ``tar``, or ``own``."""
-        if not isinstance(self.reader, Pictures):
+        if not isinstance(self.reader, CatalogReader):
             return "own"
         if self.reader.array is not None:
             return "packed" if isinstance(self.reader.array, np.memmap) else "memory"
@@ -116,7 +116,7 @@ class Data:
         return {
             "folder": image_readers.called(self.recipe, self.folder),
             "kind": self.kind,
-            "pixels": self.recipe.resized,
+            "pixels": self.recipe.image_size,
             "format": self.format,
             "classes": list(self.classes),
             "images": {name: len(part) for name, part in parts.items()},
@@ -134,10 +134,10 @@ class Data:
         return str(found.hexdigest())
 
     def _sizes(self, images: pd.DataFrame) -> list[int]:
-        """Of the array, of each file, or of the first image that somebody's own code gives."""
+        """Of the array, of each file, or of the first image that custom code gives."""
         if self._array is not None:
             return list(self._array.shape)
-        if not isinstance(self.reader, Pictures):
+        if not isinstance(self.reader, CatalogReader):
             return list(self.read(int(images["row"].iloc[0])).shape)
         if self.reader.catalog.kind == "member":
             return [int(path.rpartition("+")[2]) for path in images["path"]]
@@ -145,7 +145,7 @@ class Data:
 
     @property
     def _of_reader(self) -> np.ndarray | None:
-        return self.reader.array if isinstance(self.reader, Pictures) else None
+        return self.reader.array if isinstance(self.reader, CatalogReader) else None
 
     @cached_property
     def _array(self) -> np.ndarray | None:
@@ -171,7 +171,7 @@ def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
     if pixels.strides[1] > 0:
         place[:] = pixels
     else:
-        copy_mirrored(place, pixels[:, ::-1])
+        copy_flipped(place, pixels[:, ::-1])
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
@@ -184,7 +184,7 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     where = image_readers.called(recipe, folder)
     task = image_readers.task_of(reader)
     if task != recipe.task:
-        has = {"findings": "findings, any number of them", "classes": "classes, one"}[task]
+        has = {MULTILABEL: "findings, any number of them", MULTICLASS: "classes, one"}[task]
         raise UserError(
             f"{where}: the reader {recipe.reader} gives {has} an image, and the recipe "
             f'{recipe.name} is of {recipe.task}: write task = "{task}" under [train]'
@@ -193,15 +193,15 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
             f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
-            'rgb: make them again with --colour, or write colour = "grey" under [data]'
+            'rgb: make them again with --rgb, or write color_mode = "grayscale" under [data]'
         )
     pixels = _pixels(reader)
-    most = max(LARGEST, recipe.resized) if recipe.resized else LARGEST_UNSIZED
+    most = max(LARGEST, recipe.image_size) if recipe.image_size else LARGEST_UNSIZED
     if pixels > most:
-        how = f"write resized = {pixels} under [data] if they are to be so large, or resize them"
-        if recipe.resized:
+        how = f"write image_size = {pixels} under [data] if they are to be so large, or resize them"
+        if recipe.image_size:
             how = "resize them first"
-        size = recipe.resized or LARGEST
+        size = recipe.image_size or LARGEST
         raise UserError(
             f"{where}: images of {pixels} px; {how}: data-prep resize {where} TARGET --size {size}"
         )
@@ -209,8 +209,8 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
 
 
 def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
-    """Raises UserError where nothing can be told apart, or nothing could be got wrong."""
-    if recipe.task == "findings":
+    """Raises UserError where nothing can be distinguished, or nothing could be got wrong."""
+    if recipe.task == MULTILABEL:
         return
     if len(classes) < 2:
         raise UserError(f"{where}: a single class, '{classes[0]}': give images of two at least")
@@ -224,9 +224,9 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
 def _planes_made(folder: Path) -> int | None:
     """Of the images in a folder that data_prep has made; None in any other."""
     if data_prep.is_packed(folder):
-        note = read_json(folder / packed.NOTE)
+        note = read_json(folder / packed.METADATA_FILE)
     elif data_prep.is_complete(folder):
-        note = prepared.read_note(folder)
+        note = prepared_folder.read_metadata(folder)
     else:
         return None
     return int((note or {}).get("channels", 1))
@@ -238,7 +238,7 @@ def image_size(recipe: Recipe, folder: Path | None) -> int:
 
 
 def load_data(setup: "Setup") -> Data:
-    """The folder's images, split by the recipe's seed where nobody published a split."""
+    """The folder's images, split by the recipe's seed where there is no published split."""
     recipe = setup.recipe.recipe
     reader = image_readers.open_images(recipe, setup.data)
     return Data(
@@ -261,16 +261,16 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
     if folder is not None and (data_prep.is_complete(folder) or data_prep.is_packed(folder)):
         return  # all were decoded then
     reader = image_readers.open_images(recipe, folder)
-    if isinstance(reader, Pictures):
+    if isinstance(reader, CatalogReader):
         if reader.array is not None:
             return
         with ThreadPoolExecutor() as pool:
             for i, image in enumerate(pool.map(reader.read, range(len(reader)))):
                 _check_image(image, recipe, reader.catalog.path(i))
         return
-    where = recipe.own[own_code.READER]
+    where = recipe.own[custom_code.READER]
     for i in range(len(reader.targets)):  # one by one: own code need not bear threads
-        with own_code.told(recipe, own_code.READER, f"read({i})"):
+        with custom_code.report_errors(recipe, custom_code.READER, f"read({i})"):
             image = reader.read(i)
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):
@@ -290,7 +290,9 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
             f"{where}: {shape[1]} x {shape[0]} pixels do not hold the crop of {recipe.crop} px; "
             "give all images one size"
         )
-    if side > recipe.crop == recipe.resized:  # as large as the first image: no crop was asked for
+    if (
+        side > recipe.crop == recipe.image_size
+    ):  # as large as the first image: no crop was asked for
         raise UserError(
             f"{where}: {shape[1]} x {shape[0]} pixels, and the first image's shorter side has "
             f"{recipe.crop}; give all images one size, or a crop under [data]"
@@ -298,6 +300,6 @@ def _check_image(image: Any, recipe: Recipe, where: str) -> None:
 
 
 def _pixels(reader: Reader) -> int:
-    if isinstance(reader, Pictures) and reader.array is not None:
+    if isinstance(reader, CatalogReader) and reader.array is not None:
         return int(min(reader.array.shape[1:3]))
     return min(reader.read(0).shape[:2])

@@ -1,4 +1,4 @@
-"""Which folder a run's images are in; generated ones are made there where they are missing."""
+"""Find the folder of a run's images, and generate images where they are missing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import data_prep
-from data_prep import demo, demo_classes, demo_set, demo_table
-from data_prep.files import sole_writer
+from data_prep import synthetic_chexpert, synthetic_folder, synthetic_nih, synthetic_shapes
+from data_prep.files import exclusive_lock
 from data_prep.readers import cifar10
 from helpers import paths, terminal
 from helpers.errors import UserError
@@ -18,7 +18,7 @@ from helpers.training.image_readers import OWN
 REAL = {"nih": "nih-{}", "cifar10": "cifar10", "imagefolder": "imagenet-{}"}
 """Where the real images of a reader are looked for under data/, by their size."""
 
-CIFAR10 = (*cifar10.META, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
+CIFAR10 = (*cifar10.META_FILES, *filter(None, cifar10.FOLDERS), *cifar10.ARCHIVES)
 """One of these is in a folder with CIFAR-10; of generated ones the first comes last."""
 
 UNSIZED = 64
@@ -49,44 +49,47 @@ def _version(tool: str) -> str:
 
 STAND_INS = {
     "nih": StandIn(
-        f"demo-{demo.VERSION}", "X-ray-like images", lambda to: data_prep.make_demo(to), {}
+        f"demo-{synthetic_nih.VERSION}",
+        "X-ray-like images",
+        lambda to: data_prep.generate_nih(to),
+        {},
     ),
     "nih, small": StandIn(
-        f"demo-small-{demo.VERSION}",
+        f"demo-small-{synthetic_nih.VERSION}",
         "X-ray-like images",
-        lambda to: data_prep.make_demo(to, size=SMALL_SOURCE),
+        lambda to: data_prep.generate_nih(to, size=SMALL_SOURCE),
         {},
     ),
     "table": StandIn(
-        f"demo-table-{_version(demo_table.TOOL)}",
+        f"demo-table-{_version(synthetic_chexpert.TOOL)}",
         "X-ray-like images with a table",
-        demo_table.make_table,
+        synthetic_chexpert.generate_chexpert,
         {"reader": "table"},
     ),
     "imagefolder": StandIn(
-        f"demo-imagefolder-{_version(demo_classes.TOOL)}",
+        f"demo-imagefolder-{_version(synthetic_shapes.TOOL)}",
         "pictures in ten classes",
-        demo_classes.make_imagefolder,
-        {"reader": "imagefolder", "format": "jpeg", "fit": "crop"},
+        synthetic_shapes.generate_imagefolder,
+        {"reader": "imagefolder", "format": "jpeg", "resize_mode": "center-crop"},
     ),
     "cifar10": StandIn(
-        f"demo-cifar10-{_version(demo_classes.TOOL)}",
+        f"demo-cifar10-{_version(synthetic_shapes.TOOL)}",
         "pictures in ten classes",
-        demo_classes.make_cifar10,
+        synthetic_shapes.generate_cifar10,
         {"reader": "cifar10"},
     ),
 }
 
 
 def _stand_in(recipe: Recipe) -> StandIn:
-    small = recipe.reader == "nih" and recipe.resized <= SMALL
+    small = recipe.reader == "nih" and recipe.image_size <= SMALL
     return STAND_INS["nih, small" if small else recipe.reader]
 
 
 def prepare_data(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     """The folder with the images to train on; a generated set is made where it is missing.
 
-    None where somebody's own reader brings its images.
+    None where a custom reader brings its images.
     """
     folder = data_folder(recipe, data)
     if data == "auto" and folder is not None and not _is_there(folder):
@@ -101,14 +104,15 @@ def data_folder(recipe: Recipe, data: str | Path = "auto") -> Path | None:
     if recipe.reader == OWN:
         return None
     if recipe.name != "demo" and recipe.reader in REAL:
-        real = paths.DATA / REAL[recipe.reader].format(recipe.resized)
+        real = paths.DATA / REAL[recipe.reader].format(recipe.image_size)
         if _is_there(real):
             return real
     source = paths.DATA / _stand_in(recipe).name
     if _as_published(recipe):
         return _in_utf8(source)
-    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else f"-{recipe.colour}"
-    return _in_utf8(Path(f"{source}-{recipe.resized or UNSIZED}{colour}"))
+    colour = "-rgb" if recipe.planes == 3 else "-grey"
+    colour = "" if recipe.reader == "nih" and recipe.planes == 1 else colour
+    return _in_utf8(Path(f"{source}-{recipe.image_size or UNSIZED}{colour}"))
 
 
 def _is_there(folder: Path) -> bool:
@@ -120,24 +124,24 @@ def _is_there(folder: Path) -> bool:
 
 def _as_published(recipe: Recipe) -> bool:
     """CIFAR-10 in its own size is read into memory as it is."""
-    return recipe.reader == "cifar10" and recipe.resized in (0, 32)
+    return recipe.reader == "cifar10" and recipe.image_size in (0, 32)
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    """Generate the images, and what is to be read of them; both go on where they were cut short.
+    """Generate the images and their index; both resume after an interruption.
 
     One process makes them, and the others wait: jobs of a cluster begin together.
     """
     stand_in = _stand_in(recipe)
     source = paths.DATA / stand_in.name
     started = time.perf_counter()
-    with sole_writer(paths.DATA, demo_set.PATIENCE):
+    with exclusive_lock(paths.DATA, synthetic_folder.LOCK_TIMEOUT):
         if _is_there(folder):
             return
         print(f"Generating {stand_in.what} in {source}, once", flush=True)
         stand_in.make(source)
         if folder != source:
-            size = recipe.resized or UNSIZED
+            size = recipe.image_size or UNSIZED
             print(f"Resizing them to {size} px in {folder}, once", flush=True)
             how = {**stand_in.resize, "size": size, "channels": recipe.planes}
             data_prep.resize_folder(source, folder, **how)
@@ -145,7 +149,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
 
 
 def _given_folder(data: str | Path, recipe: Recipe) -> Path:
-    """What somebody named, a folder or an archive: from here, or from the checkout's top."""
+    """The folder or archive that the user named, relative to this folder or the checkout."""
     for folder in (Path(data), paths.ROOT / data):
         if folder.exists():
             return _in_utf8(folder.resolve())

@@ -1,4 +1,4 @@
-"""What reads a run's images: a reader of ``data_prep``'s, or somebody's own beside the recipe."""
+"""Open the reader of a run's images: one of ``data_prep``, or the recipe's custom reader."""
 
 import hashlib
 import json
@@ -13,41 +13,44 @@ import pandas as pd
 
 import data_prep
 from data_prep.readers import Reader
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
-from helpers.recipe import Recipe, own_code
+from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, custom_code
 
 OWN = "own"
+OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
+"""What ``data_prep`` calls a recipe's options, where it has other names for them."""
 COLUMNS = ("image", "path", "row", "group")
-"""Of a part's table, beside its labels."""
+"""Columns of a part's table, apart from its labels."""
 
 
 def open_images(recipe: Recipe, folder: Path | None) -> Reader:
     """The recipe's reader of a folder, checked; opened once, until something changes there.
 
     Args:
-        folder: None where somebody's own reader brings its images.
+        folder: None where a custom reader brings its images.
 
     Raises:
         DataError, UserError: in one line, what is wrong with the folder or with the own code.
     """
     if recipe.reader == OWN:
-        where = recipe.own[own_code.READER]
+        where = recipe.own[custom_code.READER]
         name = where.rpartition(":")[2]
-        with own_code.told(recipe, own_code.READER, name):
-            maker = own_code.load(recipe, own_code.READER)
-        with own_code.told(
-            recipe, own_code.READER, f"{name}({'' if folder is None else 'folder'})"
+        with custom_code.report_errors(recipe, custom_code.READER, name):
+            maker = custom_code.load(recipe, custom_code.READER)
+        with custom_code.report_errors(
+            recipe, custom_code.READER, f"{name}({'' if folder is None else 'folder'})"
         ):
             return _own(maker, where, folder, _changed(folder))
     assert folder is not None
-    options = json.dumps(recipe.options, sort_keys=True, default=str)
+    given = {OF_DATA_PREP.get(key, key): value for key, value in recipe.options.items()}
+    options = json.dumps(given, sort_keys=True, default=str)
     return _opened(recipe.reader, folder, recipe.planes, options, _changed(folder))
 
 
 def again(recipe: Recipe, folder: Path | None) -> Reader:
-    """As :func:`open_images`, of somebody's own code, made anew."""
+    """Open the images as :func:`open_images`, with a new instance of a custom reader."""
     _own.cache_clear()
     return open_images(recipe, folder)
 
@@ -62,23 +65,23 @@ def digest(reader: Reader) -> str:
 
 def called(recipe: Recipe, folder: Path | None) -> str:
     """Where the images come from: the folder, or ``mine.py:Reader``."""
-    return recipe.own[own_code.READER] if folder is None else str(folder)
+    return recipe.own[custom_code.READER] if folder is None else str(folder)
 
 
 def task_of(reader: Reader) -> str:
-    """``findings`` or ``classes``."""
-    return "findings" if np.asarray(reader.targets).ndim == 2 else "classes"
+    """``multilabel`` or ``multiclass``."""
+    return MULTILABEL if np.asarray(reader.targets).ndim == 2 else MULTICLASS
 
 
 def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
-    table = reader.table() if isinstance(reader, Pictures) else _table(reader, recipe)
-    parts = reader.parts(recipe.seed) if isinstance(reader, Pictures) else reader.parts()
+    table = reader.table() if isinstance(reader, CatalogReader) else _table(reader, recipe)
+    parts = reader.parts(recipe.seed) if isinstance(reader, CatalogReader) else reader.parts()
     return {name: table.iloc[rows].reset_index(drop=True) for name, rows in parts.items()}
 
 
 @lru_cache(maxsize=1)
-def _opened(name: str, folder: Path, planes: int, options: str, changed: int) -> Pictures:
+def _opened(name: str, folder: Path, planes: int, options: str, changed: int) -> CatalogReader:
     reader = data_prep.open_reader(name, folder, channels=planes, **json.loads(options))
     _check_names(reader, str(folder))
     return reader
@@ -107,17 +110,17 @@ class _Nowhere:
 
 
 def _check_names(reader: Reader, where: str) -> None:
-    if task_of(reader) == "findings" and (taken := set(reader.classes) & set(COLUMNS)):
+    if task_of(reader) == MULTILABEL and (taken := set(reader.classes) & set(COLUMNS)):
         raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
 
 
 def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
-    """As ``Pictures.table``, of a reader that knows neither names nor groups."""
+    """As ``CatalogReader.table``, of a reader that knows neither names nor groups."""
     targets = np.asarray(reader.targets)
     names = [f"{i:08d}" for i in range(len(targets))]
     columns = {
         "image": pd.Series(names, dtype=object),
-        "path": recipe.own[own_code.READER],
+        "path": recipe.own[custom_code.READER],
         "row": np.arange(len(targets)),
         "group": pd.Series(names, dtype=object),
     }
@@ -129,7 +132,7 @@ def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
 
 
 def _changed(folder: Path | None) -> int:
-    """When images last came or went, or labels changed, so that nothing old is taken for new."""
+    """The last change of images or labels, so that old data is not treated as new."""
     if folder is None:
         return 0
     places = [folder, *folder.glob("*"), *folder.glob("*/*/")]

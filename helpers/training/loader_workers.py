@@ -1,4 +1,4 @@
-"""How fast a loader delivers, and how many workers it should have on this machine.
+"""Measure how fast a loader delivers, and choose its number of workers on this machine.
 
 A worker count that suits one machine starves another: too few workers leave the devices waiting,
 too many fight each other, and the training process, for the same cores.

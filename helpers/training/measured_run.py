@@ -1,16 +1,15 @@
-"""One run of a notebook: what is the same in every framework, told once.
+"""One run of a notebook: the steps that are the same in every framework.
 
-A notebook begins a run, defines its framework's part (``helpers.training.world.Lesson``), and lets
-the run carry it out: the check of fairness, the epochs, the test, the measurements of section 11,
-the charts and the record. Everything a notebook shows after that, it shows by a method of this
-class.
+A notebook begins a run and defines the functions of its framework
+(``helpers.training.world.TrainingFunctions``). The run calls them for the fairness check, the
+epochs, the test, the measurements of section 11, the charts and the record. Methods of this class
+show all results.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -31,18 +30,19 @@ from helpers import terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
-    own_network,
+    check_results,
+    custom_network,
+    process_checks,
     reference_checks,
-    rehearsal,
     training_checks,
-    world_checks,
+    training_loop,
 )
-from helpers.fairness.certificate import DIFFERENT, Certificate
+from helpers.fairness.check_results import DIFFERENT, FairnessCheck
 from helpers.frameworks import (
     cpu_cores,
     networks_of,
     original,
-    place,
+    rank_info,
     replicas,
     rows_of,
     run_label,
@@ -50,44 +50,44 @@ from helpers.frameworks import (
 )
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import clocks, exchange, samplers
-from helpers.networks import own, weights
+from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
-    agreed_stop,
     arithmetic,
     attribution,
     batch_size,
     bus_bandwidth,
     checkpoint,
+    data_coverage,
+    graceful_stop,
     heartbeat,
-    in_world,
     loader_workers,
     measurement_rounds,
     metrics,
     parameters,
+    rank_tables,
     ranks_gradients,
     record,
-    roll_call,
     run_identity,
-    run_pictures,
+    run_plots,
     run_tables,
     tasks,
     this_notebook,
-    world_shown,
+    train_loop,
 )
-from helpers.training.agreed_stop import Stopped
-from helpers.training.in_world import WEIGHTS, Apart, Trained, Within
+from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
-from helpers.training.world import IN_KERNEL, PER_DEVICE, Lesson, World
+from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained, Within
+from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
-OF_LAUNCHERS = ("nodes", "virtual_nodes")
+OF_LAUNCHERS = ("nodes", "simulated_nodes")
 PARAMETERS = tuple(
     name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
 )[2:]
-"""What a notebook's parameters cell sets, beside ``resume``."""
+"""The parameters that a notebook's parameters cell sets, apart from ``resume``."""
 
 
 def begin(*given: Any) -> Any:
@@ -109,7 +109,7 @@ def begin(*given: Any) -> Any:
     framework: ModuleType
     names: Mapping[str, Any]
     *said, framework, names = given
-    here = place.here()
+    here = rank_info.here()
     if isinstance(before := names.get("this_run"), Run):
         before.end()  # also where this one cannot begin: what follows would be of old parameters
     file = this_notebook.find(names)
@@ -132,14 +132,14 @@ def begin(*given: Any) -> Any:
     label = run_label(notebook, framework.KERNEL)
     if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
         raise UserError(
-            f"{why}, which a launcher starts: run compare --notebooks {notebook} --devices N in a "
-            "terminal"
+            f"{why}, which a launcher starts: in a terminal run: rosetta run "
+            f"--notebooks {notebook} --devices N"
         )
     given_ones = {name: names[name] for name in PARAMETERS}
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(
-            label, networks, **given_ones, nodes=nodes, virtual_nodes=virtual
+            label, networks, **given_ones, nodes=nodes, simulated_nodes=virtual
         )
     if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
         many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
@@ -162,8 +162,8 @@ def begin(*given: Any) -> Any:
 class Run(RunBase):
     """A run while it is measured. Make one with :func:`begin`.
 
-    ``lesson`` is what the notebook has brought, ``certificate`` what the check of fairness has
-    found so far, ``rank`` this process's number among those that run the notebook.
+    ``functions`` are the notebook's, ``fairness_check`` is what has been found so far, ``rank``
+    this process's number among those that run the notebook.
     """
 
     _names: Mapping[str, Any] = MappingProxyType({})
@@ -182,22 +182,22 @@ class Run(RunBase):
         super().__init__(framework, setup, devices)
         self.history: list[dict[str, Any]] = []
         self._resume = resume
-        self.certificate = self._of_network = Certificate(())
+        self.fairness_check = self._of_network = FairnessCheck(())
         self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
         self._trained_since: float
-        # Drawn while it grows, but not in a batch, which nobody watches and which is measured.
+        # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
-        self._told = 0  # the last epoch of which a line was printed
+        self._printed = 0  # the last epoch of which a line was printed
         self._moving = 0  # characters of a line that the next one replaces
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
-        here = place.here()
+        here = rank_info.here()
         self.rank = 0 if here is None else here.rank
-        self._world: dict[str, Any] = dict(here.about) if here is not None else {}
+        self._cluster: dict[str, Any] = dict(here.about) if here is not None else {}
         self.record = record.start(
             setup.folder,
             notebook=notebook.stem,
@@ -209,8 +209,8 @@ class Run(RunBase):
             skipped=framework.SKIPPED,
             file=notebook,
         )
-        if self._world:
-            self.record.add("world", self._world)
+        if self._cluster:
+            self.record.add("cluster", self._cluster)
 
     def check_parameters(self) -> None:
         """See that the parameters are still those that the run began with.
@@ -226,10 +226,10 @@ class Run(RunBase):
 
     @cached_property
     def initial(self) -> Weights:  # type: ignore[override]
-        """The weights that every framework starts from; of one's own network this one's own."""
+        """The initial weights, the same in every framework; a custom network draws its own."""
         recipe, outputs = self.recipe.recipe, len(self.images.classes)
         if self.network == "own":
-            found = exchange.of_first(own.initial(self.framework, recipe, outputs))
+            found = exchange.of_first(custom.initial(self.framework, recipe, outputs))
         else:
             with exchange.first_rank_first():  # it may download them
                 found = weights.canonical(
@@ -239,21 +239,21 @@ class Run(RunBase):
         return found
 
     def end(self) -> None:
-        """Another run takes this one's place in the kernel, so nothing of this one goes on."""
+        """End this run because another one takes its place in the kernel."""
         self.progress.replaced = True
         samplers.stop(self.monitor)
         if self._replica is not None:
             with suppress(Exception):  # an interrupt may have left it in pieces
-                self.lesson.stop(self._replica)
+                self.functions.stop(self._replica)
             self._replica = None
         self.record.close()
 
     def show_images(self, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Eight training images as ``evaluate_pixels`` shows them to the network."""
-        return run_pictures.images(self.images, evaluate_pixels)
+        return run_plots.images(self.images, evaluate_pixels)
 
     @section(7, "the fairness check", records=("fairness",))
-    def certify(
+    def check_fairness(
         self,
         model: Any,
         build_model: Callable[[Mapping[str, np.ndarray]], Any],
@@ -271,14 +271,14 @@ class Run(RunBase):
                 it when it ends.
         """
         samplers.stop(self.monitor)  # of a training before this
-        on_ranks = place.here() is not None
-        certify = (
-            own_network.certify
+        on_ranks = rank_info.here() is not None
+        check_fairness = (
+            custom_network.check_fairness
             if self.network == "own"
-            else partial(reference_checks.certify, architecture=self.network)
+            else partial(reference_checks.check_fairness, architecture=self.network)
         )
         check = partial(
-            certify,
+            check_fairness,
             self.framework,
             model,
             self.initial,
@@ -293,21 +293,23 @@ class Run(RunBase):
         found = check() if here else replicas.run(lambda rank: check(), 1)[0]
         if on_ranks and self.setup.replicas > 1:
             found = found.updated(reference_checks.with_one_device(ranks_gradients.LATER))
-        self.certificate = self._of_network = found
-        return self._certified()
+        self.fairness_check = self._of_network = found
+        return self._checked()
 
-    @section(9, "the training-loop check", needs=("certify",), records=("fairness",))
-    def rehearse(self, lesson: Lesson) -> pd.DataFrame:
-        """Take the lesson's functions, and add to the check what its training loop does."""
-        agreed_stop.check(self.folder, "before its training")
+    @section(9, "the training-loop check", needs=("check_fairness",), records=("fairness",))
+    def check_training_loop(self, functions: TrainingFunctions) -> pd.DataFrame:
+        """Take the notebook's functions, and add to the check what its training loop does."""
+        graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
-        self.take(lesson)
+        self.take(functions)
 
-        def trial(trial: rehearsal.Trial) -> tuple[float, Arrays, np.ndarray]:
-            found: tuple[float, Arrays, np.ndarray] = self.everywhere(in_world.rehearse, trial)[0]
+        def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
+            found: tuple[float, Arrays, np.ndarray] = self.everywhere(
+                train_loop.check_training_loop, trial
+            )[0]
             return found
 
-        self.certificate = rehearsal.certify(
+        self.fairness_check = training_loop.check_fairness(
             self._of_network,
             trial,
             devices=self.setup.replicas,
@@ -315,30 +317,30 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
-        self.certificate = roll_call.certify(
-            self.certificate,
+        self.fairness_check = data_coverage.check_fairness(
+            self.fairness_check,
             self.everywhere,
             self.images,
             self.recipe,
             processes=self.processes,
-            hosts=1 if self.setup.virtual_nodes else self.setup.nodes,
+            hosts=1 if self.setup.simulated_nodes else self.setup.nodes,
         )
-        if place.here() is not None and self.setup.replicas > 1:
-            self.certificate = ranks_gradients.certify(
-                self.certificate,
+        if rank_info.here() is not None and self.setup.replicas > 1:
+            self.fairness_check = ranks_gradients.check_fairness(
+                self.fairness_check,
                 self.everywhere,
                 network=self.network,
                 weights=self.initial if self.network == "own" else None,
                 devices=self.setup.replicas,
             )
-        return self._certified()
+        return self._checked()
 
-    def take(self, lesson: Lesson) -> None:
-        """From now on all is done by this lesson's functions."""
+    def take(self, functions: TrainingFunctions) -> None:
+        """From now on all is done by this notebook's functions."""
         self._end_replica()
-        self.lesson = lesson
+        self.functions = functions
 
-    @section(9, "the batch size", needs=("rehearse",))
+    @section(9, "the batch size", needs=("check_training_loop",))
     def largest_batch(self) -> ScaledRecipe:
         """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
         if self.setup.search_batch:
@@ -353,26 +355,30 @@ class Run(RunBase):
             self.record.add("recipe", self.recipe.as_record())
         return self.recipe
 
-    @section(9, "training", needs=("rehearse",), records=("epochs", "training", "checkpoint"))
+    @section(
+        9, "training", needs=("check_training_loop",), records=("epochs", "training", "checkpoint")
+    )
     def train(self) -> pd.DataFrame:
         """All epochs, under the monitor: a line for each as it ends, curves, and a table.
 
         Raises:
-            Stopped: somebody wished that the run stops; its checkpoint says how far it is.
+            Stopped: the run was asked to stop; its checkpoint holds its progress.
         """
-        self._told = 0
+        self._printed = 0
         with self._ends_in_order():
             return self._train()
 
     def _train(self) -> pd.DataFrame:
-        agreed_stop.check(self.folder, "before its training")
+        graceful_stop.check(self.folder, "before its training")
         if self.setup.measure_workers:
             world = self.worlds()[0]
-            images = self.recipe.recipe.batch * len(world.devices)
+            images = self.recipe.recipe.batch_size * len(world.devices)
             workers = loader_workers.choose_workers(self.training_batches, images)
-            workers *= 1 if self.setup.virtual_nodes else self.setup.nodes
+            workers *= 1 if self.setup.simulated_nodes else self.setup.nodes
             self.workers = exchange.of_first(workers)
-        self.record.add("data", self.images.as_record(self.recipe) | {"workers": self.workers})
+        self.record.add(
+            "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
+        )
         with exchange.first_rank_first():  # it sets a damaged one aside
             begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
             if self.rank == 0:
@@ -384,22 +390,22 @@ class Run(RunBase):
         except gpumon.MonitorError as error:
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
         exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
-        self._trace, self._told = samplers.began(self.folder), self._begin.epoch
+        self._trace, self._printed = samplers.began(self.folder), self._begin.epoch
         self._trained_since = time.monotonic()
         self._end_replica()  # training starts its own
         steps = self.recipe.steps(len(self.images.train))
         first_step = self._begin.epoch * steps + self._begin.part.steps
-        agreement = agreed_stop.Agreement(self.folder)
+        agreement = graceful_stop.Agreement(self.folder)
         report = self._heard if self._in_process else replicas.tell
         given = (self._begin, agreement, report)
         with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
-                in_world.train, self._begin.weights, first_step, *given
+                train_loop.train, self._begin.weights, first_step, *given
             )
         trained = each[0]
         if trained.stopped is not None:
             raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
-        self._certify_training(each)
+        self._check_training(each)
         self._tell_parts(each)
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.begun)
@@ -409,20 +415,20 @@ class Run(RunBase):
         self.record.add("epochs", self.history)
         self.record.add("training", said)
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
-        display(run_pictures.learning(self.history, tasks.TASKS[self.images.task]))
+        display(run_plots.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)
 
     @section(10, "test", needs=("train",), records=("test",))
     def test(self) -> pd.DataFrame:
-        """How well each finding or class of the test part is told, by the weights that were saved.
+        """Evaluate the saved weights on the test part, for each finding or class.
 
         With intervals, as a chart and a table.
         """
-        agreed_stop.check(self.folder, "after its training")
+        graceful_stop.check(self.folder, "after its training")
         weights_of_this_run = self._trained_weights()
-        each: list[in_world.Tested] = self.with_replica(in_world.test, weights_of_this_run, 0)
+        each: list[train_loop.Tested] = self.with_replica(train_loop.test, weights_of_this_run, 0)
         scores, loss, seconds, _ = each[0]
-        self._certify_test(each)
+        self._check_test_part(each)
         images, part = self.images, self.images.test
         targets = images.targets(part)
         result = metrics.evaluate(
@@ -435,19 +441,21 @@ class Run(RunBase):
         )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
-        display(run_pictures.TEST[images.task](targets, scores, result))
+        display(run_plots.TEST[images.task](targets, scores, result))
         return run_tables.shown(result.table.fillna({"reason": ""}), 3)
 
     @section(
         11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
     )
-    def take_apart(self) -> pd.DataFrame:
+    def profile(self) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
-        agreed_stop.check(self.folder, "after its training")
+        graceful_stop.check(self.folder, "after its training")
         steps = measurement_rounds.steps_of_a_turn(self.history)
-        found: list[Apart] = self.with_replica(in_world.measure, self.initial.arrays, 0, steps)
+        found: list[StepMeasurements] = self.with_replica(
+            train_loop.measure, self.initial.arrays, 0, steps
+        )
         samplers.stop(self.monitor)
-        images = self.recipe.global_batch
+        images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         self._tell_network(found)
@@ -474,7 +482,7 @@ class Run(RunBase):
             measured=self._measured,
         )
 
-    @section(12, "utilisation", needs=("take_apart",), records=("monitor", "energy", "memory"))
+    @section(12, "utilisation", needs=("profile",), records=("monitor", "energy", "memory"))
     def chart(self) -> pd.DataFrame:
         """The monitor's chart of the whole run, a lane for each GPU, and what it saw as a table."""
         if self.rank:
@@ -483,14 +491,14 @@ class Run(RunBase):
             raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
         self._utilisation = trace.summary()
-        self.record.add("monitor", trace.provenance())
+        self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
         self.record.add("memory", record.memory(self._utilisation, self._resident))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
     @section(13, "where the time went", needs=("chart",), records=("attribution",))
-    def explain(self) -> pd.DataFrame:
+    def attribute_time(self) -> pd.DataFrame:
         """Where the time went, in a sentence and by three ways, as a table."""
         if self.rank:
             return pd.DataFrame()  # rank 0's is of all
@@ -501,7 +509,7 @@ class Run(RunBase):
             utilisation=self._utilisation,
             format=self.images.format,
             resumed_after=self._begin.begun,
-            world=self.record.content.get("world"),
+            cluster=self.record.content.get("cluster"),
         )
         self.record.add("attribution", shares)
         print(shares["sentence"])
@@ -511,7 +519,7 @@ class Run(RunBase):
             print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
         return table
 
-    @section(14, "the record", needs=("test", "explain"))
+    @section(14, "the record", needs=("test", "attribute_time"))
     def finish(self) -> None:
         """The run is whole: print where its record is."""
         self._end_replica()
@@ -522,41 +530,40 @@ class Run(RunBase):
     def training_batches(self, workers: int) -> Iterator[Any]:
         """What one process reads with so many workers, to see how fast it comes."""
         world = self.worlds()[0]
-        yield from self.lesson.make_train_loader(world, 0, workers * world.processes)
+        yield from self.functions.make_train_loader(world, 0, workers * world.processes)
 
-    def _certify_training(self, each: list[Trained]) -> None:
+    def _check_training(self, each: list[Trained]) -> None:
         """Whether it trained as the recipe says, and all replicas came to the same weights."""
-        checks = world_checks.after_training(
+        checks = process_checks.after_training(
             [trained.digest for trained in each],
             [trained.logits for trained in each],
             self.setup.replicas,
-            rehearsal.LIMITS[self.recipe.recipe.precision].values,
+            training_loop.LIMITS[self.recipe.recipe.precision].values,
         )
         self._observed = [trained.observed for trained in each if trained.observed is not None]
-        checks += training_checks.certify(
+        checks += training_checks.check_fairness(
             self._observed,
             self.recipe,
             self.images.targets(self.images.train),
             on_gpu=self.on_gpu,
             cpus=self.setup.devices.cpus,
         )
-        self.certificate = self.certificate.updated(checks)  # of an earlier training, too
-        self._certified()
+        self.fairness_check = self.fairness_check.updated(checks)  # of an earlier training, too
+        self._checked()
         apart = [check for check in checks if check.verdict in ("fail", DIFFERENT)]
         for check in apart:
             print(f"{check.check}: {check.verdict}, {check.variant or check.reason}")
-        found = Counter(check.verdict for check in checks)
-        told = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
-        print(f"Checks of this training: {told}")
+        counts = check_results.counted(check.verdict for check in checks)
+        print(f"Checks of this training: {counts}")
 
-    def _certify_test(self, each: list[in_world.Tested]) -> None:
-        """Whether the test read its images, goes into the certificate with the validations."""
+    def _check_test_part(self, each: list[train_loop.Tested]) -> None:
+        """Whether the test read its images, goes into the fairness check with the validations."""
         observed = [
             replace(one, evaluations=[*one.evaluations, tested.evaluation])
             for one, tested in zip(self._observed, each, strict=True)
         ]
-        self.certificate = self.certificate.updated([training_checks.evaluations(observed)])
-        self._certified()
+        self.fairness_check = self.fairness_check.updated([training_checks.evaluations(observed)])
+        self._checked()
 
     @property
     def _resident(self) -> int | None:
@@ -566,14 +573,14 @@ class Run(RunBase):
         held = max(each.resident for each in self._observed)
         return held * len(self._observed) // self.setup.replicas
 
-    def _certified(self) -> pd.DataFrame:
-        self.record.add("fairness", self.certificate.as_record())
-        return self.certificate.table()
+    def _checked(self) -> pd.DataFrame:
+        self.record.add("fairness", self.fairness_check.as_record())
+        return self.fairness_check.table()
 
     @property
     def _in_process(self) -> bool:
         """Whether this process has a replica of its own, and no other that it would start."""
-        return place.here() is not None or self.lesson.processes == IN_KERNEL
+        return rank_info.here() is not None or self.functions.processes == IN_KERNEL
 
     def _out_of_memory(self, error: BaseException) -> bool:
         """Whether the framework says so, of this process or of another rank."""
@@ -586,7 +593,7 @@ class Run(RunBase):
 
     def worlds(self) -> list[World]:
         """The run's world as each of the processes sees it that this one has, or is."""
-        if place.here() is not None or self.lesson.processes != PER_DEVICE:
+        if rank_info.here() is not None or self.functions.processes != PER_DEVICE:
             return [self.world]
         each = enumerate(self.devices)
         return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
@@ -598,7 +605,7 @@ class Run(RunBase):
             exchange.renew_port()
             return exchange.exchange(function(worlds[0], work, *args))
 
-        cpus = self.setup.devices.cpus if self.lesson.processes == PER_DEVICE else ()
+        cpus = self.setup.devices.cpus if self.functions.processes == PER_DEVICE else ()
 
         def replica(rank: int) -> Any:
             if cpus:
@@ -616,12 +623,12 @@ class Run(RunBase):
         starts make one each time, and end with it.
         """
         if not self._in_process:
-            return self.everywhere(in_world.with_replica, function, arrays, first_step, *args)
+            return self.everywhere(train_loop.with_replica, function, arrays, first_step, *args)
         (world,), work = self.worlds(), self.work()
         if self._replica is None:
             exchange.renew_port()
-            network = self.lesson.build_model(arrays)
-            self._replica = self.lesson.start(world, network, first_step=first_step)
+            network = self.functions.build_model(arrays)
+            self._replica = self.functions.start(world, network, first_step=first_step)
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return exchange.exchange(function(world, work, self._replica, *args))
@@ -633,13 +640,13 @@ class Run(RunBase):
             MemoryError: a rank does.
             Exception: the framework's own error, where this is the only process.
         """
-        if place.here() is None:
-            self.everywhere(in_world.attempt, arrays, size)
+        if rank_info.here() is None:
+            self.everywhere(train_loop.attempt, arrays, size)
             return
         lacking = ""
         exchange.renew_port()
         try:
-            in_world.attempt(self.world, self.work(), arrays, size)
+            train_loop.attempt(self.world, self.work(), arrays, size)
         except Exception as error:
             if not self._out_of_memory(error):
                 raise
@@ -651,7 +658,7 @@ class Run(RunBase):
         """Those that this run's training has left."""
         path = self.folder / WEIGHTS
         with suppress(OSError, SafetensorError):
-            if weights.metadata(path).get(in_world.RUN) == self._begin.run:
+            if weights.metadata(path).get(train_loop.RUN) == self._begin.run:
                 return weights.load(path)
         raise UserError(f"{path}: another run has replaced this run's weights; {AGAIN}")
 
@@ -664,9 +671,9 @@ class Run(RunBase):
 
         def interrupted(*_: object) -> None:
             signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
-            checkpoint.await_epoch(self.folder, self._told)
+            checkpoint.await_epoch(self.folder, self._printed)
             raise Interrupted(
-                f"training was interrupted after {self._told} of {self.recipe.recipe.epochs} "
+                f"training was interrupted after {self._printed} of {self.recipe.recipe.epochs} "
                 "epochs; run section 9 to begin it again, or set resume = True and run all cells "
                 "to continue from the checkpoint"
             )
@@ -686,39 +693,41 @@ class Run(RunBase):
 
     def _tell_parts(self, trained: Sequence[Trained]) -> None:
         """What a step of each rank was made of goes into the record."""
-        if (here := place.here()) is None:
+        if (here := rank_info.here()) is None:
             return
         parts = [
             {"rank": rank, "host": here.hosts[rank], **each.parts}
             for rank, each in enumerate(trained)
             if each.parts is not None
         ]
-        self._world |= {"parts": parts} if parts else {}  # else another process had trained all
-        self.record.add("world", self._world)
+        self._cluster |= (
+            {"step_parts": parts} if parts else {}
+        )  # else another process had trained all
+        self.record.add("cluster", self._cluster)
 
-    def _tell_network(self, found: Sequence[Apart]) -> None:
+    def _tell_network(self, found: Sequence[StepMeasurements]) -> None:
         """What the ranks have measured of their network; their traces are aligned."""
-        if (here := place.here()) is None:
+        if (here := rank_info.here()) is None:
             return
         if (all_reduce := found[0].all_reduce) is not None:
             devices, interface = self.setup.replicas, here.about["interface"]
-            self._world["all_reduce"] = bus_bandwidth.as_record(
+            self._cluster["all_reduce"] = bus_bandwidth.as_record(
                 all_reduce, devices=devices, interface=interface
             )
         meetings = [each.meetings for each in found if each.meetings is not None]
         exchange.exchange(None)  # all have stopped sampling
         if len(meetings) == len(found) and self.rank == 0:
             ahead = {rank: clocks.ahead(own, meetings[0]) for rank, own in enumerate(meetings)}
-            self._world["clocks"] = samplers.align(self.folder, ahead, here.hosts)
-        self.record.add("world", self._world)
-        for line in world_shown.lines(self._world):
+            self._cluster["clocks"] = samplers.align(self.folder, ahead, here.hosts)
+        self.record.add("cluster", self._cluster)
+        for line in rank_tables.lines(self._cluster):
             print(line)
-        if (parts := world_shown.parts(self._world)) is not None:
+        if (parts := rank_tables.parts(self._cluster)) is not None:
             display(parts)
 
     def _end_replica(self) -> None:
         if self._replica is not None:
-            self.lesson.stop(self._replica)
+            self.functions.stop(self._replica)
             self._replica = None
 
     def _how_far(self, epoch: int, step: int, steps: int) -> str:
@@ -747,7 +756,7 @@ class Run(RunBase):
             f"{row['images_per_second']:,.0f} images/s"
         )
         line += f", {terminal.clock(left)} left" if left else ""
-        self._told = row["epoch"]
+        self._printed = row["epoch"]
         print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
 

@@ -1,10 +1,10 @@
-"""Section 11's measurements, taken in rounds, so that a slow minute of the machine falls on all.
+"""Take the measurements of section 11 in rounds, so that a slow minute affects all of them.
 
 In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
 ready, the same *silent* (without all-reduce, where there is more than one device), the *loader*
 alone, and a matrix *product* for comparison (``helpers.training.arithmetic``). What is compared was
-then measured seconds apart, and the spread of the rounds is its interval: the least and the most of
-six hold the median with a probability of 1 - 2 / 2**6 = 97 %, whatever the distribution.
+then measured seconds apart, and the spread of the rounds is its interval: the minimum and maximum
+of six enclose the median with a probability of 1 - 2 / 2**6 = 97 %, whatever the distribution.
 """
 
 import math
@@ -81,7 +81,7 @@ def take_turns(
         for kind in _ORDERS[number % 2]:
             turn = turns[kind]
             if turn is not None:
-                trained = {"images": (steps + 1) * images} if kind in _TRAINING else {}
+                trained = {"items": (steps + 1) * images} if kind in _TRAINING else {}
                 with phase(_PHASES[kind], **trained):
                     seconds[kind].append(turn(steps))
     return seconds

@@ -1,4 +1,4 @@
-"""The measure of a trained network, by task: an epoch's, and the test part's with intervals."""
+"""Evaluate a trained network by its task's metric, after an epoch or on the test part."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from helpers.training import accuracy, roc_auc
-from helpers.training.tasks import CLASSES, FINDINGS
+from helpers.training.tasks import MULTICLASS, MULTILABEL
 
-MODULES: dict[str, ModuleType] = {FINDINGS.name: roc_auc, CLASSES.name: accuracy}
+MODULES: dict[str, ModuleType] = {MULTILABEL.name: roc_auc, MULTICLASS.name: accuracy}
 """What measures each task; with the same functions in each."""
 
 Evaluation = roc_auc.Evaluation | accuracy.Evaluation
@@ -19,7 +19,7 @@ def of_epoch(task: str, targets: np.ndarray, scores: np.ndarray) -> dict[str, fl
     """An epoch's validation, by the record's fields; NaN for what cannot be computed.
 
     Args:
-        task: ``findings`` or ``classes``.
+        task: ``multilabel`` or ``multiclass``.
         targets: as in :func:`evaluate`.
         scores: (images, outputs).
 
@@ -42,7 +42,7 @@ def evaluate(
     """What the logits of the test part come to, with intervals over groups.
 
     Args:
-        task: ``findings`` or ``classes``.
+        task: ``multilabel`` or ``multiclass``.
         targets: of findings (images, findings), 0 or 1; of classes (images,), each image's class.
         scores: (images, outputs).
         groups: which each image is of, as a patient's.

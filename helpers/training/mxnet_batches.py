@@ -1,4 +1,4 @@
-"""What Gluon's DataLoader lacks for this suite: memory for batches that is used again.
+"""Reusable shared memory for the batches of Gluon's DataLoader.
 
 A worker stacks a batch's images, and copies them into shared memory that is new each time; there
 they are copied again for the device. Of RGB images that costs more than to decode them. Here all
@@ -18,7 +18,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
 
-from helpers.training.shared_places import LENT, Places
+from helpers.training.buffer_pool import LENT, Places
 
 AHEAD = 2
 """Batches for each worker that are ready or in work: DataLoader's default."""
@@ -29,7 +29,7 @@ AT_EXIT = 16
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a batch where it is told."""
+    """A dataset that writes the pixels of a batch into given memory."""
 
     def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
         """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
@@ -38,8 +38,8 @@ class Writes(Protocol):
 class Loader(DataLoader):  # type: ignore[misc]
     """Batches of a dataset: pixels, uint8 (images, H, W, planes), and targets, as NDArrays.
 
-    They are the caller's own, in memory to which nobody writes while it has them; on the way to a
-    GPU, pinned.
+    The caller owns them: no process writes to their memory while it has them. On the way to a GPU
+    they are pinned.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ def _end(pool: Any, kill: Callable[[], None]) -> None:
     joined = Thread(target=pool.join, daemon=True)
     joined.start()
     joined.join(END_SECONDS)
-    if joined.is_alive():  # somebody else has killed a worker: its batch never comes
+    if joined.is_alive():  # a worker was killed from outside: its batch never comes
         kill()
 
 

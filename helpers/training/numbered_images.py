@@ -1,7 +1,7 @@
-"""Images whose targets are their numbers: with them a loader says which images it reads.
+"""Replace the targets of images by numbers, to find out which images a loader reads.
 
-The loaders are the notebook's own and read the run's own images. Told apart they are by their
-*targets*: for as long as a check lasts the tables say, in place of what is on an image, its number.
+The loaders are the notebook's own and read the run's own images. The *targets* identify them: for
+the time of a check, the tables hold each image's number in place of its labels.
 Pixels would be a worse sign: a crop is at random, a mirror image is another one, and two images may
 be alike; targets go unchanged through every loader, in whatever containers its framework keeps
 them.
@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.errors import LoaderError
+from helpers.recipe import MULTICLASS
 from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
 
@@ -59,7 +60,7 @@ def labelled(part: pd.DataFrame, labels: Mapping[str, np.ndarray]) -> pd.DataFra
 
 def numbered(part: pd.DataFrame, task: str, outputs: Sequence[str]) -> pd.DataFrame:
     """A table's images, of which each has its number in place of every label."""
-    columns = ["class"] if task == "classes" else outputs
+    columns = ["class"] if task == MULTICLASS else outputs
     return labelled(part, dict.fromkeys(columns, np.arange(len(part))))
 
 

@@ -1,4 +1,4 @@
-"""Looks on while a process trains, and tells afterwards what it trained on and how.
+"""Observe a process while it trains, and report afterwards what it trained on and how.
 
 Of each step it keeps what costs nothing: the learning rate, if that is known without waiting for a
 device, and a reference to the batch's labels, which are counted when the epoch is over. Of the
@@ -22,6 +22,7 @@ from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
+from helpers.recipe import MULTICLASS
 from helpers.training import numbered_images
 from helpers.training.world import World
 
@@ -91,7 +92,7 @@ class Observer:
         task, outputs = self.work.images.task, len(self.work.images.classes)
         arrays = [numbered_images.in_memory(part) for part in self._targets]
         labels = np.concatenate(arrays) if arrays else np.zeros((0, outputs))
-        if task == "classes":
+        if task == MULTICLASS:
             labels = labels.reshape(len(labels))
         counts = training_checks.counts(labels, outputs)
         self.epochs.append(Epoch(self._epoch, self._first, self._taken, len(labels), counts))
@@ -134,12 +135,12 @@ class Observer:
     def _replay(self, number: int) -> np.ndarray:
         """The images of an epoch by the notebook's loader, from the first on."""
         work = self.work
-        own = work.recipe.recipe.batch * len(self.world.devices)
+        own = work.recipe.recipe.batch_size * len(self.world.devices)
         batches = min(max(MOST_REPLAYED // own, 1), self.steps)
         task, classes = work.images.task, work.images.classes
         train = numbered_images.numbered(work.images.train, task, classes)
         with numbered_images.standing_in(work.images, train, task, classes):
-            loader = iter(work.lesson.make_train_loader(self.world, number - 1, work.workers))
+            loader = iter(work.functions.make_train_loader(self.world, number - 1, work.workers))
             order = numbered_images.numbers(islice(loader, batches))
             if hasattr(loader, "close"):
                 loader.close()

@@ -1,4 +1,4 @@
-"""From the notebook's parameters cell, where most things say ``auto``, to what a run uses."""
+"""Resolve the values of a notebook's parameters cell, often ``auto``, to a run's settings."""
 
 import math
 import os
@@ -10,14 +10,14 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
-from helpers.launch import engines
+from helpers.launch import launchers
 from helpers.recipe import ScaledRecipe, lookup
 from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
 
 BY_HAND = "interactive"
-"""The folder under ``runs/`` of what no batch runs."""
+"""The folder under ``runs/`` of runs outside an experiment."""
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
@@ -43,7 +43,7 @@ class Setup:
     search_batch: bool = False
     nodes: int = 1
     """Each has these devices."""
-    virtual_nodes: bool = False
+    simulated_nodes: bool = False
     """Whether all nodes are this machine."""
 
     @property
@@ -53,20 +53,21 @@ class Setup:
 
     @property
     def of_all_nodes(self) -> Devices:
-        """The devices of all nodes as one set: virtual nodes share what GPUs this machine has."""
+        """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
         each = self.devices
         gpus = self.nodes * each.gpus
-        if self.virtual_nodes and self.nodes > 1 and each.kind == "gpu":
+        if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
             gpus = min(gpus, len(device_helpers.visible()))
         shared = gpus if 0 < gpus < self.replicas else None
         return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
 
     @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 virtual nodes with 2 GPUs each"."""
+        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
         if self.nodes == 1:
             return self.devices.short
-        return f"{self.nodes} {'virtual ' * self.virtual_nodes}nodes with {self.devices.short} each"
+        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
+        return f"{nodes} with {self.devices.short} each"
 
 
 def resolve(
@@ -80,14 +81,14 @@ def resolve(
     run: str | Path = "auto",
     seed: int = 0,
     precision: str = "fp32",
-    workers: int | str = "default",
+    num_workers: int | str = "default",
     batch_size: int | str = "default",
     epochs: int | str = "default",
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
     nodes: int = 1,
-    virtual_nodes: bool = False,
+    simulated_nodes: bool = False,
 ) -> Setup:
     """Fill in every ``auto``, prepare the data if it is missing, and scale the recipe.
 
@@ -105,10 +106,11 @@ def resolve(
             more.
         run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
             where the devices share ``g`` GPUs.
-        seed: of split, seeded weights and augmentation.
+        seed: of split, random weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
-        workers: of the loader, for all devices together. ``default`` is up to 8 a device and no
-            more than the CPU cores that may be used; ``auto`` has the notebook measure.
+        num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
+            together, no more than the CPU cores that may be used; ``auto`` has the notebook
+            measure.
         batch_size: images per device; the learning rate follows as the recipe scales it.
             ``default`` is the recipe's; ``auto`` has the notebook find the largest that fits.
         epochs: ``default`` is the recipe's.
@@ -119,7 +121,7 @@ def resolve(
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
         nodes: how many machines, as the launcher of the run's ranks has it.
-        virtual_nodes: whether these are all this one.
+        simulated_nodes: whether these are all this one.
 
     Raises:
         UserError, data_prep.DataError: what was asked for cannot be had, or has a mistake.
@@ -137,7 +139,7 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    chosen = lookup(recipe, small=found.kind == "cpu", seed=seed, precision=precision)
+    chosen = lookup(recipe, demo=found.kind == "cpu", seed=seed, precision=precision)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
@@ -146,13 +148,10 @@ def resolve(
         chosen = replace(chosen, loader_cores=loader_cores)
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
         found = device_helpers.resolve(devices, gpus, cores_per_device, chosen.loader_cores)
-    images, epochs, workers = (
-        check_batch_size(batch_size),
-        check_epochs(epochs),
-        check_workers(workers),
-    )
+    images, epochs = check_batch_size(batch_size), check_epochs(epochs)
+    each = check_num_workers(num_workers)
     if isinstance(images, int):
-        chosen = chosen.with_batch(images)
+        chosen = chosen.with_batch_size(images)
     if isinstance(epochs, int):
         chosen = replace(chosen, epochs=epochs)
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
@@ -165,20 +164,20 @@ def resolve(
         chosen.on(nodes * found.count),
         folder,
         Path(run).resolve(),
-        workers
-        if isinstance(workers, int)
-        else default_workers(found, nodes, nodes == 1 or virtual_nodes),
-        measure_workers=workers == "auto",
+        each * found.count * nodes
+        if isinstance(each, int)
+        else default_workers(found, nodes, nodes == 1 or simulated_nodes),
+        measure_workers=each == "auto",
         search_batch=images == "auto",
         nodes=nodes,
-        virtual_nodes=virtual_nodes,
+        simulated_nodes=simulated_nodes,
     )
 
 
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
     """Up to 8 loader workers a device, and no more than there are CPU cores for them.
 
-    Of all nodes together, each with these devices; virtual ones share this machine's cores.
+    Of all nodes together, each with these devices; simulated nodes share this machine's cores.
     """
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)
@@ -234,13 +233,13 @@ def check_epochs(value: int | str) -> int | str:
     return _number_or_word("epochs", value, ("default",), least=1)
 
 
-def check_workers(value: int | str) -> int | str:
-    """Loader workers as a user gave them: a number, ``default`` or ``auto``.
+def check_num_workers(value: int | str) -> int | str:
+    """Loader workers per device as a user gave them: a number, ``default`` or ``auto``.
 
     Raises:
         UserError: it is none of these.
     """
-    return _number_or_word("workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
+    return _number_or_word("num_workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
 
 
 def check_seed(value: int | str) -> int:
@@ -258,7 +257,7 @@ def check_nodes(value: int | str) -> int:
     Raises:
         UserError: it is no number of nodes.
     """
-    return int(_number_or_word("nodes", value, (), least=1, most=engines.MOST_NODES))
+    return int(_number_or_word("nodes", value, (), least=1, most=launchers.MOST_NODES))
 
 
 def _number_or_word(

@@ -1,4 +1,4 @@
-"""What PyTorch's DataLoader lacks for this suite: memory for batches that is used again.
+"""Reusable shared memory for the batches of PyTorch's DataLoader.
 
 A worker hands over a tensor in shared memory that is new each time: its pages are zeroed and mapped
 on both sides, and the file behind it travels through a socket. Of RGB images that costs half as
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
 
-from helpers.training.shared_places import LENT, Places
+from helpers.training.buffer_pool import LENT, Places
 
 AHEAD = 2
 """Batches that a worker has ready or in work: DataLoader's default."""
@@ -25,7 +25,7 @@ Arrived = tuple[torch.Tensor, torch.Tensor]
 
 
 class Writes(Protocol):
-    """A dataset that writes the pixels of a batch where it is told."""
+    """A dataset that writes the pixels of a batch into given memory."""
 
     def __len__(self) -> int:
         """The number of its images."""
@@ -37,8 +37,8 @@ class Writes(Protocol):
 class Loader(DataLoader[Any]):
     """Batches of a dataset: pixels, uint8 (images, H, W, planes), and targets, as tensors.
 
-    They are the caller's own, in memory to which nobody writes while it has them; on the way to a
-    GPU, pinned.
+    The caller owns them: no process writes to their memory while it has them. On the way to a GPU
+    they are pinned.
     """
 
     def __init__(

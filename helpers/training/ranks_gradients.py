@@ -1,9 +1,9 @@
-"""Holds the gradients of all ranks against those of one device, in float64.
+"""Compare the gradients of all ranks with those of one device, in float64.
 
-The rows of the certificate are those of one machine (``fairness.reference_checks``, and
-``fairness.own_network``), and so is their code. It is run on every rank: there ``n devices`` are
+The rows of the fairness check are those of one machine (``fairness.reference_checks``, and
+``fairness.custom_network``), and so is their code. It is run on every rank: there ``n devices`` are
 all devices of the world, whose gradients are combined as training combines them, in the world that
-the lesson has joined (``gradients`` of the framework's ``<module>_ranks.py``).
+the notebook's functions has joined (``gradients`` of the framework's ``<module>_ranks.py``).
 """
 
 from __future__ import annotations
@@ -18,60 +18,66 @@ from typing import Any
 
 import numpy as np
 
-from helpers.fairness import own_network, reference, reference_checks, rehearsal, world_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import (
+    custom_network,
+    process_checks,
+    reference,
+    reference_checks,
+    training_loop,
+)
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks.weights import Weights
-from helpers.training.in_world import Work
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 LATER = "the ranks compare them, in section 9"
 
 
-def certify(
-    certificate: Certificate,
+def check_fairness(
+    fairness_check: FairnessCheck,
     everywhere: Callable[..., list[list[Check]]],
     *,
     network: str,
     weights: Weights | None,
     devices: int,
-) -> Certificate:
-    """Put the rows of n devices against one that the ranks find into a certificate.
+) -> FairnessCheck:
+    """Put the rows of n devices against one that the ranks find into a fairness check.
 
     Args:
-        certificate: what was found so far.
+        fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each rank.
         network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
-        weights: the initial ones of an own network, else None.
+        weights: the initial ones of a custom network, else None.
         devices: of all ranks.
     """
     began = time.perf_counter()
-    rows = world_checks.of_ranks(everywhere(answer, network, weights), devices)
-    seconds = certificate.seconds + time.perf_counter() - began
-    return replace(certificate.updated(rows), seconds=seconds)
+    rows = process_checks.of_ranks(everywhere(answer, network, weights), devices)
+    seconds = fairness_check.seconds + time.perf_counter() - began
+    return replace(fairness_check.updated(rows), seconds=seconds)
 
 
 def answer(world: World, work: Work, network: str, weights: Weights | None) -> list[Check]:
     """What one rank finds: its devices and those of all others against its first alone."""
-    lesson, framework = work.lesson, work.framework
-    with lesson.scope():
+    functions, framework = work.functions, work.framework
+    with functions.scope():
         shallow = framework.shallow(reference.shallow_arrays(), world.devices)
-    # No step is taken: with a replica the lesson joins the ranks to a world.
-    replica = lesson.start(world, shallow, rule=rehearsal.SGD, rates=repeat(0.1))
-    lesson.ready(replica, [])
+    # No step is taken: a replica of the notebook's functions joins the ranks to a world.
+    replica = functions.start(world, shallow, rule=training_loop.SGD, rates=repeat(0.1))
+    functions.ready(replica, [])
     over_ranks, devices = over_all_ranks(world, work), world.devices * world.processes
     if network == "own":
-        assert weights is not None, "an own network's weights come from the kernel"
+        assert weights is not None, "a custom network's weights come from the kernel"
         recipe, outputs = work.recipe.recipe, len(work.images.classes)
-        given = (lesson.build_model, weights, devices, recipe, outputs)
+        given = (functions.build_model, weights, devices, recipe, outputs)
         checks = [
-            own_network.same_on_all_devices(over_ranks, *given),
+            custom_network.same_on_all_devices(over_ranks, *given),
             reference_checks.uneven_on_all_devices(over_ranks, devices),
         ]
     else:
-        exact = framework.exact(lesson.build_model, reference.arrays(network))
+        exact = framework.exact(functions.build_model, reference.arrays(network))
         checks = reference_checks.same_on_all_devices(over_ranks, exact, devices, network)
-    framework.slowest(0.0, world.devices)  # nobody leaves the world before all are through
-    lesson.stop(replica)
+    framework.slowest(0.0, world.devices)  # no rank leaves the world before all are through
+    functions.stop(replica)
     return checks
 
 
@@ -85,7 +91,7 @@ def over_all_ranks(world: World, work: Work) -> Any:
     hooks = importlib.import_module(f"{framework.__name__}_ranks")
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        with work.lesson.scope():
+        with work.functions.scope():
             return framework.shallow(arrays, world.devices)
 
     def gradients(

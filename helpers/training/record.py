@@ -26,28 +26,26 @@ import pandas as pd
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
 from helpers.launch import processes
 from helpers.recipe import ScaledRecipe
 from helpers.training import (
-    contradictions,
+    consistency,
+    earlier_schemas,
     environment_variables,
     run_identity,
     schemas,
     strict_json,
     this_notebook,
 )
-from helpers.training.agreed_stop import Stopped
+from helpers.training.graceful_stop import Stopped
 
 if TYPE_CHECKING:  # scikit-learn is not loaded to read a record
     from helpers.training.metrics import Evaluation
 
 FILE = "record.json"
 SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
-SCHEMA = 2
-"""The version of the schema."""
-
 _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 
 
@@ -61,7 +59,7 @@ class Run:
         self, folder: Path, content: dict[str, Any], code: Callable[[], str] | None = None
     ) -> None:
         self.folder = folder
-        here = place.here()
+        here = rank_info.here()
         self._kept = here is None or here.rank == 0
         self.content = content | {"run": {"id": secrets.token_hex(8), **content["run"]}}
         self._code = code
@@ -109,7 +107,7 @@ class Run:
         return self.folder / FILE
 
     def fail(self, error: BaseException) -> None:
-        """The run ended with ``error``: interrupted if somebody stopped it, else failed."""
+        """The run ended with ``error``: interrupted if it was stopped, else failed."""
         stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         # An error that carries another process's traceback names the cause in its last line.
@@ -185,9 +183,9 @@ def start(
     folder = Path(folder)
     code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
     content = {
-        "schema": SCHEMA,
+        "schema": earlier_schemas.SCHEMA,
         "run": {
-            "batch": folder.parent.name,
+            "experiment": folder.parent.name,
             "notebook": notebook,
             "started": datetime.now(UTC).isoformat(),
             "finished": None,
@@ -225,9 +223,9 @@ def start(
 def read(path: Path) -> dict[str, Any]:
     """The checked record at ``path`` (a file, or the run's folder).
 
-    A record that says ``running`` although its process is gone is returned as ``interrupted``; of a
-    process on another host, of which nobody here knows, it says so in its reason. It may come from
-    a stranger: its numbers are finite, and its texts hold nothing but text.
+    A record that says ``running`` although its process is gone is returned as ``interrupted``. If
+    the process is on another host and its state is unknown, the reason says so. The file may be
+    untrusted: its numbers are checked to be finite, and its texts to hold nothing but text.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -236,31 +234,16 @@ def read(path: Path) -> dict[str, Any]:
     if path.is_dir():
         path = path / FILE
     if not path.exists():
-        raise UserError(f"{path}: no record there; run its notebook first")
-    content = upgraded(strict_json.read(path))
+        raise UserError(f"{path}: there is no record; run its notebook first")
+    content = earlier_schemas.upgraded(strict_json.read(path))
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])
-        content["reason"] = f"{who}: whether it still runs cannot be told here"
+        content["reason"] = f"{who}: this host cannot find out if it still runs"
         if alive is not None:
             content["state"] = "interrupted"
             content["reason"] = "the process was killed before the run was finished"
     return content
-
-
-def upgraded(content: Any) -> Any:
-    """A record of schema 1 as one of this schema; any other as it is."""
-    if not isinstance(content, dict) or content.get("schema") is True or content.get("schema") != 1:
-        return content
-    found = {_RENAMED.get(name, name): section for name, section in content.items()}
-    if isinstance(found.get("recipe"), dict):
-        found["recipe"] = _OF_SCHEMA_1 | found["recipe"]
-    return found | {"schema": SCHEMA}
-
-
-_RENAMED = {"silent": "no_allreduce"}
-_OF_SCHEMA_1 = {"task": "findings", "network": "densenet121"}
-"""What all were trained on."""
 
 
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
@@ -270,7 +253,7 @@ def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
         UserError: naming the first field that does not fit, or a newer version of the schema.
     """
     schemas.check(SCHEMA_FILE, content, where)
-    if (found := contradictions.first(content)) is not None:
+    if (found := consistency.first(content)) is not None:
         raise UserError(f"{where}: field {found[0]} contradicts others: {found[1][:200]}")
 
 
@@ -352,9 +335,9 @@ def energy(summary: pd.DataFrame) -> dict[str, Any]:
     figures = training.iloc[0]
     joules = float(figures["energy (J)"])
     if not joules > 0:
-        return unknown | {"reason": "the GPUs tell no energy, or one of them was lost"}
+        return unknown | {"reason": "the GPUs report no energy, or one of them was lost"}
     # The monitor's own figure, because what it could not measure is in neither of its parts.
-    per_joule = float(figures.get("images/J", figures["images"] / joules))
+    per_joule = float(figures.get("items/J", figures["items"] / joules))
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 
@@ -371,7 +354,7 @@ def memory(summary: pd.DataFrame, resident: int | None = None) -> dict[str, Any]
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     peaks = gpus.get("memory peak (MiB)", pd.Series(dtype=float)).dropna()
     if peaks.empty:
-        return {"peak_bytes": None, "reason": "no GPU told its memory"}
+        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
     return {"peak_bytes": round(float(peaks.max()) * 2**20), "reason": None}
 
 
@@ -386,7 +369,7 @@ def _watch_notebook_cells(run: Run) -> Callable[[], None]:
     except ImportError:
         return _nothing
     shell = get_ipython()
-    if shell is None or place.here() is not None:
+    if shell is None or rank_info.here() is not None:
         return _nothing
 
     def after_cell(result: Any) -> None:

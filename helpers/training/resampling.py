@@ -1,4 +1,4 @@
-"""The bootstrap that both tasks' intervals come from: whole groups of images are drawn.
+"""The bootstrap behind the intervals of both tasks, which draws whole groups of images.
 
 A group's images resemble each other, as a patient's do. All runs draw the same, so that what two
 of them come to on the same images can be subtracted draw by draw.
@@ -18,8 +18,8 @@ def draws(groups: int) -> Iterator[np.ndarray]:
     """How often each group is drawn: (groups, up to ``AT_ONCE``), ``RESAMPLES`` in all.
 
     From the generator's raw numbers, which NumPy promises never to change; what it makes of them
-    (``integers``, ``choice``) may differ between versions. Taking the remainder favours nobody by
-    more than one in 10^14.
+    (``integers``, ``choice``) may differ between versions. Taking the remainder favours no group
+    by more than one in 10^14.
     """
     generator = np.random.PCG64(0)
     for first in range(0, RESAMPLES, AT_ONCE):

@@ -1,4 +1,4 @@
-"""How well findings are found: the area under the ROC curve of each, with its uncertainty."""
+"""The area under the ROC curve of each finding, with its uncertainty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the scores of a test part come to. Printed, it tells the mean and how to take it.
+    """The AUC of a test part; its text gives the mean and explains it.
 
     ``table`` has one row a finding: finding, auc, low, high, positives, negatives, reason; auc or
     its interval is NaN where it cannot be had, and reason says why, or why it is not in the mean.
@@ -47,9 +47,9 @@ class Evaluation:
         lines = [f"Mean AUC {self.mean:.3f} ({interval}) of {len(self.in_mean)} findings, {part}."]
         few = self.table[~self.table["finding"].isin(self.in_mean)]
         if not few.empty:
-            told = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
+            listed = ", ".join(f"{row.finding} ({row.positives})" for row in few.itertuples())
             lines.append(
-                f"Not in the mean, because of too few positive (or negative) images: {told}."
+                f"Not in the mean, because of too few positive (or negative) images: {listed}."
             )
         lines.append(resampling.said("patients"))
         return "\n".join(lines)

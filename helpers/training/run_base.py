@@ -1,4 +1,4 @@
-"""What a notebook's cells ask ``this_run`` up to section 9."""
+"""The methods of a run that a notebook's cells call up to section 9."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.launch import exchange
 from helpers.networks.weights import Weights
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
-from helpers.training.in_world import Work
-from helpers.training.world import Lesson, World
+from helpers.training.train_loop import Work
+from helpers.training.world import TrainingFunctions, World
 
 
 class RunBase:
@@ -32,12 +32,12 @@ class RunBase:
         self.setup, self.framework, self.devices = setup, framework, devices
         self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
         self.versions: dict[str, str] = framework.versions()
-        self.lesson: Lesson
+        self.functions: TrainingFunctions
 
     @property
     def world(self) -> World:
         """The world that this process's own cells compute in: on a rank all replicas of all."""
-        devices, here = self.setup.devices, place.here()
+        devices, here = self.setup.devices, rank_info.here()
         if here is None:
             return World(0, devices.count, self.devices, devices.kind, devices.gpus)
         everywhere = self.setup.of_all_nodes
@@ -60,7 +60,7 @@ class RunBase:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the devices are GPUs; else they are virtual ones, on the CPU."""
+        """Whether the devices are GPUs; else they are CPU devices."""
         return self.setup.devices.kind == "gpu"
 
     @cached_property
@@ -76,5 +76,5 @@ class RunBase:
 
     def work(self) -> Work:
         """What each of the run's processes has to know."""
-        lesson, images = self.lesson, self.images
-        return Work(self.framework, lesson, images, self.recipe, self.workers, self.monitor)
+        functions, images = self.functions, self.images
+        return Work(self.framework, functions, images, self.recipe, self.workers, self.monitor)

@@ -1,4 +1,4 @@
-"""What makes two runs the same run: recipe, data, and the code that trained them."""
+"""Identify a run by its recipe, its data and the code that trained it."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def images(part: pd.DataFrame, classes: Sequence[str]) -> Any:
 def of(content: Mapping[str, Any]) -> dict[str, str]:
     """Digests of a record's recipe, data and code, as far as it has them.
 
-    The recipe's has that of its file and of own code in it, which are among its fields.
+    The recipe's digest includes those of its file and of its custom code, which are its fields.
     """
     recipe = json.dumps(content["recipe"], sort_keys=True).encode()
     found = {

@@ -1,10 +1,12 @@
-"""Tables as a notebook shows them: what has no value is a dash or left out, and never NaN."""
+"""Format tables for a notebook: a missing value is a dash or left out, and never NaN."""
 
 import pandas as pd
 
 MISSING = "-"
 IN_WORDS = {
-    "sync_seconds": "for how long the steps waited for gradients (sync_seconds)",
+    "communication_seconds": (
+        "for how long the steps waited for gradients (communication_seconds)"
+    ),
     "valid_auc": "the AUC of the validation images (valid_auc)",
     "valid_top5": "the validation images with their class among the first five (valid_top5)",
 }

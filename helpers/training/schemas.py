@@ -1,4 +1,4 @@
-"""What is read from a file is held against its JSON schema before anything is done with it."""
+"""Check the content of a file against its JSON schema before it is used."""
 
 import json
 from collections.abc import Mapping

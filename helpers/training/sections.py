@@ -1,4 +1,4 @@
-"""The order of a notebook's sections: what each needs, and what no longer holds once it runs again.
+"""The order of a notebook's sections: the needs of each, and the results that a rerun discards.
 
 A method of a run that carries out a section says so with :func:`section`. Sections may be run in
 any order and more than once; one that came too early says in a line what to run first.
@@ -61,7 +61,7 @@ class Progress:
             raise UserError(f"{section} needs {self._list(missing)}; run {_these(missing)}")
         after = [other for other in SECTIONS if name in _needs(other)]
         for other in self._done.intersection(after):
-            self._why[other] = f"is of before {section} was run again"
+            self._why[other] = f"is from before {section} was run again"
         self._why[name] = UNFINISHED
         self._done.difference_update([name, *after])
         return [record for each in (name, *after) for record in SECTIONS[each].records]

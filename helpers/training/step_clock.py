@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes, step by step, measured from inside the training loop.
+"""Measure step by step, from inside the training loop, where the time of an epoch goes.
 
 A framework that queues its work returns from a step long before the device has done it, so a
 clock read between two lines of the loop would measure how fast Python queues. Waiting for the
@@ -26,7 +26,7 @@ devices have computed it; None where they had when the step returned."""
 
 
 class Observes(Protocol):
-    """Who is told what a training does (``helpers.training.observer``)."""
+    """An observer of a training (``helpers.training.observer``)."""
 
     shares: int
 
@@ -38,7 +38,7 @@ class Observes(Protocol):
 
 
 TELL_SECONDS = 5.0
-"""Between two calls of a clock's ``told``."""
+"""Between two calls of a clock's ``report``."""
 
 
 class StepClock:
@@ -54,18 +54,18 @@ class StepClock:
 
     Args:
         completion: the framework module's.
-        told: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
+        report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
             steps that are done and the seconds since the loop's start.
-        observer: told of each batch that arrives, and of each step that was queued.
+        observer: notified of each batch that arrives, and of each step that was queued.
     """
 
     def __init__(
         self,
         completion: Completion,
-        told: Callable[[int, float], None] | None = None,
+        report: Callable[[int, float], None] | None = None,
         observer: Observes | None = None,
     ) -> None:
-        self._completion, self._told, self.observer = completion, told, observer
+        self._completion, self._report, self.observer = completion, report, observer
         self._teller: Thread | None = None
         self._over = Event()
         self._arrived: list[float] = []
@@ -77,8 +77,8 @@ class StepClock:
 
     def __enter__(self) -> "StepClock":
         self._start = time.perf_counter()
-        if self._told is not None:
-            self._teller = Thread(target=self._tell, args=(self._told,), daemon=True)
+        if self._report is not None:
+            self._teller = Thread(target=self._tell, args=(self._report,), daemon=True)
             self._teller.start()
         return self
 
@@ -158,10 +158,10 @@ class StepClock:
         self._done.append(time.perf_counter())
         heartbeat.beat()
 
-    def _tell(self, told: Callable[[int, float], None]) -> None:
+    def _tell(self, report: Callable[[int, float], None]) -> None:
         while not self._over.wait(TELL_SECONDS):
-            with suppress(OSError):  # of whoever listens
-                told(self.steps, time.perf_counter() - self._start)
+            with suppress(OSError):  # of the listener
+                report(self.steps, time.perf_counter() - self._start)
 
     def _watch(self) -> None:
         try:

@@ -1,9 +1,9 @@
-"""What a step of each rank is made of: loading, computing, waiting for gradients, the update.
+"""The parts of each rank's step: loading, computing, waiting for gradients, the update.
 
-A lesson's ``sync_seconds`` tells in what way its replicas wait. Where that is seen step by step
+A notebook's ``sync_seconds`` tells in what way its replicas wait. Where that is seen step by step
 (:class:`Waited`), a step falls into four parts on this process's own clock. Where the all-reduce is
-inside a compiled step, or queued with it, nobody can tell it from outside: then it is None, and
-``compute`` has it.
+inside a compiled step, or queued with it, it cannot be seen from outside. It is then None, and
+``compute`` includes it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
 
     Args:
         clock: the epoch's.
-        waited: what the lesson's ``sync_seconds`` gave after it.
+        waited: what the notebook's ``sync_seconds`` gave after it.
     """
     found: dict[str, list[float]] = {part: [] for part in PARTS}
     waits = waited.steps if isinstance(waited, Waited) else ()
@@ -77,12 +77,12 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
 
 
 def slowest(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The rank that the others wait for: the one with the most to do besides waiting for them.
+    """The rank that the others wait for: the one with the most work apart from waiting.
 
     None where there is one rank, or where the waiting is not seen: then all take equally long.
 
     Args:
-        parts: the record's ``world.parts``.
+        parts: the record's ``cluster.step_parts``.
     """
     if len(parts) < 2 or any(rank["all_reduce"] is None for rank in parts):
         return None
@@ -101,7 +101,7 @@ def table(parts: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Who was slowest, in a sentence."""
+    """The slowest rank, in a sentence."""
     if len(parts) < 2:
         return ""
     if (found := slowest(parts)) is None:

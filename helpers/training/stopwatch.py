@@ -1,4 +1,4 @@
-"""Wall-clock timing that is right on devices that work asynchronously.
+"""A wall-clock timer that is correct on devices that work asynchronously.
 
 A GPU call returns before the GPU has done the work, so a clock read straight after it measures
 how fast Python queues. ``Stopwatch`` waits for the devices at its two ends, and only there:

@@ -1,6 +1,6 @@
-"""JSON that may come from a stranger: read whole or refused in one line, and never in a traceback.
+"""Read untrusted JSON, or refuse it in one line without a traceback.
 
-What is read has finite numbers, and texts that are nothing but text to a terminal or a page.
+Accepted content has finite numbers, and texts that are safe to show in a terminal or on a page.
 """
 
 import json
@@ -32,7 +32,10 @@ def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
         with path.open("rb") as file:
             found = file.read(LARGEST_FILE + 1)
         if len(found) > LARGEST_FILE:
-            raise UserError(f"{path}: more than {LARGEST_FILE >> 20} MiB, so not ours; remove it")
+            raise UserError(
+                f"{path}: more than {LARGEST_FILE >> 20} MiB, so this project did not write it; "
+                "remove it"
+            )
         content = json.loads(found, parse_float=_number, parse_int=_number, parse_constant=_number)
         shown = _printable(content)
         if isinstance(content, dict):
@@ -41,9 +44,9 @@ def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except RecursionError:
-        raise UserError(f"{path}: not JSON that is written here (nested too deep)") from None
+        raise UserError(f"{path}: not a JSON file of this project (nested too deep)") from None
     except ValueError as error:
-        raise UserError(f"{path}: not JSON that is written here ({error})") from None
+        raise UserError(f"{path}: not a JSON file of this project ({error})") from None
 
 
 def _number(text: str) -> float:

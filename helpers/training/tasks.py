@@ -1,6 +1,6 @@
-"""What each task's results are called, where a record has them, and how they are written.
+"""The names of each task's results, their place in a record, and their format.
 
-Everything that shows a result asks here, so that nothing else has to know the tasks apart.
+All code that shows a result asks this module, so that no other code depends on the task.
 """
 
 import math
@@ -36,7 +36,7 @@ class Metric:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The columns of its interval's ends, beside ``figure``."""
+        """The columns of its interval's ends, next to ``figure``."""
         return f"{self.name}_low", f"{self.name}_high"
 
     @property
@@ -113,9 +113,9 @@ TOP1, TOP5 = (
 
 @dataclass(frozen=True)
 class Task:
-    """What the outputs of a network stand for, and how well it tells them.
+    """The meaning of a network's outputs, and the metrics of their quality.
 
-    name: the recipe's, and the field of a record's section ``test`` that has a row for each output.
+    name: the recipe's. outputs: the field of a record's section ``test`` that has a row for each.
     metrics: by the first, runs are compared; the rows have it too. one: what an output stands for.
     whole, wholes: what the first metric is of, as a table's row and before a list. file: the CSV
     file with those rows. groups: what is drawn for intervals. missing: why a row has no metric, if
@@ -123,6 +123,7 @@ class Task:
     """
 
     name: str
+    outputs: str
     metrics: tuple[Metric, ...]
     one: str
     whole: str
@@ -139,8 +140,8 @@ class Task:
     def said(self, epoch: Mapping[str, Any]) -> str:
         """What the validation after an epoch found, ``AUC 0.757``, in a line among others."""
         texts = {metric.short: metric.text(epoch[metric.of_epoch]) for metric in self.metrics}
-        told = [f"{name} {text}" for name, text in texts.items() if text != NONE]
-        return ", ".join(told) or f"{self.metric.short} {NONE}"
+        texts_of = [f"{name} {text}" for name, text in texts.items() if text != NONE]
+        return ", ".join(texts_of) or f"{self.metric.short} {NONE}"
 
     def chance(self, outputs: int | None) -> float | None:
         """What guessing comes to, by the first metric; None where that hangs on how many."""
@@ -149,7 +150,8 @@ class Task:
         return 1 / outputs if outputs else None
 
 
-FINDINGS = Task(
+MULTILABEL = Task(
+    "multilabel",
     "findings",
     (AUC,),
     one="finding",
@@ -159,7 +161,8 @@ FINDINGS = Task(
     groups="patients",
     missing="AUC missing",
 )
-CLASSES = Task(
+MULTICLASS = Task(
+    "multiclass",
     "classes",
     (TOP1, TOP5),
     one="class",
@@ -169,12 +172,12 @@ CLASSES = Task(
     groups="groups of images",
     missing="no test image",
 )
-TASKS = {task.name: task for task in (FINDINGS, CLASSES)}
+TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}
 
 
 def of(recipe: Mapping[str, Any]) -> Task:
     """The task of a recipe as a record has it."""
-    return TASKS[recipe.get("task", FINDINGS.name)]
+    return TASKS[recipe.get("task", MULTILABEL.name)]
 
 
 def metric_of(recipe: Mapping[str, Any]) -> Metric:

@@ -1,4 +1,4 @@
-"""Which notebook runs here, the cells of its file, and the cells that IPython has run."""
+"""Find the notebook that runs here, the cells of its file, and the cells that IPython has run."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
 
-VARIABLE = "COMPARE_NOTEBOOK"
+VARIABLE = "ROSETTA_NOTEBOOK"
 """Environment variable with the path of the notebook that a kernel runs; the runner sets it."""
 VS_CODE = "__vsc_ipynb_file__"
 """The notebook's path in its own globals, where VS Code runs it."""
@@ -52,11 +52,11 @@ def find(names: Mapping[str, Any]) -> Path:
         path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
         if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:
             return path
-    raise UserError(f"which notebook this is cannot be found out: {_SET_IT}")
+    raise UserError(f"the name of this notebook is unknown: {_SET_IT}")
 
 
 def _file(name: str, where: str) -> Path:
-    """The file, which Jupyter names from its server's folder, and which is beside its kernel."""
+    """The notebook's file; Jupyter names it relative to its server, not to the kernel's folder."""
     given = Path(name)
     for path in (given, Path.cwd() / given.name, paths.NOTEBOOKS / given.name):
         if path.is_file():

@@ -1,4 +1,4 @@
-"""Who takes part in a run, and what a notebook brings to it: its framework's part of the lesson."""
+"""The ranks and devices of a run (``World``), and the functions that a notebook defines for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class World:
     nodes: int = 1
     node: int = 0
     """Which of them this process is on."""
-    virtual_nodes: bool = False
+    simulated_nodes: bool = False
     """Whether all nodes are one machine, whose cores they share."""
 
     @property
@@ -46,7 +46,7 @@ class World:
     @property
     def on_machine(self) -> int:
         """How many of the devices are this machine's, and share its cores."""
-        return self.size if self.virtual_nodes else self.size // self.nodes
+        return self.size if self.simulated_nodes else self.size // self.nodes
 
     @property
     def device(self) -> Any:
@@ -64,7 +64,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingFunctions:
     """What a notebook defines, by the same names and with the same arguments in each.
 
     ``start`` gives a *replica*: any object that has the bare ``network`` and its ``optimizer``
@@ -82,8 +82,8 @@ class Lesson:
     """``(world, shares)``: the same batch again and again, a ``Share`` for each own device."""
     start: Callable[..., Any]
     """``(world, network, first_step, rule, rates)``: a replica, ready to train from that step
-    on; the rehearsal gives a ``helpers.recipe.Rule`` and its steps' rates, else both are the
-    recipe's."""
+    on; the training-loop check gives a ``helpers.recipe.Rule`` and its steps' rates, else both are
+    the recipe's."""
     train_epoch: Callable[..., float]
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]
@@ -96,7 +96,7 @@ class Lesson:
     all_reduce_alone: Callable[..., None] | None = None
     """``(replica, steps, clock)``, in place of it where a step cannot do without: reduces only."""
     ready: Callable[..., None] = lambda replica, loaders: None
-    """``(replica, loaders)``: before its first step a replica is told all that it will train on
+    """``(replica, loaders)``: before its first step a replica gets all that it will train on
     (nothing where it only evaluates), for a framework that has to know it beforehand."""
     sync_seconds: Callable[[Any], float | None] = lambda replica: None
     """``(replica)``: for how long the steps since the last call waited for gradients, if seen."""
@@ -111,17 +111,17 @@ class Lesson:
     Those of a rank live in the rank."""
 
 
-def lesson_of(names: Mapping[str, Any], **settings: Any) -> Lesson:
-    """The lesson of the notebook whose ``globals()`` these are: its functions, by their names.
+def functions_of(names: Mapping[str, Any], **settings: Any) -> TrainingFunctions:
+    """The functions of the notebook whose ``globals()`` these are, by their names.
 
     Raises:
         KeyError: one is missing.
     """
     settable = ("read_ahead", "processes")
-    functions = [field for field in fields(Lesson) if field.name not in settable]
+    functions = [field for field in fields(TrainingFunctions) if field.name not in settable]
     found = {
         field.name: names[field.name]
         for field in functions
         if field.name in names or field.default is MISSING
     }
-    return Lesson(**found, **settings)
+    return TrainingFunctions(**found, **settings)

@@ -192,4 +192,6 @@ def test_a_process_that_fails_is_told_by_its_last_line(
     assert not inside.run(str(script), missing)
     said = capfd.readouterr().out
     assert said.count("measured") == 2 and "failed: no kernel for this device" in said
-    assert f"failed: no {missing} environment: make envs ARGS='--kernels lab,{missing}'" in said
+    assert (
+        f"failed: no {missing} environment: make envs ARGS='--environments lab,{missing}'" in said
+    )

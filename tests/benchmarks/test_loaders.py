@@ -55,9 +55,9 @@ def test_photos_are_what_imagenets_are(made: Path) -> None:
 
 def test_ours_reads_the_same_photos_by_a_recipe_of_their_size(made: Path) -> None:
     for size in SIZES:
-        recipe = lookup(str(made / f"{size.data}.toml"), small=True)
-        assert (recipe.crop, recipe.batch) == (photos.CROP, loaders.BATCH)
-        assert recipe.resized == size.shorter
+        recipe = lookup(str(made / f"{size.data}.toml"), demo=True)
+        assert (recipe.crop, recipe.batch_size) == (photos.CROP, loaders.BATCH)
+        assert recipe.image_size == size.shorter
         reader = open_reader(recipe.reader, made / size.data)
         parts = reader.parts()
         of_train = np.concatenate([parts["train"], parts["valid"]]).tolist()

@@ -153,7 +153,7 @@ def test_a_finding_not_among_the_14_exits_2(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     file = folder / "Data_Entry_2017.csv"
     file.write_text(file.read_text().replace("Mass", "Fracture", 1))
-    assert "'Fracture' is not one of the 14" in the_line(process("catalog", folder))
+    assert "'Fracture' is not one of the 14" in the_line(process("stats", folder))
 
 
 @pytest.mark.parametrize("column", ["Image Index", "Finding Labels", "Follow-up #", "Patient ID"])
@@ -161,27 +161,27 @@ def test_a_missing_column_exits_2(tmp_path: Path, column: str) -> None:
     folder = make_folder(tmp_path / "set")
     file = folder / "Data_Entry_2017.csv"
     file.write_text(file.read_text().replace(column, "Other", 1))
-    assert f"the column '{column}' is missing" in the_line(command("catalog", folder))
+    assert f"the column '{column}' is missing" in the_line(command("stats", folder))
 
 
 def test_folder_errors_exit_2(tmp_path: Path) -> None:
-    assert "does not exist" in the_line(command("catalog", tmp_path / "nowhere"))
-    assert "no label file" in the_line(command("catalog", tmp_path))
+    assert "does not exist" in the_line(command("stats", tmp_path / "nowhere"))
+    assert "no label file" in the_line(command("stats", tmp_path))
     folder = make_folder(tmp_path / "set")
     image = folder / "images" / "00000003_000.png"
     image.unlink()
-    line = the_line(command("catalog", folder))
-    assert "1 of the 24 images" in line and image.name in line and "--only-present" in line
-    done = command("catalog", folder, "--only-present")
+    line = the_line(command("stats", folder))
+    assert "1 of the 24 images" in line and image.name in line and "--skip-missing" in line
+    done = command("stats", folder, "--skip-missing")
     assert done.returncode == 0 and "23" in done.stdout
     shutil.rmtree(folder / "images")
-    assert "none of the 24 images" in the_line(command("catalog", folder, "--only-present"))
+    assert "none of the 24 images" in the_line(command("stats", folder, "--skip-missing"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00\x01", HEADER.encode() + b"\n"])
 def test_damaged_label_files(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "Data_Entry_2017.csv").write_bytes(content)
-    assert str(tmp_path) in the_line(command("catalog", tmp_path))
+    assert str(tmp_path) in the_line(command("stats", tmp_path))
 
 
 def test_damaged_compressed_files(tmp_path: Path) -> None:

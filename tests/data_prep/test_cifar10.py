@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep import DataError, open_reader
-from data_prep.demo_classes import CLASSES, make_cifar10
-from data_prep.readers import find, inert_pickle
+from data_prep.readers import load_catalog, safe_unpickle
+from data_prep.synthetic_shapes import CLASSES, generate_cifar10
 
 BATCHES = [*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"]
 
@@ -25,7 +25,7 @@ BATCHES = [*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"]
 @pytest.fixture(name="binary", scope="module")
 def binary_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("binary")
-    make_cifar10(folder, images=120, progress=False)
+    generate_cifar10(folder, images=120, progress=False)
     return folder
 
 
@@ -152,10 +152,12 @@ def test_all_calls_but_those_of_arrays_are_refused() -> None:
     for function in (eval, open, __import__, np.load, np.frombuffer, np.dtype, getattr):
         data = pickle.dumps({"data": Planted(function, "1")}, 2)
         if function is np.dtype:
-            assert inert_pickle.load(data, "x")  # stands for a kind of array, and is none
+            assert safe_unpickle.load_dictionary(
+                data, "x"
+            )  # stands for a kind of array, and is none
             continue
         with pytest.raises(DataError, match="nothing was run"):
-            inert_pickle.load(data, "x")
+            safe_unpickle.load_dictionary(data, "x")
 
 
 @given(
@@ -174,7 +176,7 @@ def test_all_calls_but_those_of_arrays_are_refused() -> None:
 def test_plain_things_are_read_as_pickle_reads_them(value: Any, protocol: int) -> None:
     data = pickle.dumps({"a": [value] if not isinstance(value, bytes) else value}, protocol)
     expected = pickle.loads(data)["a"]
-    found = inert_pickle.load(data, "x")["a"]
+    found = safe_unpickle.load_dictionary(data, "x")["a"]
     if isinstance(expected, list) and isinstance(expected[0], bytes):
         expected = [item.decode("latin-1") for item in expected]
     assert found == expected
@@ -188,7 +190,7 @@ def test_damage_is_one_line(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
         spoilt[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = inert_pickle.load(bytes(spoilt), "x")
+        found = safe_unpickle.load_dictionary(bytes(spoilt), "x")
     except DataError as error:
         assert str(error).startswith("x: ") and str(error).isprintable()
     else:
@@ -197,7 +199,7 @@ def test_damage_is_one_line(data: st.DataObject) -> None:
 
 def test_only_known_opcodes_are_followed() -> None:
     """A new opcode of a later Python is refused until somebody has looked at it."""
-    followed = inert_pickle._VALUES | set(inert_pickle._CONSTANTS) | set(inert_pickle._EMPTY)
+    followed = safe_unpickle._VALUES | set(safe_unpickle._CONSTANTS) | set(safe_unpickle._EMPTY)
     calling = {"REDUCE", "BUILD", "GLOBAL", "STACK_GLOBAL"}  # which stand for arrays only
     refused = {"INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"}
     assert not followed & (calling | refused)
@@ -207,10 +209,10 @@ def test_only_known_opcodes_are_followed() -> None:
 def test_a_batch_that_changes_is_read_anew(binary: Path, tmp_path: Path) -> None:
     for file in binary.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    first = find("cifar10", tmp_path)[1]
-    assert first is not None and find("cifar10", tmp_path)[1] is not None
+    first = load_catalog("cifar10", tmp_path)[1]
+    assert first is not None and load_catalog("cifar10", tmp_path)[1] is not None
     data = bytearray((tmp_path / "data_batch_1.bin").read_bytes())
     data[1] ^= 255
     (tmp_path / "data_batch_1.bin").write_bytes(data)
-    again = find("cifar10", tmp_path)[1]
+    again = load_catalog("cifar10", tmp_path)[1]
     assert again is not None and again[0, 0, 0, 0] == first[0, 0, 0, 0] ^ 255

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from data_prep import DataError
-from data_prep.images import decode, decode_grey
-from data_prep.png import encode_plain, square
-from data_prep.prepared import check_settings, encode
+from data_prep.image_decoding import decode, decode_grey
+from data_prep.png import encode_png, resize_square
+from data_prep.prepared_folder import check_settings, encode_image
 
 RNG = np.random.Generator(np.random.PCG64(5))
 SMOOTH = np.asarray(
@@ -73,33 +73,33 @@ def test_damage_is_named(kind: str) -> None:
 @pytest.mark.parametrize("width", [1, 2, 7, 64])
 def test_a_written_rgb_png_is_what_others_read(width: int) -> None:
     image = RNG.integers(0, 256, (5, width, 3), dtype=np.uint8)
-    data = encode_plain(image)
+    data = encode_png(image)
     with Image.open(io.BytesIO(data)) as other:
         assert other.mode == "RGB" and np.array_equal(np.asarray(other), image)
 
 
 def test_each_plane_is_resized_as_grey_is() -> None:
-    small = square(SMOOTH, 20)
+    small = resize_square(SMOOTH, 20)
     assert small.shape == (20, 20, 3)
     for plane in range(3):
-        assert np.array_equal(small[..., plane], square(SMOOTH[..., plane].copy(), 20))
+        assert np.array_equal(small[..., plane], resize_square(SMOOTH[..., plane].copy(), 20))
 
 
 def test_the_middle_is_taken_where_asked() -> None:
     wide = np.zeros((10, 30, 3), dtype=np.uint8)
     wide[:, 10:20] = 255
-    settings = check_settings(10, "png", 90, channels=3, fit="crop")
-    small = np.asarray(Image.open(io.BytesIO(encode(wide, settings))))
+    settings = check_settings(10, "png", 90, channels=3, resize_mode="center-crop")
+    small = np.asarray(Image.open(io.BytesIO(encode_image(wide, settings))))
     assert small.shape == (10, 10, 3) and (small == 255).all()
-    stretched = encode(wide, check_settings(10, "png", 90, channels=3))
+    stretched = encode_image(wide, check_settings(10, "png", 90, channels=3))
     assert (np.asarray(Image.open(io.BytesIO(stretched)))[:, 0] == 0).all()
 
 
 def test_settings_that_are_wrong() -> None:
     with pytest.raises(DataError, match="channels is 2"):
         check_settings(10, "png", 90, channels=2)
-    with pytest.raises(DataError, match="fit 'pad' is not known"):
-        check_settings(10, "png", 90, fit="pad")
+    with pytest.raises(DataError, match="resize_mode 'pad' is unknown"):
+        check_settings(10, "png", 90, resize_mode="pad")
 
 
 def test_the_settings_of_grey_folders_are_what_they_were() -> None:

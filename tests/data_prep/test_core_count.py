@@ -13,7 +13,7 @@ def quotas(folder: Path, groups: str, **texts: str) -> list[float]:
         path = folder / "root" / name.replace("__", "/").replace("_max", ".max")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return list(files._quotas(folder / "groups", folder / "root"))
+    return list(files._cgroup_limits(folder / "groups", folder / "root"))
 
 
 def test_a_limit_anywhere_above_counts(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_limit_anywhere_above_counts(tmp_path: Path) -> None:
 
 def test_no_limit_and_no_control_groups(tmp_path: Path) -> None:
     assert quotas(tmp_path, "0::/\nnonsense\n", cpu_max="max 100000\n") == []
-    assert list(files._quotas(tmp_path / "gone", tmp_path)) == []
+    assert list(files._cgroup_limits(tmp_path / "gone", tmp_path)) == []
 
 
 def test_the_older_kind(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from data_prep_server import publish
 from data_prep_tools import command, digest, make_folder, the_line
 
-import data_prep.demo_set
-import data_prep.fetch
+import data_prep.nih_pipeline
 import data_prep.packed
 import data_prep.resize
+import data_prep.synthetic_folder
 
 SAID = {errno.ENOSPC: ("full", "No space left on device"), errno.EROFS: ("Read-only file system",)}
 
@@ -30,8 +30,13 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Iterator[Any]:
         return map(work, jobs)
 
-    for module in (data_prep.demo_set, data_prep.fetch, data_prep.packed, data_prep.resize):
-        monkeypatch.setattr(module, "on_all_cores", one_after_the_other, raising=False)
+    for module in (
+        data_prep.synthetic_folder,
+        data_prep.nih_pipeline,
+        data_prep.packed,
+        data_prep.resize,
+    ):
+        monkeypatch.setattr(module, "map_in_processes", one_after_the_other, raising=False)
 
 
 def every_write_fails(target: Path, *words: object) -> None:
@@ -73,4 +78,6 @@ def test_every_write_of_pack(tmp_path: Path) -> None:
 
 @faults.alone
 def test_every_write_of_demo(tmp_path: Path) -> None:
-    every_write_fails(tmp_path / "demo", "demo", tmp_path / "demo", "--images", 4, "--size", 64)
+    every_write_fails(
+        tmp_path / "demo", "generate", tmp_path / "demo", "--num-images", 4, "--size", 64
+    )

@@ -18,11 +18,11 @@ from data_prep_tools import HEADER, ROOT, command, make_folder, row, the_line
 from PIL import Image
 
 from data_prep import DataError, png, read_catalog, read_grey, resize_folder
-from data_prep.errors import LONGEST, printable
-from data_prep.lists import split_by_lists
+from data_prep.errors import MAX_ERROR_LENGTH, printable
+from data_prep.nih_official_split import official_split
 from data_prep.readers.nih_labels import keep_rows, parse_label_file
 from gpumon import __main__ as gpumon_command
-from helpers import __main__ as compare_command
+from helpers import __main__ as rosetta_command
 
 RAMP = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
 
@@ -105,7 +105,7 @@ def test_names_in_a_list_may_hold_spaces(tmp_path: Path) -> None:
     lists = tmp_path / "train.txt", tmp_path / "test.txt"
     lists[0].write_text("\r\n".join(names[:9]))
     lists[1].write_text("\n".join(names[9:]) + "\n\n")
-    parts = split_by_lists(read_catalog(tmp_path, check_images=False), *lists, valid=0.3)
+    parts = official_split(read_catalog(tmp_path, check_images=False), *lists, valid=0.3)
     assert parts["test"]["image"].tolist() == names[9:]
 
 
@@ -166,7 +166,7 @@ def test_an_error_is_one_line_that_a_terminal_only_shows() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # as from a worker process
     endless = str(DataError(f"x.csv: {'M' * 10**6!r} is no finding; remove it"))
     assert endless.startswith("x.csv") and endless.endswith("remove it")
-    assert len(endless) < LONGEST + 10
+    assert len(endless) < MAX_ERROR_LENGTH + 10
 
 
 def test_reports_are_printable(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_reports_are_printable(tmp_path: Path) -> None:
         assert printable(name) in done.stdout
         (source / "images" / name).unlink()
     done = command("verify", source.rename(tmp_path / "\x1b[2J"))
-    done = command("catalog", tmp_path / "\x1b[2J")
+    done = command("stats", tmp_path / "\x1b[2J")
     assert done.returncode == 0 and "\x1b" not in done.stdout
 
 
@@ -232,7 +232,7 @@ def test_one_version_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     for program, run in {
         "data-prep": main,
         "gpumon": gpumon_command.main,
-        "compare": compare_command.main,
+        "rosetta": rosetta_command.main,
     }.items():
         with pytest.raises(SystemExit) as ended:
             run(["--version"])

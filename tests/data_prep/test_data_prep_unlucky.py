@@ -26,7 +26,7 @@ from data_prep import (
     resize_folder,
     verify_folder,
 )
-from data_prep.sources import Sources
+from data_prep.nih_archives import ArchiveSources
 
 RESIZE = [sys.executable, "-m", "data_prep", "resize"]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -36,7 +36,7 @@ def test_workers_that_cannot_be_started_are_one_line(tmp_path: Path) -> None:
     """The pool launches all at once; those it had started waited for work for ever."""
     make_folder(tmp_path / "mine")
     done = subprocess.run(
-        [*RESIZE, tmp_path / "mine", tmp_path / "small", "--size", "8", "--workers", "100"],
+        [*RESIZE, tmp_path / "mine", tmp_path / "small", "--size", "8", "--num-workers", "100"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -45,14 +45,14 @@ def test_workers_that_cannot_be_started_are_one_line(tmp_path: Path) -> None:
     )
     line = the_line(done)
     assert "100 worker processes cannot be started (Too many open files)" in line
-    assert "fewer --workers" in line
+    assert "fewer --num-workers" in line
     assert command("resize", tmp_path / "mine", tmp_path / "small", "--size", 8).returncode == 0
 
 
 def test_no_workers_are_refused(tmp_path: Path) -> None:
     make_folder(tmp_path / "mine")
-    done = command("resize", tmp_path / "mine", tmp_path / "small", "--workers", 0)
-    assert "workers is 0: at least 1 is needed" in the_line(done)
+    done = command("resize", tmp_path / "mine", tmp_path / "small", "--num-workers", 0)
+    assert "num_workers is 0: use 1 or more" in the_line(done)
 
 
 @pytest.mark.parametrize("closed", [(0, 1, 2), (1,), (2,)])
@@ -74,7 +74,7 @@ def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
     make_folder(tmp_path / "mine")
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "data_prep", "catalog", str(tmp_path / "mine")],
+            [sys.executable, "-m", "data_prep", "stats", str(tmp_path / "mine")],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -86,7 +86,7 @@ def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
 
 def test_a_terminal_without_the_letters_gets_escapes(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "data_prep", "catalog", make_folder(tmp_path / "röntgen")],
+        [sys.executable, "-m", "data_prep", "stats", make_folder(tmp_path / "röntgen")],
         capture_output=True,
         text=True,
         env={**HERE, "PYTHONIOENCODING": "ascii"},
@@ -147,7 +147,7 @@ def test_a_folder_that_is_called_as_an_image_takes_no_images_place(tmp_path: Pat
 
 
 def test_so_many_images_that_no_memory_holds_their_names_are_refused(tmp_path: Path) -> None:
-    line = the_line(command("demo", tmp_path / "demo", "--images", 10**12))
+    line = the_line(command("generate", tmp_path / "demo", "--num-images", 10**12))
     assert "1 to 1,000,000 images" in line
     assert not (tmp_path / "demo").exists()
 
@@ -163,7 +163,7 @@ def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
         env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
     )
     assert done.returncode == 130
-    assert "Traceback" not in done.stderr and "interrupted; what is done is kept" in done.stderr
+    assert "Traceback" not in done.stderr and "interrupted; finished images are kept" in done.stderr
 
 
 def test_a_disk_that_takes_nothing_is_one_line(
@@ -185,7 +185,7 @@ def test_a_disk_that_takes_nothing_is_one_line(
 
 
 @pytest.fixture(name="sources")
-def sources_fixture(tmp_path: Path) -> Sources:
+def sources_fixture(tmp_path: Path) -> ArchiveSources:
     mine = make_folder(tmp_path / "mine")
     archives = tmp_path / "archives"
     archives.mkdir()
@@ -200,17 +200,21 @@ def sources_fixture(tmp_path: Path) -> Sources:
 
 @pytest.mark.parametrize("where", ["small", "small/in", "."])
 def test_originals_do_not_lie_among_the_small_ones(
-    tmp_path: Path, sources: Sources, where: str
+    tmp_path: Path, sources: ArchiveSources, where: str
 ) -> None:
     """In the same folder each original was overwritten by its own small image."""
-    with pytest.raises(DataError, match="the originals would lie among"):
+    with pytest.raises(DataError, match="the originals would be inside"):
         prepare_nih(
-            tmp_path / "small", sources=sources, size=8, originals=tmp_path / where, progress=False
+            tmp_path / "small",
+            sources=sources,
+            size=8,
+            keep_originals=tmp_path / where,
+            progress=False,
         )
 
 
 def test_originals_that_were_not_kept_are_kept_when_asked_for(
-    tmp_path: Path, sources: Sources
+    tmp_path: Path, sources: ArchiveSources
 ) -> None:
     """A complete folder said "0 new" and kept none."""
 
@@ -219,10 +223,10 @@ def test_originals_that_were_not_kept_are_kept_when_asked_for(
 
     again()
     before = digest(tmp_path / "small")
-    again(originals=tmp_path / "large")
+    again(keep_originals=tmp_path / "large")
     assert digest(tmp_path / "large" / "images") == digest(tmp_path / "mine" / "images")
     assert digest(tmp_path / "small") == before
-    assert again(originals=tmp_path / "large")["written"] == 0
+    assert again(keep_originals=tmp_path / "large")["written"] == 0
 
 
 def test_an_address_that_is_none_is_one_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
 from data_prep import DataError, open_reader, read_grey
-from data_prep.images import MAX_PIXELS
+from data_prep.image_decoding import MAX_PIXELS
 
 NOT_HERE = bytes(128) + b"DICM" + bytes(64)
 
@@ -27,7 +27,7 @@ def test_without_pydicom_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "in" / "x.dcm").write_bytes(NOT_HERE)
     with pytest.raises(DataError, match=r"x\.dcm: a DICOM file, which needs .* pip install"):
         read_grey(tmp_path / "in" / "x.dcm")
-    words = ("resize", tmp_path / "in", tmp_path / "out", "--size", 8, "--workers", 1)
+    words = ("resize", tmp_path / "in", tmp_path / "out", "--size", 8, "--num-workers", 1)
     assert "x.dcm: a DICOM file, which needs the package pydicom" in the_line(command(*words))
 
 

@@ -18,7 +18,7 @@ from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fi
 from data_prep_tools import make_folder
 
 from data_prep import DataError
-from data_prep.download import Remote, download
+from data_prep.download import RemoteFile, download
 
 __all__ = ["no_pause_fixture", "server_fixture"]
 
@@ -28,8 +28,8 @@ def test_cut_lines_are_taken_up_where_they_broke(tmp_path: Path, server: Server)
     (server.folder / "x").write_bytes(data)
     server.manners["cut after"] = 30_000
     heard: list[int] = []
-    remote = Remote("x", f"{server.url}/x", None, hashlib.md5(data).hexdigest())
-    assert download(remote, tmp_path, told=heard.append).read_bytes() == data
+    remote = RemoteFile("x", f"{server.url}/x", None, hashlib.md5(data).hexdigest())
+    assert download(remote, tmp_path, on_progress=heard.append).read_bytes() == data
     assert [span for _, span in server.asked] == [
         "", "bytes=30000-", "bytes=60000-", "bytes=90000-",
     ]  # fmt: skip
@@ -42,11 +42,11 @@ def test_a_server_without_ranges(tmp_path: Path, server: Server) -> None:
     (tmp_path / "x.part").write_bytes(data[:20_000])
     server.manners["no ranges"] = True
     heard: list[int] = []
-    download(Remote("x", f"{server.url}/x"), tmp_path, told=heard.append)
+    download(RemoteFile("x", f"{server.url}/x"), tmp_path, on_progress=heard.append)
     assert (tmp_path / "x").read_bytes() == data and sum(heard) == len(data)
     server.manners["cut after"] = 20_000  # it always breaks: tried, then given up with one line
     with pytest.raises(DataError, match="in a row"):
-        download(Remote("y", f"{server.url}/x"), tmp_path, tries=3)
+        download(RemoteFile("y", f"{server.url}/x"), tmp_path, tries=3)
     assert (tmp_path / "y.part").exists() and not (tmp_path / "y").exists()
 
 
@@ -55,7 +55,7 @@ def test_a_part_that_is_whole_or_too_long(tmp_path: Path, server: Server, more: 
     data = random.Random(3).randbytes(10_000)
     (server.folder / "x").write_bytes(data)
     (tmp_path / "x.part").write_bytes(data + bytes(more))
-    download(Remote("x", f"{server.url}/x"), tmp_path)
+    download(RemoteFile("x", f"{server.url}/x"), tmp_path)
     assert (tmp_path / "x").read_bytes() == data
 
 
@@ -71,7 +71,9 @@ def test_a_portals_page_is_not_kept_as_the_label_file(
     good = labels.read_bytes()
     fetched = tmp_path / "small" / ".fetching" / labels.name
     labels.write_bytes(PORTAL)
-    with pytest.raises(DataError, match=r"the server sent no label file .*; it is removed"):
+    with pytest.raises(
+        DataError, match=r"the server sent no label file .*, and the file is removed"
+    ):
         fetch(listing, server, tmp_path / "small")
     assert not fetched.exists()
     if already:  # kept by a version that did keep it
@@ -123,26 +125,26 @@ class Spoiler:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a fairness check")
 def test_a_damaged_record_of_tls_is_a_broken_line(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key, fairness_check = tmp_path / "key.pem", tmp_path / "fairness check.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-nodes", "-keyout", key, "-out", fairness_check, "-days", "2", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(fairness_check, key)
     server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    monkeypatch.setattr(urllib.request, "_opener", None)  # it may have read other certificates
+    monkeypatch.setenv("SSL_CERT_FILE", str(fairness_check))
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it may have read other fairness checks
     data = random.Random(4).randbytes(300_000)
     (server.folder / "x").write_bytes(data)
     line = Spoiler(server.http.server_port, at=100_000)
-    remote = Remote(
+    remote = RemoteFile(
         "x", f"https://127.0.0.1:{line.port}/x", len(data), hashlib.md5(data).hexdigest()
     )
     assert download(remote, tmp_path).read_bytes() == data

@@ -51,7 +51,7 @@ def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
     assert groups is not None and len(set(groups)) == 10
     parts = {part: {groups[i] for i in indices} for part, indices in reader.parts().items()}
     assert not parts["train"] & parts["test"] and not parts["train"] & parts["valid"]
-    with pytest.raises(DataError, match="no 'who' in its path"):
+    with pytest.raises(DataError, match="no 'who' in the path"):
         open_reader("imagefolder", tmp_path, group="who")
     with pytest.raises(DataError, match="no regular expression"):
         open_reader("imagefolder", tmp_path, group="(")

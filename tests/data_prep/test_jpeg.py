@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import data_prep.images
+import data_prep.image_decoding
 from data_prep import DataError
-from data_prep.images import decode_grey
+from data_prep.image_decoding import decode_grey
 
 
 def jpeg(pixels: np.ndarray, **how: object) -> bytes:
@@ -29,7 +29,7 @@ def cloud(height: int, width: int, planes: tuple[int, ...] = (), seed: int = 0) 
 def read_by_pillow(data: bytes) -> np.ndarray | None:
     """The pixels without simplejpeg, or None where they are refused."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_prep.images, "simplejpeg", None)
+        patch.setattr(data_prep.image_decoding, "simplejpeg", None)
         try:
             return decode_grey(data, "x.jpg")
         except DataError:
@@ -96,6 +96,6 @@ def test_damage_is_judged_as_pillow_judges_it() -> None:
 
 
 def test_an_image_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_prep.images, "MAX_PIXELS", 500)
+    monkeypatch.setattr(data_prep.image_decoding, "MAX_PIXELS", 500)
     with pytest.raises(DataError, match="more than an X-ray can have"):
         decode_grey(jpeg(cloud(30, 30)), "x.jpg")

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-import data_prep.fetch
-import data_prep.prepared
-import data_prep.resume
-from data_prep import DataError, is_complete, make_demo, read_catalog, read_grey, resize_folder
+import data_prep.nih_pipeline
+import data_prep.nih_resume
+import data_prep.prepared_folder
+from data_prep import DataError, generate_nih, is_complete, read_catalog, read_grey, resize_folder
 from data_prep import manifest as manifests
 from data_prep.manifest import Row
 
@@ -164,12 +164,12 @@ def test_an_image_that_can_no_longer_be_read_goes(source: Path, small: Path) -> 
 def test_pixels_of_the_c_part_and_without_are_not_mixed(
     source: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if data_prep.prepared.png.shrink is None:
+    if data_prep.prepared_folder.png.shrink is None:
         pytest.skip("the C part was not compiled here")
     note = json.loads((small / "prepared.json").read_text())
     assert note["resampling"] == "data_prep in C" and note["decoders"]["pillow"]
     before = digest(small)
-    monkeypatch.setattr(data_prep.prepared.png, "shrink", None)
+    monkeypatch.setattr(data_prep.prepared_folder.png, "shrink", None)
     line = the_line(command("resize", source, small, "--size", 8))
     assert "another resampling ('data_prep in C')" in line
     assert digest(small) == before
@@ -222,7 +222,7 @@ def test_all_is_on_the_disk_before_it_is_called_complete(
     def sync(folder: Path) -> None:
         steps.append((is_complete(folder), len(read_catalog(folder))))
 
-    monkeypatch.setattr(data_prep.prepared, "sync", sync)
+    monkeypatch.setattr(data_prep.prepared_folder, "sync_filesystem", sync)
     quiet(source, small)
     assert steps == [(False, 24)] and is_complete(small)
 
@@ -234,14 +234,16 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: list[str] = []
-    discard = data_prep.fetch.discard
-    monkeypatch.setattr(data_prep.resume, "sync", lambda folder: steps.append("sync"))
+    discard = data_prep.nih_pipeline.discard
+    monkeypatch.setattr(
+        data_prep.nih_resume, "sync_filesystem", lambda folder: steps.append("sync")
+    )
 
     def remove(folder: Path, name: str) -> None:
         steps.append("remove")
         discard(folder, name)
 
-    monkeypatch.setattr(data_prep.fetch, "discard", remove)
+    monkeypatch.setattr(data_prep.nih_pipeline, "discard", remove)
     fetch(publish(server.folder, source), server, tmp_path / "small")
     assert steps == ["sync", "remove"] * 3
 
@@ -261,7 +263,7 @@ def test_images_gone_from_an_nih_folder_are_fetched_again(
     assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv", f"/{archive}"]
     assert digest(tmp_path / "small") == before
     (tmp_path / "small" / "manifest.csv").unlink()
-    with pytest.raises(DataError, match=r"use it as it is, or remove it and run again"):
+    with pytest.raises(DataError, match=r"use the folder as it is, or remove it and run again"):
         fetch(listing, server, tmp_path / "small")
 
 
@@ -279,7 +281,7 @@ def test_the_second_run_also_says_what_was_left_out(tmp_path: Path, source: Path
 
 def test_an_emptied_image_of_an_unfinished_demo_is_made_again(tmp_path: Path) -> None:
     def demo(name: str) -> dict:
-        return make_demo(tmp_path / name, images=4, size=32, progress=False)
+        return generate_nih(tmp_path / name, images=4, size=32, progress=False)
 
     demo("a")
     (tmp_path / "a" / "Data_Entry_2017.csv").unlink()
@@ -297,9 +299,9 @@ rows = st.builds(Row, names, names, st.integers(0, 10**12), digests, names, dige
 @given(st.lists(rows, unique_by=lambda row: row.image))
 def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, some: list) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    with manifests.added_to(folder, {row.image: row for row in some[:2]}) as add:
+    with manifests.appending(folder, {row.image: row for row in some[:2]}) as add:
         add(some[2:])
-    assert list(manifests.read(folder).values()) == some
+    assert list(manifests.read_manifest(folder).values()) == some
 
 
 @given(st.binary(max_size=200), st.integers(0, 400))
@@ -308,12 +310,12 @@ def test_any_bytes_are_read_or_refused(
 ) -> None:
     folder = tmp_path_factory.mktemp("junk")
     good = Row("a.png", "images/a.png", 3, "0" * 64, "a.png", "1" * 64, "3 4 5")
-    whole = manifests.as_bytes([good, good._replace(image="b.png")])
+    whole = manifests.encode_manifest([good, good._replace(image="b.png")])
     for content in (junk, whole[:at] + junk + whole[at:], whole[:at] + junk):
         (folder / "manifest.csv").write_bytes(content)
-        assert set(manifests.read(folder, partial=True).values()) >= set()
+        assert set(manifests.read_manifest(folder, partial=True).values()) >= set()
         try:
-            manifests.read(folder)
+            manifests.read_manifest(folder)
         except DataError as error:
             assert "manifest.csv" in str(error)
 

@@ -15,8 +15,8 @@ from PIL import Image
 
 import data_prep.png
 from data_prep import DataError
-from data_prep.images import MAX_PIXELS, decode_grey
-from data_prep.png import SIGNATURE, decode_plain, encode_grain, encode_plain, square
+from data_prep.image_decoding import MAX_PIXELS, decode_grey
+from data_prep.png import SIGNATURE, decode_grey_png, encode_noisy_png, encode_png, resize_square
 
 LIMIT = MAX_PIXELS
 
@@ -25,10 +25,10 @@ LIMIT = MAX_PIXELS
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything once with isal and the compiled part, where they are, and once without."""
     if request.param == "plain":
-        monkeypatch.setattr(data_prep.png, "fast", zlib)
+        monkeypatch.setattr(data_prep.png, "zlib_backend", zlib)
         monkeypatch.setattr(data_prep.png, "unfilter", None)
         monkeypatch.setattr(data_prep.png, "shrink", None)
-    elif data_prep.png.fast is zlib and data_prep.png.unfilter is None:
+    elif data_prep.png.zlib_backend is zlib and data_prep.png.unfilter is None:
         pytest.skip("neither isal nor the compiled part is here")
 
 
@@ -71,19 +71,19 @@ def test_every_filter_gives_pillows_pixels(
     image = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
     data = by_hand(image, filters, pieces)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), image)
-    read = decode_plain(data, LIMIT)
+    read = decode_grey_png(data, LIMIT)
     assert read is not None and np.array_equal(read, image)
     assert read.flags.writeable and read.flags.c_contiguous
 
 
-@pytest.mark.parametrize("encode", [encode_plain, encode_grain])
+@pytest.mark.parametrize("encode", [encode_png, encode_noisy_png])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (264, 264)])
 def test_what_is_written_is_read_by_pillow(encode: object, shape: tuple[int, int]) -> None:
     image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     data = encode(image)  # type: ignore[operator]
     with Image.open(io.BytesIO(data)) as read:
         assert read.mode == "L" and np.array_equal(np.asarray(read), image)
-    again = decode_plain(data, LIMIT)
+    again = decode_grey_png(data, LIMIT)
     assert again is not None and np.array_equal(again, image)
 
 
@@ -92,7 +92,7 @@ def test_other_kinds_are_left_to_pillow() -> None:
     for mode in ("RGB", "RGBA", "LA", "P", "1"):
         buffer = io.BytesIO()
         grey.convert(mode).save(buffer, "PNG")
-        assert decode_plain(buffer.getvalue(), LIMIT) is None
+        assert decode_grey_png(buffer.getvalue(), LIMIT) is None
         assert decode_grey(buffer.getvalue(), "x").shape == (16, 16)
 
 
@@ -103,7 +103,7 @@ def test_a_bomb_is_not_inflated() -> None:
     data = b"".join(packer.compress(zeros) for _ in range(64)) + packer.flush()
     header = struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)
     bomb = SIGNATURE + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
-    assert decode_plain(bomb, LIMIT) is None
+    assert decode_grey_png(bomb, LIMIT) is None
     huge = SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 10**5, 10**5, 8, 0, 0, 0, 0))
     with pytest.raises(DataError, match="than an X-ray can have"):
         decode_grey(huge + chunk(b"IDAT", data) + chunk(b"IEND", b""), "x")
@@ -119,11 +119,11 @@ def test_resizing_is_pillows_within_one_level(
     if seed % 3 == 0:
         image = np.where(image > 127, 255, 0).astype(np.uint8)
     pillows = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)
-    ours = square(image, size)
+    ours = resize_square(image, size)
     assert ours.shape == (size, size) and ours.dtype == np.uint8
     assert np.abs(ours.astype(int) - np.asarray(pillows, dtype=int)).max() <= 1
     flat = np.full((height, width), seed % 256, dtype=np.uint8)
-    assert (square(flat, size) == seed % 256).all()
+    assert (resize_square(flat, size) == seed % 256).all()
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
@@ -164,7 +164,7 @@ def test_thousands_of_mutated_pngs_are_read_or_refused() -> None:
         buffer = io.BytesIO()
         grey.convert(mode).save(buffer, "PNG")
         seeds.append(buffer.getvalue())
-    seeds += [encode_plain(np.asarray(grey)), by_hand(np.asarray(grey), [0, 1, 2, 3, 4, 2] * 4, 3)]
+    seeds += [encode_png(np.asarray(grey)), by_hand(np.asarray(grey), [0, 1, 2, 3, 4, 2] * 4, 3)]
     read = refused = 0
     for _ in range(5000):  # twice, by the fixture: 10,000
         data = mutated(rng.choice(seeds), rng)
@@ -176,6 +176,6 @@ def test_thousands_of_mutated_pngs_are_read_or_refused() -> None:
         else:
             read += 1
             assert pixels.dtype == np.uint8 and pixels.ndim == 2 and pixels.size <= MAX_PIXELS
-            if decode_plain(data, LIMIT) is not None:
+            if decode_grey_png(data, LIMIT) is not None:
                 assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
     assert read > 40 and refused > 1000

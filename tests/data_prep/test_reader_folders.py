@@ -16,24 +16,24 @@ from PIL import Image
 
 from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
 from data_prep.catalog import MISSING, UNCERTAIN
-from data_prep.demo_classes import CLASSES, make_cifar10, make_imagefolder, picture
-from data_prep.demo_table import make_table
+from data_prep.synthetic_chexpert import generate_chexpert
+from data_prep.synthetic_shapes import CLASSES, draw_shape, generate_cifar10, generate_imagefolder
 
-QUIET: dict[str, Any] = {"progress": False, "workers": 1}
+QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
 
 
 def make_archive(folder: Path) -> object:
-    return make_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
+    return generate_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
 
 
 FORMATS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "table": ("table", lambda folder: make_table(folder, images=60, size=24, **QUIET)),
+    "table": ("table", lambda folder: generate_chexpert(folder, images=60, size=24, **QUIET)),
     "imagefolder": (
         "imagefolder",
-        lambda folder: make_imagefolder(folder, images=60, size=20, **QUIET),
+        lambda folder: generate_imagefolder(folder, images=60, size=20, **QUIET),
     ),
     "archive": ("imagefolder", make_archive),
-    "cifar10": ("cifar10", lambda folder: make_cifar10(folder, images=120, **QUIET)),
+    "cifar10": ("cifar10", lambda folder: generate_cifar10(folder, images=120, **QUIET)),
 }
 
 
@@ -69,14 +69,24 @@ def test_resize_keeps_pixels_labels_parts_and_groups(
 def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path: Path) -> None:
     reader, folder = source
     words = ("resize", folder, tmp_path / "small", "--size", 8, "--reader", reader)
-    done = command(*words, "--workers", 1)
+    done = command(*words, "--num-workers", 1)
     assert done.returncode == 0 and "grey images of 8 px" in done.stdout
     with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
         assert image.mode == "L"
-    assert "another channels" in the_line(command(*words, "--colour"))
-    colour = ("resize", folder, tmp_path / "rgb", "--size", 8, "--reader", reader, "--workers", 1)
-    assert command(*colour, "--colour", "--fit", "crop").returncode == 0
-    assert "another channels and fit" in the_line(command(*colour))
+    assert "another channels" in the_line(command(*words, "--rgb"))
+    colour = (
+        "resize",
+        folder,
+        tmp_path / "rgb",
+        "--size",
+        8,
+        "--reader",
+        reader,
+        "--num-workers",
+        1,
+    )
+    assert command(*colour, "--rgb", "--resize-mode", "center-crop").returncode == 0
+    assert "another channels and resize_mode" in the_line(command(*colour))
 
 
 def test_the_same_command_goes_on(source: tuple[str, Path], tmp_path: Path) -> None:
@@ -109,7 +119,7 @@ def test_a_packed_folder_gives_the_same(source: tuple[str, Path], tmp_path: Path
     assert all(np.array_equal(files.read(i), packed.read(i)) for i in range(len(files)))
     assert np.array_equal(files.targets, packed.targets)
     assert all(np.array_equal(at, packed.parts()[part]) for part, at in files.parts().items())
-    with pytest.raises(DataError, match="was made of what the reader"):
+    with pytest.raises(DataError, match="was written from the reader"):
         open_reader("nih", tmp_path / "packed")
 
 
@@ -117,23 +127,25 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
     reader, folder = source
     small, packed = tmp_path / "small", tmp_path / "packed"
     words = ("--reader", reader)
-    done = command("resize", folder, small, "--size", 8, "--colour", "--workers", 1, *words)
+    done = command("resize", folder, small, "--size", 8, "--rgb", "--num-workers", 1, *words)
     assert done.returncode == 0 and "RGB images" in done.stdout
-    assert command("pack", small, packed, "--workers", 1).returncode == 0
+    assert command("pack", small, packed, "--num-workers", 1).returncode == 0
     for place, more in ((folder, words), (small, ()), (packed, ())):
-        done = command("verify", place, "--workers", 1, *more)
+        done = command("verify", place, "--num-workers", 1, *more)
         assert done.returncode == 0, done.stdout
         assert "no problems" in done.stdout
-        counted = command("catalog", place, *more)
+        counted = command("stats", place, *more)
         assert counted.returncode == 0, counted.stderr
         assert open_reader(reader, folder).classes[0] in counted.stdout
-    first = next(iter(manifest.read(small).values()))
+    first = next(iter(manifest.read_manifest(small).values()))
     Image.new("RGB", (8, 8)).save(small / first.file)
-    done = command("verify", small, "--workers", 1)
+    done = command("verify", small, "--num-workers", 1)
     assert (
         done.returncode == 1 and f"PROBLEM: 1 image is not what {manifest.MANIFEST}" in done.stdout
     )
-    assert "not the manifest's" in the_line(command("pack", small, tmp_path / "p2", "--workers", 1))
+    assert "not the manifest's" in the_line(
+        command("pack", small, tmp_path / "p2", "--num-workers", 1)
+    )
     (small / first.file).unlink()
     assert "1 of the" in the_line(command("verify", small))
 
@@ -161,13 +173,13 @@ def test_a_packed_folder_is_no_source(source: tuple[str, Path], tmp_path: Path) 
         ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4),
         ("resize", tmp_path / "packed", tmp_path / "again", "--size", 4, "--reader", reader),
     ):
-        line = the_line(command(*words, "--workers", 1))
-        assert "is a packed folder" in line and "name the folder that it was packed from" in line
+        line = the_line(command(*words, "--num-workers", 1))
+        assert "is a packed folder" in line and "name the folder it was packed from" in line
         assert not (tmp_path / "again").exists()
 
 
 def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Path) -> None:
-    make_table(tmp_path / "set", images=80, size=16, **QUIET)
+    generate_chexpert(tmp_path / "set", images=80, size=16, **QUIET)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="table", **QUIET)
     labels = open_reader("table", tmp_path / "small").catalog.labels
     assert {MISSING, UNCERTAIN, 0, 1} == set(labels.ravel().tolist())
@@ -182,11 +194,11 @@ def test_uncertain_and_missing_labels_are_still_a_recipes_to_choose(tmp_path: Pa
 
 
 def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     bad = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
     bad.write_bytes(b"no image")
     words = ("resize", tmp_path / "set", tmp_path / "small", "--reader", "imagefolder", "--size", 8)
-    line = the_line(command(*words, "--workers", 1))
+    line = the_line(command(*words, "--num-workers", 1))
     assert f"1 of 60 images were left out, the first is train/disc/{bad.name}" in line
     reader = open_reader("imagefolder", tmp_path / "small")
     assert len(reader) == 59 and f"train/disc/{bad.name}" not in reader.catalog.images
@@ -195,24 +207,26 @@ def test_an_unreadable_image_is_left_out_with_its_row(tmp_path: Path) -> None:
 
 
 def test_a_picture_in_two_parts_is_a_leak_that_can_be_dropped(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     train = sorted((tmp_path / "set" / "train" / "disc").iterdir())[0]
     held = sorted((tmp_path / "set" / "val" / "disc").iterdir())[0]
     shutil.copy(train, held)
     resize_folder(tmp_path / "set", tmp_path / "small", size=8, reader="imagefolder", **QUIET)
-    done = command("verify", tmp_path / "small", "--workers", 1)
-    assert done.returncode == 1 and "leaks: 1 picture is in two parts" in done.stdout
-    done = command("verify", tmp_path / "small", "--drop-leaks", "--workers", 1)
+    done = command("verify", tmp_path / "small", "--num-workers", 1)
+    assert done.returncode == 1 and "leaks: 1 image is in two parts" in done.stdout
+    done = command("verify", tmp_path / "small", "--drop-duplicates", "--num-workers", 1)
     assert done.returncode == 0, done.stdout
     assert len(open_reader("imagefolder", tmp_path / "small")) == 59
-    line = the_line(command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-leaks"))
+    line = the_line(
+        command("verify", tmp_path / "set", "--reader", "imagefolder", "--drop-duplicates")
+    )
     assert "resize this one first" in line
 
 
 def test_cifar_is_packed_straight_from_its_files(tmp_path: Path) -> None:
-    make_cifar10(tmp_path / "set", images=120, **QUIET)
-    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--colour")
-    assert command(*words, "--workers", 1).returncode == 0
+    generate_cifar10(tmp_path / "set", images=120, **QUIET)
+    words = ("pack", tmp_path / "set", tmp_path / "p", "--reader", "cifar10", "--rgb")
+    assert command(*words, "--num-workers", 1).returncode == 0
     raw, packed = (open_reader("cifar10", tmp_path / name) for name in ("set", "p"))
     assert raw.array is not None and packed.array is not None
     assert raw.array.tobytes() == packed.array.tobytes()
@@ -239,11 +253,11 @@ def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set")
     for file in (source / "images").iterdir():
         Image.new("RGB", (16, 16), (200, 30, 30)).save(file)
-    words = ("resize", source, tmp_path / "small", "--size", 8, "--colour", "--reader", "nih")
-    assert command(*words, "--workers", 1).returncode == 0
+    words = ("resize", source, tmp_path / "small", "--size", 8, "--rgb", "--reader", "nih")
+    assert command(*words, "--num-workers", 1).returncode == 0
     assert not (tmp_path / "small" / "labels.csv").exists()
     assert open_reader("nih", tmp_path / "small").read(0)[0, 0].tolist() == [200, 30, 30]
-    assert command("verify", tmp_path / "small", "--workers", 1).returncode == 1  # all alike
+    assert command("verify", tmp_path / "small", "--num-workers", 1).returncode == 1  # all alike
 
 
 # --- Generated sets ----------------------------------------------------------------------------
@@ -259,37 +273,47 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("format", ["nih", "table", "imagefolder", "imagenet", "cifar10"])
 def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     size = () if format == "cifar10" else ("--size", 16)
-    words = ("demo", tmp_path / "set", "--format", format, "--images", 60, "--workers", 1, *size)
+    words = (
+        "generate",
+        tmp_path / "set",
+        "--layout",
+        format,
+        "--num-images",
+        60,
+        "--num-workers",
+        1,
+        *size,
+    )
     done = command(*words)
     assert done.returncode == 0 and "60 images" in done.stdout, done.stderr
     before = digest(tmp_path / "set")
     assert "0 new" in command(*words).stdout
     assert digest(tmp_path / "set") == before
-    assert "contains another demo set" in the_line(command(*words, "--seed", 7))
+    assert "contains another synthetic set" in the_line(command(*words, "--seed", 7))
     reader = {"imagenet": "imagefolder"}.get(format, format)
     assert len(open_reader(reader, tmp_path / "set")) == 60
 
 
 def test_a_demo_cut_short_goes_on(tmp_path: Path) -> None:
-    make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     expected = digest(tmp_path / "set")
     (tmp_path / "set" / "README.txt").unlink()  # which comes last
     images = sorted((tmp_path / "set" / "train").rglob("*.JPEG"))
     images[0].unlink()
     images[1].write_bytes(b"")  # as a power cut leaves one
-    made = make_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
+    made = generate_imagefolder(tmp_path / "set", images=60, size=16, **QUIET)
     assert made["written"] == 2 and digest(tmp_path / "set") == expected
 
 
 def test_sizes_and_numbers_that_make_no_set(tmp_path: Path) -> None:
     for words in (
-        ("cifar10", "--images", 5),
-        ("imagefolder", "--images", 5),
+        ("cifar10", "--num-images", 5),
+        ("imagefolder", "--num-images", 5),
         ("table", "--size", 2),
     ):
-        line = the_line(command("demo", tmp_path / "set", "--format", *words))
+        line = the_line(command("generate", tmp_path / "set", "--layout", *words))
         assert "images" in line and not (tmp_path / "set").exists()
-    line = the_line(command("demo", tmp_path / "set", "--format", "cifar10", "--size", 64))
+    line = the_line(command("generate", tmp_path / "set", "--layout", "cifar10", "--size", 64))
     assert "32 pixels a side" in line
 
 
@@ -301,7 +325,7 @@ def test_the_classes_can_be_learnt_and_not_by_colour_alone() -> None:
         shapes, colours, labels = [], [], []
         for number in numbers:
             for of in range(len(CLASSES)):
-                image = picture(0, of, number, 32, 32).astype(np.float64)
+                image = draw_shape(0, of, number, 32, 32).astype(np.float64)
                 grey = image.mean(axis=2)
                 spectrum = np.abs(np.fft.fft2(grey - grey.mean()))[:8, :8]
                 shapes.append(np.log1p(spectrum).ravel() / 8)

@@ -14,16 +14,23 @@ from PIL import Image
 
 import data_prep
 from data_prep import DataError, open_reader
-from data_prep.catalog import MISSING, NO_PART, UNCERTAIN, Catalog, settle, split
-from data_prep.demo_classes import make_cifar10, make_imagefolder
-from data_prep.demo_table import make_table
+from data_prep.catalog import (
+    MISSING,
+    NO_PART,
+    UNCERTAIN,
+    Catalog,
+    apply_label_policies,
+    split_catalog,
+)
 from data_prep.readers import READERS, check_reader
+from data_prep.synthetic_chexpert import generate_chexpert
+from data_prep.synthetic_shapes import generate_cifar10, generate_imagefolder
 
 MAKERS: dict[str, Callable[[Path], object]] = {
     "nih": make_folder,
-    "table": lambda folder: make_table(folder, images=60, size=24, progress=False),
-    "imagefolder": lambda folder: make_imagefolder(folder, images=60, size=16, progress=False),
-    "cifar10": lambda folder: make_cifar10(folder, images=120, progress=False),
+    "table": lambda folder: generate_chexpert(folder, images=60, size=24, progress=False),
+    "imagefolder": lambda folder: generate_imagefolder(folder, images=60, size=16, progress=False),
+    "cifar10": lambda folder: generate_cifar10(folder, images=120, progress=False),
 }
 
 
@@ -135,24 +142,24 @@ DOUBTS = catalog([[1, 0], [UNCERTAIN, 1], [0, MISSING], [MISSING, UNCERTAIN]])
     ],
 )
 def test_policies(uncertain: Any, missing: Any, images: list[int], targets: Any) -> None:
-    kept, found = settle(DOUBTS, uncertain, missing)
+    kept, found = apply_label_policies(DOUBTS, uncertain, missing)
     assert [int(name[0]) for name in kept.images] == images
     assert found.dtype == np.uint8 and found.tolist() == targets
 
 
 def test_a_policy_that_leaves_nothing_or_is_none() -> None:
     with pytest.raises(DataError, match="no image is left"):
-        settle(DOUBTS.only(np.array([1, 3])), "ignore", "zero")
-    with pytest.raises(DataError, match="uncertain is 'skip': it is zero, one, ignore"):
-        settle(DOUBTS, "skip", "zero")  # type: ignore[arg-type]
+        apply_label_policies(DOUBTS.select(np.array([1, 3])), "ignore", "zero")
+    with pytest.raises(DataError, match="uncertain is 'skip'; use one of zero, one, ignore"):
+        apply_label_policies(DOUBTS, "skip", "zero")  # type: ignore[arg-type]
 
 
 def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
     """Of an array, where an image's row is no longer its place."""
-    from data_prep.readers.pictures import Pictures
+    from data_prep.readers.catalog_reader import CatalogReader
 
     array = np.arange(4, dtype=np.uint8)[:, None, None] * np.ones((4, 2, 2), dtype=np.uint8)
-    pictures = Pictures(DOUBTS, array, channels=1, uncertain="ignore")
+    pictures = CatalogReader(DOUBTS, array, channels=1, uncertain="ignore")
     assert [int(pictures.read(i)[0, 0, 0]) for i in range(len(pictures))] == [0, 2]
 
 
@@ -161,35 +168,35 @@ def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
 
 def test_published_parts_stay_and_validation_comes_of_train() -> None:
     published = np.array([0] * 80 + [2] * 20, dtype=np.int8)
-    found = split(catalog([0] * 100, parts=published), seed=3, valid=0.25)
+    found = split_catalog(catalog([0] * 100, parts=published), seed=3, valid=0.25)
     assert found["test"].tolist() == list(range(80, 100))
     assert len(found["valid"]) == 20 and len(found["train"]) == 60
-    other = split(catalog([0] * 100, parts=published), seed=4, valid=0.25)
+    other = split_catalog(catalog([0] * 100, parts=published), seed=4, valid=0.25)
     assert other["valid"].tolist() != found["valid"].tolist()
 
 
 def test_a_validation_part_without_a_test_part_is_what_is_tested_on() -> None:
     published = np.array([0] * 8 + [1] * 2, dtype=np.int8)
-    found = split(catalog([0] * 10, parts=published))
+    found = split_catalog(catalog([0] * 10, parts=published))
     assert found["test"].tolist() == [8, 9] and len(found["valid"]) == 1
 
 
 def test_three_published_parts_stay_as_they_are() -> None:
     published = np.array([0, 0, 1, 2, NO_PART], dtype=np.int8)
-    found = split(catalog([0] * 5, parts=published))
+    found = split_catalog(catalog([0] * 5, parts=published))
     assert [found[part].tolist() for part in ("train", "valid", "test")] == [[0, 1], [2], [3]]
 
 
 def test_a_group_in_two_published_parts_is_refused() -> None:
     published = np.array([0, 0, 2], dtype=np.int8)
     with pytest.raises(DataError, match="the group p1 is in both train and test"):
-        split(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
+        split_catalog(catalog([0] * 3, parts=published, groups=["p1", "p2", "p1"]))
 
 
 def test_groups_stay_together_when_validation_is_split_off() -> None:
     groups = [f"p{at // 5}" for at in range(200)]
     published = np.array([0] * 150 + [2] * 50, dtype=np.int8)
-    found = split(catalog([0] * 200, parts=published, groups=groups))
+    found = split_catalog(catalog([0] * 200, parts=published, groups=groups))
     assert not {groups[i] for i in found["train"]} & {groups[i] for i in found["valid"]}
     assert 0 < len(found["valid"]) < 150
 
@@ -274,7 +281,9 @@ def test_what_has_not_all_that_a_reader_has() -> None:
 def test_unknown_readers_options_and_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no reader 'cifar'; did you mean 'cifar10'"):
         open_reader("cifar", tmp_path)
-    with pytest.raises(DataError, match="the reader nih has no option 'table'; it has only_pres"):
+    with pytest.raises(
+        DataError, match="the reader nih has no option 'table'; its options are skip_missing"
+    ):
         open_reader("nih", tmp_path, table="x")
     with pytest.raises(DataError, match="does not exist"):
         open_reader("imagefolder", tmp_path / "nowhere")

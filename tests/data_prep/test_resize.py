@@ -67,7 +67,7 @@ def test_a_second_call_does_nothing(tmp_path: Path) -> None:
 def test_the_number_of_workers_changes_nothing(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set")
     for workers in (1, 3):
-        quiet(source, tmp_path / str(workers), size=8, workers=workers)
+        quiet(source, tmp_path / str(workers), size=8, num_workers=workers)
     assert digest(tmp_path / "1") == digest(tmp_path / "3")
 
 
@@ -178,7 +178,7 @@ def test_a_damaged_or_missing_image_exits_2(tmp_path: Path) -> None:
     bad.unlink()
     line = the_line(command("resize", source, tmp_path / "small", "--size", 8))
     assert bad.name in line and "missing" in line
-    done = command("resize", source, tmp_path / "other", "--size", 8, "--only-present")
+    done = command("resize", source, tmp_path / "other", "--size", 8, "--skip-missing")
     assert done.returncode == 0, done.stderr
     assert len(read_catalog(tmp_path / "other")) == 23  # the row without image is left out
 
@@ -200,7 +200,7 @@ def test_jpeg(tmp_path: Path) -> None:
         quiet(source, tmp_path / "small", size=24)
     with pytest.raises(DataError, match="quality is 0"):
         quiet(source, tmp_path / "x", format="jpeg", quality=0)
-    with pytest.raises(DataError, match="format 'gif' is not known"):
+    with pytest.raises(DataError, match="format 'gif' is unknown"):
         quiet(source, tmp_path / "x", format="gif")
 
 
@@ -220,10 +220,10 @@ def test_refusals_exit_2(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="size is 0"):
         quiet(source, tmp_path / "x", size=0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="neither a label file nor an image"):
+    with pytest.raises(DataError, match="no label file and no image"):
         quiet(tmp_path / "empty", tmp_path / "x")
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="in the way"):
+    with pytest.raises(DataError, match="lies under a file"):
         quiet(source, tmp_path / "file")
     assert not (tmp_path / "x").exists()
 
@@ -330,7 +330,7 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     os.killpg(running.pid, signal.SIGINT)  # a terminal sends it to every process of the command
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 130, errors
-    assert b"interrupted; what is done is kept" in errors and b"Traceback" not in errors
+    assert b"interrupted; finished images are kept" in errors and b"Traceback" not in errors
     assert not list(target.rglob(".*"))
     assert command("resize", source, target, "--size", 200).returncode == 0
     assert len(read_catalog(target)) == 300
@@ -359,7 +359,7 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
     script = """if True:
         import os, signal
         from concurrent.futures import _base
-        from data_prep.files import on_all_cores
+        from data_prep.files import map_in_processes
 
         def with_ctrl_c(self):
             locked(self)
@@ -368,7 +368,7 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
         locked = _base._AcquireFutures.__enter__  # takes the lock of every future, then waits
         _base._AcquireFutures.__enter__ = with_ctrl_c
         try:
-            print(sum(on_all_cores(len, ([job] for job in range(100)), 2)))
+            print(sum(map_in_processes(len, ([job] for job in range(100)), 2)))
         except KeyboardInterrupt:
             before = signal.getsignal(signal.SIGINT)
             print("tidy" if before is signal.default_int_handler else before)
@@ -382,9 +382,9 @@ def test_ctrl_c_while_the_pool_holds_its_locks() -> None:
 def test_two_writers_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     with (
-        data_prep.files.sole_writer(folder),
-        pytest.raises(DataError, match="at work here"),
-        data_prep.files.sole_writer(folder, patience=0.2),
+        data_prep.files.exclusive_lock(folder),
+        pytest.raises(DataError, match="writing to this folder"),
+        data_prep.files.exclusive_lock(folder, timeout=0.2),
     ):
         pass
 

@@ -50,7 +50,7 @@ MIMIC_MAPPING = {
     "join": {"file": "mimic-cxr-2.0.0-chexpert.csv.gz", "on": ["subject_id", "study_id"]},
     "path": "files/p{subject_id:2}/p{subject_id}/s{study_id}/{dicom_id}.jpg",
     "group": "subject_id",
-    "part": "split",
+    "split": "split",
     "findings": ["Atelectasis", "Edema"],
 }
 
@@ -165,7 +165,7 @@ def test_the_column_of_a_mistake_is_named_with_the_nearest(tmp_path: Path) -> No
 def test_a_row_that_comes_twice_in_the_second_file(tmp_path: Path) -> None:
     join = {"file": "more.csv", "on": ["p"]}
     mapping = {"file": "list.csv", "path": "p", "findings": ["x"], "join": join}
-    with pytest.raises(DataError, match=r"more.csv, line 3: a.png comes twice"):
+    with pytest.raises(DataError, match=r"more.csv, line 3: a.png occurs twice"):
         read(tmp_path, mapping, list_csv="p\na.png\n", more_csv="p,x\na.png,1\na.png,0\n")
 
 
@@ -176,7 +176,7 @@ def test_a_mapping_in_another_place(tmp_path: Path) -> None:
         Image.new("L", (2, 2), i).save(tmp_path / "set" / f"{i}.png")
     mine = tmp_path / "mine.toml"
     mine.write_text('file = "list.csv"\npath = "p"\nfindings = ["x"]\n')
-    words = ("catalog", tmp_path / "set", "--reader", "table", "--table")
+    words = ("stats", tmp_path / "set", "--reader", "table", "--table")
     done = command(*words, mine)
     assert done.returncode == 0 and "(all known)" in done.stdout
     assert "the mapping of columns is missing" in the_line(command(*words, tmp_path / "other"))

@@ -25,12 +25,12 @@ from data_prep_tools import (
 import data_prep.packed
 from data_prep import (
     DataError,
+    official_split,
     open_packed,
     pack_folder,
     read_catalog,
     read_grey,
     resize_folder,
-    split_by_lists,
     verify_folder,
 )
 from data_prep.verify import frequencies
@@ -43,7 +43,7 @@ def verify(folder: Path) -> data_prep.verify.Report:
 def test_a_good_folder(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     report = verify(folder)
-    assert report.fine and (report.images, report.patients, report.checked) == (24, 12, 24)
+    assert report.ok and (report.images, report.patients, report.checked) == (24, 12, 24)
     done = command("verify", folder)
     assert done.returncode == 0 and "no problems" in done.stdout
 
@@ -66,14 +66,14 @@ def test_every_problem_is_found(tmp_path: Path) -> None:
     assert "named after another patient than the label file says" in problems
     assert "00000005_000.png (test) and 00000005_007.png (train)" in problems
     assert len(report.problems) == 5
-    assert "2 pictures come more than once" in "\n".join(report.notes)
+    assert "2 images occur more than once" in "\n".join(report.notes)
     done = command("verify", folder)
     assert done.returncode == 1 and "5 problems" in done.stdout
 
 
 def test_one_size_after_resizing(tmp_path: Path) -> None:
     resize_folder(make_folder(tmp_path / "set"), tmp_path / "small", size=8, progress=False)
-    assert verify(tmp_path / "small").fine
+    assert verify(tmp_path / "small").ok
     odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000001_000.png"
     shutil.copy(odd, tmp_path / "small" / "images")
     changed, size = verify(tmp_path / "small").problems
@@ -95,9 +95,9 @@ def test_the_nihs_frequencies(kind: str, tmp_path: Path) -> None:
 def test_a_sample_is_fine_and_so_is_what_is_made_of_it(kind: str, tmp_path: Path) -> None:
     sample = sample_of(kind, tmp_path)
     report = verify(sample.folder)
-    assert report.checked == sample.images and report.fine
+    assert report.checked == sample.images and report.ok
     resize_folder(sample.folder, tmp_path / "small", size=64, progress=False)
-    assert verify(tmp_path / "small").fine
+    assert verify(tmp_path / "small").ok
 
 
 def lists(folder: Path, catalog: pd.DataFrame, in_test: set[int]) -> tuple[Path, Path]:
@@ -112,14 +112,14 @@ def test_the_nihs_lists(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set", patients=20)
     catalog = read_catalog(folder)
     files = lists(folder, catalog, {2, 3, 5, 7})
-    split = split_by_lists(catalog, *files, seed=4)
+    split = official_split(catalog, *files, seed=4)
     assert set(split["test"]["patient"]) == {2, 3, 5, 7}
     assert split["valid"]["patient"].nunique() == 2 and split["train"]["patient"].nunique() == 14
     assert sum(map(len, split.values())) == len(catalog)
     assert not set(split["valid"]["patient"]) & set(split["train"]["patient"])
-    done = command("catalog", folder, "--nih-lists")
+    done = command("stats", folder, "--official-split")
     assert done.returncode == 0 and "NIH's lists" in done.stdout
-    assert verify(folder).fine
+    assert verify(folder).ok
     resize_folder(folder, tmp_path / "small", size=8, progress=False)
     assert (tmp_path / "small" / "test_list.txt").read_bytes() == files[1].read_bytes()
 
@@ -131,21 +131,21 @@ def test_wrong_lists(tmp_path: Path) -> None:
     good = test.read_text()
     test.write_text(good + "00000005_000.png\n")
     with pytest.raises(DataError, match="is also in"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     train.write_text(train.read_text().replace("00000005_000.png\n", ""))
     with pytest.raises(DataError, match="patient 5 is in both"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     assert any("patient 5" in problem for problem in verify(folder).problems)
     test.write_text(good)
     with pytest.raises(DataError, match="1 images are in neither list"):
-        split_by_lists(catalog, train, test)
+        official_split(catalog, train, test)
     test.write_text("\n")
-    with pytest.raises(DataError, match="no names in it"):
-        split_by_lists(catalog, train, test)
+    with pytest.raises(DataError, match="no file names in it"):
+        official_split(catalog, train, test)
     test.unlink()
     with pytest.raises(DataError, match="the list is missing"):
-        split_by_lists(catalog, train, test)
-    assert "the list is missing" in the_line(command("catalog", folder, "--nih-lists"))
+        official_split(catalog, train, test)
+    assert "the list is missing" in the_line(command("stats", folder, "--official-split"))
 
 
 def test_packed_images_are_the_files(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copy(odd, mixed / "images")
     with pytest.raises(DataError, match=r"00000003_000\.png: 9 x 9 pixels"):
         pack_folder(mixed, tmp_path / "packed", progress=False)
-    with pytest.raises(DataError, match="packing was cut short"):
+    with pytest.raises(DataError, match="packing was interrupted"):
         open_packed(tmp_path / "packed")
     assert not list((tmp_path / "packed").glob(".*"))
     with pytest.raises(DataError, match="contains other files"):
@@ -182,7 +182,7 @@ def test_packing_what_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(data_prep.packed, "_fill", full)
+    monkeypatch.setattr(data_prep.packed, "_pack_images", full)
     with pytest.raises(DataError, match="the disk is full"):
         pack_folder(folder, tmp_path / "packed", progress=False)
     monkeypatch.undo()

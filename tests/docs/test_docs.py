@@ -16,14 +16,14 @@ import pytest
 
 from data_prep import __main__ as data_prep_command
 from gpumon import __main__ as gpumon_command
-from helpers import __main__ as compare_command
+from helpers import __main__ as rosetta_command
 from helpers import paths
 from helpers.fairness import reference_checks
 
 ROOT = paths.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "compare": compare_command.main,
+    "rosetta": rosetta_command.main,
     "data-prep": data_prep_command.main,
     "gpumon": gpumon_command.main,
 }
@@ -71,11 +71,9 @@ def both(words: list[str]) -> list[list[str]]:
 
 def help_of(program: str, words: list[str]) -> str:
     """The --help of a program, or of its command that ``words`` begin with."""
-    of_compare = ["report"], ["slurm"], ["status"]
-    subcommands = program != "compare" or words[:1] in of_compare
     said = io.StringIO()
     with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as ended:
-        COMMANDS[program]([*words[: 1 if subcommands else 0], "--help"])
+        COMMANDS[program]([*words[:1], "--help"])
     assert ended.value.code == 0, f"{program} {words[0]} is no command"
     return said.getvalue()
 
@@ -120,14 +118,14 @@ def test_every_command_shown_can_be_given(page: Path) -> None:
             assert words[1] in targets, f"{name(page)}: make {words[1]}"
             options = shlex.split(" ".join(words[2:]).removeprefix("ARGS="))
             if words[1] == "compare":
-                assert unknown_options("compare", options) == [], f"{name(page)}: {words}"
+                assert unknown_options("rosetta", ["run", *options]) == [], f"{name(page)}: {words}"
         elif words[0] in COMMANDS:
             assert unknown_options(words[0], words[1:]) == [], f"{name(page)}: {words}"
 
 
 def test_the_check_of_commands_can_fail() -> None:
-    assert unknown_options("compare", ["--devices", "1", "--devises", "2"]) == ["--devises"]
-    assert unknown_options("compare", ["report", "a", "--seed", "1"]) == ["--seed"]
+    assert unknown_options("rosetta", ["run", "--devices", "1", "--devises", "2"]) == ["--devises"]
+    assert unknown_options("rosetta", ["report", "a", "--seed", "1"]) == ["--seed"]
     assert unknown_options("gpumon", ["record", "--out", "a", "--", "x", "--other"]) == []
     with pytest.raises(BaseException, match="2"):
         unknown_options("data-prep", ["reduce", "a"])
@@ -209,9 +207,9 @@ def test_where_the_resnets_targets_were_lost_is_as_measured() -> None:
     assert set(epochs[epochs["devices"] == 4]["steps"]) == {8}
 
 
-def test_every_row_of_the_certificate_is_explained() -> None:
+def test_every_row_of_the_fairness_check_is_explained() -> None:
     text = (ROOT / "docs" / "fairness.md").read_text(encoding="utf-8")
-    checks = ("reference_checks", "rehearsal")
+    checks = ("reference_checks", "training_loop")
     sources = [ROOT / "helpers" / "fairness" / f"{module}.py" for module in checks]
     code = "".join(source.read_text(encoding="utf-8") for source in sources)
     made = re.findall(r'Check\(\s*f?"([^"{]+)', code) + list(

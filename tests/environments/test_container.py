@@ -80,7 +80,7 @@ def test_both_run_the_same_commands() -> None:
     assert 'make envs ARGS="{{ ARGS }}"' in theirs and "rm -f data_prep/*.so" in theirs
     assert "ARGS=--gpu" in sections(APPTAINER)["arguments"]
     assert ("ARG", "ARGS=--gpu") in instructions(DOCKER)
-    compare = f"{PLACE}/.venvs/lab/bin/compare"
+    compare = f"{PLACE}/.venvs/lab/bin/rosetta"
     assert dict(instructions(DOCKER))["ENTRYPOINT"] == f'["{compare}"]'
     assert sections(APPTAINER)["runscript"] == [f'exec {compare} "$@"']
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -126,7 +126,7 @@ def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
         pulled = done(program, "pull", *to, base if program == "docker" else f"docker://{base}")
         if pulled.returncode:
             pytest.skip(f"{program} gets no {base} (${BASE}): {pulled.stderr.strip()[-300:]}")
-    small, tag = ["--build-arg", "ARGS=--cpu --kernels lab"], "chexnet-test"
+    small, tag = ["--build-arg", "ARGS=--cpu --environments lab"], "chexnet-test"
     if program == "apptainer":
         has_worked(program, "build", *small, image, str(APPTAINER))
         start = [program, "run", image]
@@ -136,5 +136,5 @@ def test_it_builds_and_compare_starts_in_it(tmp_path: Path) -> None:
         start = [program, "run", "--rm", tag]
     if program == "buildah":  # runs commands, and no entry point
         container = has_worked(program, "from", tag).split()[-1]
-        start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/compare"]
-    assert "usage: compare" in has_worked(*start, "--help")
+        start = [program, "run", container, "--", f"{PLACE}/.venvs/lab/bin/rosetta"]
+    assert "usage: rosetta" in has_worked(*start, "--help")

@@ -210,7 +210,7 @@ def run_build(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("arguments", [["--kernels", "lab,caffe"], ["caffe"], ["-U"]])
+@pytest.mark.parametrize("arguments", [["--environments", "lab,caffe"], ["caffe"], ["-U"]])
 def test_what_it_does_not_know_is_one_line_and_exit_2(arguments: list[str]) -> None:
     done = run_build(*arguments)
     assert done.returncode == 2
@@ -236,14 +236,23 @@ def test_what_is_in_the_way_is_one_line_and_exit_2(
     else:
         (tmp_path / in_the_way).mkdir(parents=True)
     monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
-    assert build.main(["--kernels", "lab"]) == 2
+    assert build.main(["--environments", "lab"]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"build.py: {tmp_path / in_the_way}: ") and said.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [["--kernels", "lab"], ["--kernels=lab"], ["--kernels"]])
+@pytest.mark.parametrize("script", ["build.py", "download.py"])
+def test_the_former_option_names_the_new_one(script: str, arguments: list[str]) -> None:
+    command = [sys.executable, str(ENVIRONMENTS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr == f"{script}: --kernels is now --environments\n"
+
+
 def test_no_kernel_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build.main(["--kernels", ","]) == 2
-    assert "no kernel named: choose among lab" in capsys.readouterr().err
+    assert build.main(["--environments", ","]) == 2
+    assert "--environments names no environment: choose from lab" in capsys.readouterr().err
 
 
 def test_python_is_found_past_a_shim_that_does_not_run(
@@ -361,10 +370,10 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
     assert installed.damage("mxnet") is None
-    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0 and not made
+    assert build.main(["--cpu", "--environments", "mxnet"]) == 0 and not made
     damage, said = DAMAGE[name]
     damage(packages)
-    assert build.main(["--cpu", "--kernels", "mxnet"]) == 0
+    assert build.main(["--cpu", "--environments", "mxnet"]) == 0
     assert made == {"mxnet": {}}, "nothing of the old one counts"
     assert f"mxnet: {said}" in capsys.readouterr().out.replace("numpy-1.dist-info/", "")
 
@@ -381,7 +390,7 @@ def test_a_whole_environment_is_made_anew_when_told_to(
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
-    assert build.main(["--cpu", "--kernels", "mxnet", "--rebuild"]) == 0
+    assert build.main(["--cpu", "--environments", "mxnet", "--rebuild"]) == 0
     assert made == ["mxnet"] and not environment.stamped("mxnet")
 
 
@@ -498,7 +507,7 @@ def test_environments_can_be_made_for_the_gpus_of_other_machines(
     )
     monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
     monkeypatch.setattr(environment, "stamped", lambda kernel: {})
-    assert build.main(["--gpu", named, "--kernels", ",".join(expected)]) == 0
+    assert build.main(["--gpu", named, "--environments", ",".join(expected)]) == 0
     assert {kernel: kernels.form(kernel, made[0]) for kernel in expected} == expected
 
 
@@ -508,7 +517,10 @@ def test_a_gpu_that_cannot_be_read_is_one_line(
 ) -> None:
     assert build.main(["--gpu", named]) == 2
     said = capsys.readouterr().err
-    assert f"--gpu {named}: give compute capability and driver" in said and said.count("\n") == 1
+    assert (
+        f"--gpu {named}: give a compute capability and a driver version" in said
+        and said.count("\n") == 1
+    )
 
 
 def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
@@ -559,7 +571,7 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
     assert kernels.status("pytorch")["pillow"].startswith("pillow 12.1.1")
     lines = capsys.readouterr().out.splitlines()
     assert any("chainer" in line and "no wheel for this machine" in line for line in lines)
-    assert kernels.status("lab")["reason"] == "not made yet: make envs"
+    assert kernels.status("lab")["reason"] == "not built yet: run make envs"
 
 
 @pytest.mark.parametrize(
@@ -664,7 +676,11 @@ def test_a_stand_in_of_another_version_is_not_installed_beside_the_new_one(
 
 @pytest.mark.parametrize(
     ("compiled", "compiler", "said"),
-    [(True, None, ""), (False, None, "Without a C compiler"), (False, "cc", ".venvs/project.log")],
+    [
+        (True, None, ""),
+        (False, None, "There is no C compiler"),
+        (False, "cc", ".venvs/project.log"),
+    ],
 )
 def test_who_has_no_compiled_part_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, compiler: str, said: str

@@ -176,7 +176,7 @@ def from_registry(online: Path) -> dict[str, str]:
     return {**pip, "UV_OFFLINE": "1", "UV_FIND_LINKS": address}
 
 
-WANTED = ("--kernels", "lab,chainer", "--cpu")
+WANTED = ("--environments", "lab,chainer", "--cpu")
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def filled(online: Path) -> Path:
     (online / lost.name).rename(lost)
     done = run(online, "download.py", *WANTED, **from_registry(online))
     assert done.returncode == 0, done.stderr
-    fetched = re.search(r"(\d+) packages, (\d+) of them to fetch", done.stdout)
+    fetched = re.search(r"(\d+) packages, (\d+) of them to download", done.stdout)
     assert fetched and int(fetched[2]) < int(fetched[1]), "what was there is kept"
     assert 'make envs ARGS="--offline wheels"' in done.stdout
     return online
@@ -242,9 +242,9 @@ def test_every_environment_is_made_without_a_network(offline: Path) -> None:
     status = {k: json.loads((offline / f".venvs/{k}.json").read_text()) for k in ("lab", "chainer")}
     assert all(one["ok"] and one["form"] == "cpu" for one in status.values())
     again = make(offline, "--offline", "wheels")
-    assert again.returncode == 0 and "Environments: lab, chainer are there." in again.stdout
+    assert again.returncode == 0 and "All environments are complete: lab, chainer." in again.stdout
     plain = make(offline, *WANTED)
-    assert "are there." in plain.stdout, "made from a folder or from the network is the same"
+    assert "are complete: " in plain.stdout, "made from a folder or from the network is the same"
 
 
 def test_kernels_see_nothing_of_the_sites_modules(offline: Path) -> None:

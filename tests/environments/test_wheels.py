@@ -73,7 +73,7 @@ def test_a_folder_decides_kernels_and_forms(
 ) -> None:
     assert build.main(["--offline", str(folder)]) == 0
     assert kernels.read_json(venvs / "built.json") == {"lab": "cpu", "mxnet": "gpu"}
-    assert build.main(["--offline", str(folder), "--kernels", "lab"]) == 0
+    assert build.main(["--offline", str(folder), "--environments", "lab"]) == 0
     assert kernels.read_json(venvs / "built.json") == {"lab": "cpu"}
 
 
@@ -109,7 +109,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: wheel(f).write_text(wheel(f).read_text()[::-1]),
         "jupyterlab-.*: is not the file that make wheels put there",
     ),
-    "a package was never fetched": (without_numpy, r"lacks numpy==\S+: run make wheels anew"),
+    "a package was never fetched": (without_numpy, r"lacks numpy==\S+: run make wheels again"),
     "no index": (lambda f: (f / "wheels.json").unlink(), "wheels.json: missing or damaged"),
     "an index cut short": (
         lambda f: (f / "wheels.json").write_text("{"),
@@ -117,7 +117,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "an index of lists": (change_index(files=[]), "wheels.json: missing or damaged"),
     "an index of the future": (change_index(format=9), "wheels.json: missing or damaged"),
-    "another lock": (change_index(locks={"lab.txt": "0"}), "another uv.txt than this checkout has"),
+    "another lock": (
+        change_index(locks={"lab.txt": "0"}),
+        "belongs to a checkout with another uv.txt",
+    ),
     "another Python": (change_index(python="3.12"), "wheels for Python 3.12, not 3.11"),
     "another processor": (change_index(machine="aarch64"), "for aarch64 with glibc 2.28 or newer"),
     "a newer system": (change_index(glibc="9.1"), r"glibc 9.1 or newer, and this machine is \w+"),
@@ -146,8 +149,8 @@ def test_what_cannot_serve_is_one_line_and_nothing_is_touched(
         (["--gpu"], "leave out --lock, --gpu and --cpu"),
         (["--cpu"], "leave out --lock, --gpu and --cpu"),
         (["--lock"], "leave out --lock, --gpu and --cpu"),
-        (["--kernels", "chainer"], "holds nothing for chainer, only for lab, mxnet"),
-        (["--kernels", "caffe"], "no kernel named caffe"),
+        (["--environments", "chainer"], "has no packages for chainer, only for lab, mxnet"),
+        (["--environments", "caffe"], "no environment named caffe"),
     ],
 )
 def test_what_does_not_go_with_a_folder(
@@ -165,7 +168,7 @@ def test_what_does_not_go_with_a_folder(
 
 def test_no_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["--offline", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere: no such folder (make wheels makes one" in capsys.readouterr().err
+    assert "nowhere: no such folder (make wheels creates one" in capsys.readouterr().err
 
 
 # --- make wheels -----------------------------------------------------------------------------
@@ -192,7 +195,7 @@ def test_what_another_lock_needed_is_removed_and_the_users_own_is_not(tmp_path: 
     gone = next(name for name in files if name.startswith("numpy-"))
     download.write_index(tmp_path, forms, {n: a for n, a in files.items() if n != gone})
     assert not (tmp_path / gone).exists() and (tmp_path / "mine.txt").exists()
-    assert "1 further files there are needed by none" in download.what_next(tmp_path, forms, files)
+    assert "1 other files in it are not needed" in download.what_next(tmp_path, forms, files)
 
 
 def test_a_lock_takes_what_was_built_of_its_source(tmp_path: Path) -> None:
@@ -205,13 +208,14 @@ def test_a_lock_takes_what_was_built_of_its_source(tmp_path: Path) -> None:
     assert new.count(f"\n{pin} \\\n    --hash=sha256:f00d \\\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--kernels", "caffe"], ["--kernels", ","]])
+@pytest.mark.parametrize("arguments", [["--environments", "caffe"], ["--environments", ","]])
 def test_make_wheels_refuses_what_it_does_not_know(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert download.main(arguments) == 2
     line = capsys.readouterr().err
-    assert line.startswith("download.py: no kernel named") and line.count("\n") == 1
+    assert re.match("download.py: (no environment named caffe|.* names no environment): ", line)
+    assert line.count("\n") == 1
 
 
 def test_the_index_says_what_it_is_for(folder: Path) -> None:

@@ -38,8 +38,11 @@ def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
     assert found["data"]["kind"] == "real"
     assert sum(found["data"]["images"].values()) == 749
     assert sum(found["data"]["groups"].values()) == 189
-    assert (found["recipe"]["resized"], found["recipe"]["crop"]) == (64, 54)
-    assert (found["recipe"]["global_batch"], found["recipe"]["scaled_learning_rate"]) == (64, 1e-4)
+    assert (found["recipe"]["image_size"], found["recipe"]["crop"]) == (64, 54)
+    assert (found["recipe"]["global_batch_size"], found["recipe"]["scaled_learning_rate"]) == (
+        64,
+        1e-4,
+    )
     assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
     for row in found["test"]["findings"]:
         assert row["auc"] is not None or "not computable" in row["reason"]

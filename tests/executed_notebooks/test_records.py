@@ -37,7 +37,7 @@ def test_run_is_whole(records: dict[str, dict[str, Any]], notebook: str) -> None
 def test_linear_scaling_is_what_ran(records: dict[str, dict[str, Any]], notebook: str) -> None:
     found = records[notebook]
     devices, recipe = found["devices"]["count"], found["recipe"]
-    assert recipe["global_batch"] == 64 * devices
+    assert recipe["global_batch_size"] == 64 * devices
     assert recipe["scaled_learning_rate"] == pytest.approx(1e-4 * devices)
     steps = found["data"]["images"]["train"] // (64 * devices)
     for epoch in found["epochs"]:

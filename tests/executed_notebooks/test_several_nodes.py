@@ -9,13 +9,13 @@ from typing import Any
 import executed_batch
 import pytest
 
-from data_prep import make_demo, resize_folder
+from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.frameworks import ROWS, optional_kernels, run_label
 from helpers.training import record
 
 BATCH = "test-two-nodes"
-RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = 24\ncrop = 20\n'
+RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
 FOUND = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
 FRAMEWORKS = ",".join(row.asked or row.framework for row in FOUND)
 RUNS = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in FOUND]
@@ -25,7 +25,7 @@ RUNS = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in FOUND]
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a batch on two nodes with a device each, of few small images."""
     folder = tmp_path_factory.mktemp("few")
-    make_demo(folder / "large", images=240, size=64, progress=False)
+    generate_nih(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=24, progress=False)
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     choices = ["--nodes", "2", "--devices", "1", "--batch-size", "16", "--epochs", "1"]
@@ -33,7 +33,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     choices += ["--data", str(folder / "data"), "--recipe", str(folder / "recipe.toml")]
     with executed_batch.folder_of(BATCH) as runs:
         done = subprocess.run(
-            [paths.VENVS / "lab" / "bin" / "compare", *choices, "--name", BATCH],
+            [paths.VENVS / "lab" / "bin" / "rosetta", "run", *choices, "--name", BATCH],
             capture_output=True,
             text=True,
         )
@@ -48,8 +48,8 @@ def test_it_finishes_on_two_nodes(batch: Path, run: str) -> None:
     assert found["state"] == "finished" and found["devices"]["count"] == 2
     checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
     assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
-    world = found["world"]
-    assert (world["nodes"], world["virtual"], world["launcher"]) == (2, True, "mpiexec")
+    world = found["cluster"]
+    assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
     assert world["all_reduce"]["bus_bytes_per_second"] > 0
     assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*")) and not list(folder.glob(".permit-*"))

@@ -56,13 +56,13 @@ def test_the_plan_names_the_code_and_who_is_skipped(said: list[str]) -> None:
 
 
 def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
-    journal = json.loads((paths.RUNS / BATCH / "batch.json").read_text(encoding="utf-8"))
+    journal = json.loads((paths.RUNS / BATCH / "experiment.json").read_text(encoding="utf-8"))
     states = {run["notebook"]: run["state"] for run in journal["runs"]}
     assert {name for name, state in states.items() if state == "finished"} == TRAINED
     assert set(states.values()) == {"finished", "skipped"}
     for name in TRAINED:
         found = record.read(paths.RUNS / BATCH / f"{name}-2x")
-        assert found["recipe"]["network"] == "own" and found["recipe"]["task"] == "classes"
+        assert found["recipe"]["network"] == "own" and found["recipe"]["task"] == "multiclass"
         assert found["data"]["classes"] == ["square", "ring", "cross", "bar", "disc"]
         checks = {check["check"]: check for check in found["fairness"]["checks"]}
         assert not [name for name, check in checks.items() if check["verdict"] == "fail"]

@@ -130,9 +130,9 @@ def with_place(change: Callable[[int, int, bool], tuple[int, int, bool]]) -> Dra
         (with_place(lambda t, w, f: (t, w // 2, f)), {PLACES}, "from the left"),
         (with_place(lambda t, w, f: (min(t, 5), w, f)), {PLACES}, "none at the last place"),
         (with_place(lambda t, w, f: (t, max(w, 1), f)), {PLACES}, "none at the first place"),
-        (with_place(lambda t, w, f: (t, t, f)), {DRAWS}, "top tells left"),
-        (with_place(lambda t, w, f: (t, w, t > 3 if t != 3 else f)), {DRAWS}, "top tells flip"),
-        (with_place(lambda t, w, f: (t, w, w < 3 if w != 3 else f)), {DRAWS}, "left tells flip"),
+        (with_place(lambda t, w, f: (t, t, f)), {DRAWS}, "top predicts left"),
+        (with_place(lambda t, w, f: (t, w, t > 3 if t != 3 else f)), {DRAWS}, "top predicts flip"),
+        (with_place(lambda t, w, f: (t, w, w < 3 if w != 3 else f)), {DRAWS}, "left predicts flip"),
     ],
 )
 def test_what_is_not_random_is_named(draw: Draw, rows: set[str], said: str) -> None:

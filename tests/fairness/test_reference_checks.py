@@ -1,4 +1,4 @@
-"""The certificate must fail when something is broken on purpose; each test plants one thing."""
+"""The fairness check must fail when something is broken on purpose; each test plants one thing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from data_prep import FINDINGS
-from helpers.fairness import certificate, reference, reference_checks
+from helpers.fairness import check_results, reference, reference_checks
 from helpers.networks import weights
 from helpers.networks.shapes import RUNNING
 from helpers.recipe import lookup
 
 SCALED = lookup("demo").on(2)
-INITIAL = weights.canonical("seeded").arrays
+INITIAL = weights.canonical("random").arrays
 NORMS = reference.KEPT["densenet121"].norms
 
 
-def checks(**changes: Any) -> list[certificate.Check]:
+def checks(**changes: Any) -> list[check_results.Check]:
     given: dict[str, Any] = {
         "evaluate_pixels": lambda grey: reference_checks.expected_pixels(grey, SCALED.recipe),
         "labels": FINDINGS,
@@ -33,7 +33,7 @@ def failed(**changes: Any) -> list[str]:
     return [check.check for check in checks(**changes) if check.verdict != "pass"]
 
 
-def with_changed(name: str, change: Any) -> certificate.Check:
+def with_changed(name: str, change: Any) -> check_results.Check:
     held = {key: array.copy() for key, array in INITIAL.items()}
     change(held[name])
     return reference_checks.same_weights(held, INITIAL)
@@ -51,7 +51,7 @@ def test_the_definition_passes_itself() -> None:
 
 @pytest.mark.parametrize(("scaling", "growth"), [("linear", 2), ("sqrt", 2**0.5), ("none", 1)])
 def test_the_rate_grows_as_the_recipe_says(scaling: str, growth: float) -> None:
-    scaled = replace(SCALED.recipe, scaling=scaling).on(2)
+    scaled = replace(SCALED.recipe, lr_scaling=scaling).on(2)
     (row,) = (check for check in checks(recipe=scaled) if check.check.startswith("learning rate"))
     assert row.verdict == "pass"
     other = replace(scaled, learning_rate=scaled.learning_rate * (1 + 1e-12))
@@ -72,7 +72,7 @@ def test_a_biased_variance_is_known_after_just_one_step() -> None:
         train_forward=lambda network, images: (known["train logits"], after),
     )
     rows = reference_checks.same_in_training(framework, lambda arrays: None, None)
-    assert [row.verdict for row in rows] == ["pass", "pass", "known"]
+    assert [row.verdict for row in rows] == ["pass", "pass", "expected"]
 
 
 def test_one_changed_weight_is_caught() -> None:
@@ -118,7 +118,7 @@ def test_the_scale_of_the_recipe_is_checked(devices: int) -> None:
         other = replace(scaled, learning_rate=float(np.nextafter(scaled.learning_rate, rate)))
         assert failed(recipe=other) == ["learning rate x devices"]
     for more in (-1, 1):
-        other = replace(scaled, global_batch=scaled.global_batch + more)
+        other = replace(scaled, global_batch_size=scaled.global_batch_size + more)
         assert failed(recipe=other) == ["global batch = batch x devices"]
 
 
@@ -137,7 +137,7 @@ def test_one_pixel_may_be_off_by_single_precision_and_no_more(sign: int) -> None
 
 
 def test_the_references_pixels_are_the_definitions() -> None:
-    image = reference_checks.canonical_image(SCALED.recipe.resized)
+    image = reference_checks.canonical_image(SCALED.recipe.image_size)
     known = reference.load()["pixels"]  # made by torchvision
     assert np.abs(reference_checks.expected_pixels(image, SCALED.recipe) - known).max() < 1e-6
 
@@ -200,7 +200,7 @@ def test_the_crop_is_the_centre_by_torchvisions_rule(
 
 def statistics(
     found: Mapping[str, np.ndarray], steps: int = 1, limit: float = 1e-6
-) -> list[certificate.Check]:
+) -> list[check_results.Check]:
     known, before = reference.load(), reference.arrays()
     return reference_checks.running_statistics(
         found, known, before, steps, limit, "after a step", NORMS
@@ -250,7 +250,7 @@ def biased(steps: int, **changes: float) -> dict[str, np.ndarray]:
 def test_the_biased_variance_is_known_for_what_it_is(steps: int) -> None:
     mean, variance = statistics(biased(steps), steps)
     assert mean.verdict == "pass"
-    assert variance.verdict == "known" and variance.reason == reference_checks.BIASED
+    assert variance.verdict == "expected" and variance.reason == reference_checks.BIASED
     assert statistics(biased(steps), steps=6 - steps)[1].verdict == "fail"
 
 
@@ -258,7 +258,7 @@ def test_the_biased_variance_is_known_for_what_it_is(steps: int) -> None:
 def test_the_biased_variance_explains_nothing_more_than_itself(norm: str) -> None:
     limit = 1e-6
     _, variance = statistics(biased(1, **{norm: 0.95 * limit}))
-    assert variance.verdict == "known"
+    assert variance.verdict == "expected"
     _, variance = statistics(biased(1, **{norm: 1.05 * limit}))
     assert variance.verdict == "fail" and variance.reason is None
 

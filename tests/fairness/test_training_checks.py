@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from helpers.fairness import training_checks
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.seen import Seen
+from helpers.frameworks.inspection import Seen
 from helpers.recipe import Recipe
 
 RECIPE = Recipe(
-    "own", epochs=3, batch=5, optimizer="momentum", weight_decay=1e-3, learning_rate=0.1,
-    warmup_epochs=1.0, drop_by=0.1, drop_epochs=(2,), task="classes",
+    "own", epochs=3, batch_size=5, optimizer="sgd", momentum=0.9, weight_decay=1e-3,
+    learning_rate=0.1, warmup_epochs=1.0, lr_gamma=0.1, lr_milestones=(2,), task="multiclass",
 )  # fmt: skip
 SCALED = RECIPE.on(2)
 LABELS = np.random.default_rng(0).integers(0, 3, 43)
@@ -56,7 +56,7 @@ BOTH = [process(0), process(1)]
 
 
 def test_a_training_as_the_recipe_has_it_passes() -> None:
-    checks = training_checks.certify(BOTH, SCALED, LABELS, on_gpu=False)
+    checks = training_checks.check_fairness(BOTH, SCALED, LABELS, on_gpu=False)
     assert {check.verdict for check in checks} == {"pass", "not checked"}  # no crops were kept
     unchecked = [check.check for check in checks if check.verdict == "not checked"]
     assert len(unchecked) == 4 and all("crops" in name for name in unchecked)
@@ -188,7 +188,7 @@ def test_more_or_less_than_the_recipe_is_named(changes: Any, said: str) -> None:
     assert found.verdict == "different" and said in str(found.variant)
 
 
-def test_steps_that_fp16_leaves_out_and_updates_nobody_counts_pass() -> None:
+def test_steps_that_fp16_leaves_out_and_updates_none_counts_pass() -> None:
     half = replace(RECIPE, precision="fp16").on(2)
     few = [process(0, seen=replace(SEEN, updates=11))]
     one = RECIPE.on(1)

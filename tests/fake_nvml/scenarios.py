@@ -26,7 +26,7 @@ PHASES = [("load", 2.4), ("train", 7.0), ("validate", 1.8), ("train", 7.0), ("va
 Shape = Callable[[str, float, float, int, random.Random], tuple[float, float, float]]
 
 
-def healthy(
+def ok(
     phase: str, into: float, at: float, gpu: int, rng: random.Random
 ) -> tuple[float, float, float]:
     """Utilisation, SM activity, memory (MiB): full, after a pause for tuning the kernels."""
@@ -41,7 +41,7 @@ def healthy(
     return 88 + rng.gauss(0, 4), 60 + rng.gauss(0, 3), 64000
 
 
-def starved(
+def input_bound(
     phase: str, into: float, at: float, gpu: int, rng: random.Random
 ) -> tuple[float, float, float]:
     """The loader is slower than the GPU: bursts of work, then waiting."""
@@ -52,7 +52,7 @@ def starved(
     return (98, 61 + rng.gauss(0, 3), 42000) if work else (rng.random() * 6, rng.random(), 42000)
 
 
-def lopsided(
+def imbalanced(
     phase: str, into: float, at: float, gpu: int, rng: random.Random
 ) -> tuple[float, float, float]:
     """GPU 0 gathers outputs and gradients; the others wait for it."""
@@ -63,7 +63,7 @@ def lopsided(
     return 52 + rng.gauss(0, 7), 34 + rng.gauss(0, 4), 47000 + 400 * gpu
 
 
-def hollow(
+def low_occupancy(
     phase: str, into: float, at: float, gpu: int, rng: random.Random
 ) -> tuple[float, float, float]:
     """Some kernel always runs, and none of them fills the GPU."""
@@ -73,10 +73,10 @@ def hollow(
 
 
 SCENARIOS: dict[str, tuple[Shape, int, str]] = {
-    "healthy": (healthy, 2, "Full, with a pause at the start and a gap before each validation"),
-    "starved": (starved, 1, "Starved by the loader"),
-    "lopsided": (lopsided, 4, "GPU 0 heavy"),
-    "hollow": (hollow, 1, "100 % utilisation, 30 % of the multiprocessors"),
+    "ok": (ok, 2, "Full, with a pause at the start and a gap before each validation"),
+    "input_bound": (input_bound, 1, "Input-bound: the loader is too slow"),
+    "imbalanced": (imbalanced, 4, "Imbalanced: GPU 0 does more work"),
+    "low_occupancy": (low_occupancy, 1, "Low occupancy: 100 % utilisation, 30 % SM activity"),
 }
 
 
@@ -114,7 +114,7 @@ def play(prefix: Path) -> None:
         for phase, seconds in PHASES:
             epochs[phase] = epochs.get(phase, 0) + 1
             more = {"epoch": epochs[phase]} if phase in ("train", "validate") else {}
-            with monitor.phase(phase, images=round(420 * seconds), **more):
+            with monitor.phase(phase, items=round(420 * seconds), **more):
                 time.sleep(seconds)
 
 
@@ -139,13 +139,13 @@ def main(target: Path) -> None:
         traces = {name: gpumon.read(Path(folder) / name) for name in SCENARIOS}
         for name, (_, gpus, title) in SCENARIOS.items():
             lanes = [f"gpu{gpu}" for gpu in range(gpus)]
-            theme = "dark" if name == "hollow" else "light"
+            theme = "dark" if name == "low_occupancy" else "light"
             chart = traces[name].plot(title=title, devices=lanes, theme=theme, size=None)
-            chart.savefig(target / f"gpumon-{name}.png", dpi=80)
-        both = {"Full": traces["healthy"], "Starved": traces["starved"]}
+            chart.savefig(target / f"gpumon-{name.replace('_', '-')}.png", dpi=80)
+        both = {"ok": traces["ok"], "input-bound": traces["input_bound"]}
         chart = gpumon.compare(both, title="Two runs on the same axes", align="train")
         chart.savefig(target / "gpumon-compare.png", dpi=80)
-        for name in ("starved", "lopsided"):
+        for name in ("input_bound", "imbalanced"):
             print(traces[name].summary().query("phase == 'train'").T.to_string())
 
 

@@ -186,7 +186,7 @@ def test_where_most_of_a_library_is_ptx_the_driver_must_compile_it() -> None:
     assert found["ptx"]["9.0"] == 555
 
 
-def test_a_little_ptx_serves_nobody() -> None:
+def test_a_little_ptx_serves_none() -> None:
     """So cuDNN 8.9.7's on Blackwell: only a seventh has it."""
     found = device_code.serves([code({90})] * 85 + [code({90}, {(90, "8.2")})] * 15)
     assert found == {"machine code": ["9.0"], "ptx": {}}

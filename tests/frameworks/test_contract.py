@@ -1,4 +1,4 @@
-"""Every framework's module has the same public functions, and its notebook the same lesson.
+"""Every framework's module has the same public functions, and every notebook too.
 
 The modules are compared as source, because no environment holds all the frameworks. A maintainer
 who adds a framework is told here what is missing.
@@ -170,7 +170,7 @@ OVER_NODES = [row.module for row in frameworks.ROWS if not row.one_node_only]
 
 @pytest.mark.parametrize("module", OVER_NODES)
 def test_ranks_bring_the_same_function(module: str) -> None:
-    """What the certificate asks of ``<module>_ranks.py``."""
+    """What the fairness check asks of ``<module>_ranks.py``."""
     expected, found = public(f"{MODEL}_ranks"), public(f"{module}_ranks")
     assert "gradients" in found, f"{module}_ranks.py lacks gradients"
     # The handles of devices are each framework's own.
@@ -213,11 +213,13 @@ def functions(notebook: str) -> dict[str, ast.FunctionDef]:
 
 
 def asked_for() -> dict[str, list[str]]:
-    """What ``Lesson`` says of its functions: their names, and the arguments of each."""
+    """What ``TrainingFunctions`` says of its functions: their names, and the arguments of each."""
     tree = ast.parse((paths.ROOT / "helpers" / "training" / "world.py").read_text(encoding="utf-8"))
-    (lesson,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Lesson")
+    (functions,) = (
+        n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "TrainingFunctions"
+    )
     said: dict[str, list[str]] = {}
-    for field, text in pairwise(lesson.body):
+    for field, text in pairwise(functions.body):
         if isinstance(field, ast.AnnAssign) and "Callable" in ast.unparse(field.annotation):
             assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             match = re.match(r"``\(([^)]*)\)``", str(text.value.value))
@@ -259,7 +261,7 @@ def test_notebooks_use_the_shared_names(notebook: str) -> None:
 
 @pytest.mark.parametrize("notebook", ROWS)
 def test_notebooks_stay_short(notebook: str) -> None:
-    """A lesson is read: how long each is, its longest cell, and what it takes from helpers."""
+    """A notebook is read: how long it is, its longest cell, and what it takes from helpers."""
     counts = [lines(code) for code in cells(notebook)]
     limit = SHORT.get(notebook.split("_")[0], LINES)
     imported = {

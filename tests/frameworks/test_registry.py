@@ -13,8 +13,8 @@ from helpers import frameworks, paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, Row, installed, name_of, rows_of, run_label, why_not
 from helpers.results.comparison import Entry
-from helpers.runner import offers, plans
-from helpers.runner.offers import Offer
+from helpers.runner import plans, selection
+from helpers.runner.selection import Offer
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -99,7 +99,7 @@ def test_rows_look_alike_where_they_are_of_one_framework_and_nowhere_else() -> N
 def test_its_notebook_says_the_same(row: Row) -> None:
     path = paths.NOTEBOOKS / f"{row.notebook}.ipynb"
     metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-    assert metadata["compare"]["framework"] == row.framework
+    assert metadata["rosetta"]["framework"] == row.framework
     assert metadata["kernelspec"]["name"] == rows_of(row.notebook)[0].kernel
 
 
@@ -109,7 +109,7 @@ def test_its_runs_are_shown_by_its_name(row: Row) -> None:
     assert Entry(Path("run"), content).label == row.name
 
 
-def test_somebodys_own_notebook_is_shown_by_its_framework_and_what_its_name_ends_in() -> None:
+def test_another_users_own_notebook_is_shown_by_its_framework_and_what_its_name_ends_in() -> None:
     own = "Keras_MultiGPU_no_flip"
     assert name_of("Keras", own, "tensorflow") == "Keras no flip"
     assert name_of("Keras", own, "jax") == "Keras on JAX no flip"
@@ -136,7 +136,7 @@ def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:
 
 
 def wanted(notebooks: Sequence[str] = (), frameworks: Sequence[str] = ()) -> list[Offer]:
-    return offers.chosen(plans.framework_notebooks(), notebooks, frameworks)
+    return selection.chosen(plans.framework_notebooks(), notebooks, frameworks)
 
 
 def notebooks_of(chosen: list[Offer]) -> list[str]:
@@ -173,7 +173,7 @@ def test_where_it_is_not_built_the_command_is_said(
 ) -> None:
     monkeypatch.setattr(paths, "VENVS", tmp_path)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--kernels horovod"'"""
+    said = """kernel 'horovod' is not installed: run 'make envs ARGS="--environments horovod"'"""
     why = installed.problem("horovod")
     assert why in (said, None), "None: it is built here, and Jupyter knows it"
     assert installed.how_to_make("pytorch") == "'make envs'"

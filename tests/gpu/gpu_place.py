@@ -114,7 +114,8 @@ def make(folder: Path, wheels: Path) -> Path:
         [
             python,
             "-c",
-            "import data_prep, gpumon, helpers.runner.run_batch, helpers.results.report, ipykernel",
+            "import data_prep, gpumon, ipykernel, helpers.results.report, "
+            "helpers.runner.run_experiment",
         ]
     )
     return python

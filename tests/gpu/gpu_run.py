@@ -37,7 +37,7 @@ from gpu_place import KERNELS, ROOT, WHEELS, Parser, PlaceError
 from gpu_steps import Here, Step
 from gpu_summary import write
 
-from helpers.runner import stopping
+from helpers.runner import shutdown
 
 MARK = "GPU_CHECK"
 """Environment variable that all we start inherit: our process id, to find them again by."""
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         why = gpu_place.lacks("pytorch")
         parser.error(f"{why} ({sys.executable}), nor another framework: PYTHON=... names a Python")
     try:
-        with stopping.in_order():  # whoever asks twice gets a summary too
+        with shutdown.in_order():  # whoever asks twice gets a summary too
             return check(given, parser)
     except (gpus.DriverError, PlaceError, OSError) as error:
         print(f"run.sh: {error}", file=sys.stderr)
@@ -130,13 +130,13 @@ def check(given: Any, parser: Parser) -> int:
         shutil.rmtree(out)
         raise
     finally:
-        with stopping.held():
+        with shutdown.held():
             end_all()
             shutil.rmtree(here.work, ignore_errors=True)
             for weights in out.glob("runs/*/*/*.safetensors"):  # 28 MiB each, good for nothing
                 weights.unlink()
     summary["seconds"] = round(time.monotonic() - began, 1)
-    with stopping.held():
+    with shutdown.held():
         write(summary, out)
     outcomes = [line["outcome"] for line in summary["steps"]]
     counted = ", ".join(f"{outcomes.count(each)} {each}" for each in ("ok", "failed", "skipped"))

@@ -77,7 +77,8 @@ def steps(here: Here) -> Iterator[Step]:
         60,
         [
             [
-                *_helpers(here, "helpers.runner.probe"),
+                *_helpers(here, "helpers"),
+                "doctor",
                 "--here",
                 ",".join(kernels),
                 "--logs",
@@ -120,7 +121,7 @@ def _images(here: Here) -> Step:
         "images",
         90,
         [
-            [*data_prep, "demo", source, "--images", str(count), "--size", str(made)],
+            [*data_prep, "generate", source, "--num-images", str(count), "--size", str(made)],
             [*data_prep, "resize", source, target, "--size", str(size)],
         ],
     )
@@ -130,14 +131,14 @@ def _notebooks() -> Iterator[tuple[str, str]]:
     """Each framework's notebook and its kernel."""
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
-        if "framework" in metadata.get("compare", {}):
+        if "framework" in metadata.get("rosetta", {}):
             yield path.stem, metadata["kernelspec"]["name"]
 
 
 def _compare(
     here: Here, batch: str, notebook: str, skipped: str, seconds: int, *options: str
 ) -> Step:
-    """A batch of one notebook: certificate, training on files, synthetic data, report."""
+    """A batch of one notebook: fairness check, training on files, synthetic data, report."""
     runs = here.out / "runs"
     command = [*_helpers(here, "helpers"), "--name", batch, "--notebooks", notebook]
     command += ["--data", str(here.work / "images")]
@@ -184,7 +185,7 @@ def _run(record: dict[str, Any]) -> str:
     name = devices["names"][0] if devices["kind"] == "gpu" else "CPU device"
     return (
         f"{devices['count']} x {name}: {', '.join(speeds)}; "
-        f"certificate: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
+        f"fairness check: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
         f"{cadence['samples']} samples missed"
     )
 

@@ -121,7 +121,7 @@ USES = {
         "compare a=t b=t",
     ],
     "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
-    "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').frame()"],
+    "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').to_pandas()"],
     "watch": ["watch t --once"],
     "parquet": ["export t -o t.parquet"],
     "otel": ["print(gpumon.otel.observe('t'))"],
@@ -151,7 +151,7 @@ def test_of_the_built_wheel_each_extra_alone_is_all_that_its_uses_need(
         install(f"gpumon-phases[{extra}] @ {wheel.as_uri()}")
     except CannotBeHad as error:
         pytest.skip(f"no package index here, and its packages are in no lock: {error}")
-    write(tmp_path / "t", {"gpu0": [10, 90, None]}, marks=(("train", 0, 2, {"images": 8}),))
+    write(tmp_path / "t", {"gpu0": [10, 90, None]}, marks=(("train", 0, 2, {"items": 8}),))
     for words in [*USES["nothing"], *USES[extra]]:
         done = use(bin, words, tmp_path)
         assert done.returncode == 0, (words, done.stderr)
@@ -171,7 +171,9 @@ def test_the_project_installed_brings_only_commands_that_work(
     assert not (bin / "compare").exists()
     for command in ("data-prep", "gpumon"):
         assert run(bin / command, "--version", cwd=tmp_path).returncode == 0
-    made = run(bin / "data-prep", "demo", "demo", "--images", "20", "--size", "32", cwd=tmp_path)
+    made = run(
+        bin / "data-prep", "generate", "demo", "--num-images", "20", "--size", "32", cwd=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     home = run(bin / "python", "-c", "import gpumon; print(gpumon.__file__)", cwd=tmp_path).stdout
     assert "site-packages" in home
@@ -209,7 +211,7 @@ def without_extras(code: str, *arguments: str, cwd: Path) -> Run:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    return write(tmp_path / "t", {"gpu0": [10, 90, None]}, marks=(("train", 0, 2, {"images": 8}),))
+    return write(tmp_path / "t", {"gpu0": [10, 90, None]}, marks=(("train", 0, 2, {"items": 8}),))
 
 
 MAIN = "from gpumon.__main__ import main; sys.exit(main())"
@@ -217,7 +219,7 @@ MAIN = "from gpumon.__main__ import main; sys.exit(main())"
 
 @pytest.mark.parametrize(
     "arguments",
-    ["summary t", "summary t t2 --by mark --csv", "summary t --provenance", "devices"]
+    ["summary t", "summary t t2 --by mark --csv", "summary t --metadata", "devices"]
     + [f"export t -o t.{kind}" for kind in ("csv", "prom")],
 )
 def test_what_works_without_extras(trace: Path, arguments: str) -> None:
@@ -225,8 +227,8 @@ def test_what_works_without_extras(trace: Path, arguments: str) -> None:
     write(trace.with_name("t2"), {"gpu0": [10, 90, None]}, **other)  # type: ignore[arg-type]
     done = without_extras(MAIN, *arguments.split(), cwd=trace.parent)
     assert done.returncode == 0 and done.stdout
-    # Nobody has measured how far the clocks of these two hosts are apart.
-    two = "gpumon: How far the clocks of other and node are apart is not known: " in done.stderr
+    # The clock offset of these two hosts was not measured.
+    two = "gpumon: The clock offset between other and node is not known: " in done.stderr
     assert two == ("t2" in arguments) and done.stderr.count("\n") == two
 
 
@@ -271,7 +273,7 @@ def test_what_changed_is_said_without_the_chart_that_cannot_be_drawn(trace: Path
 
 
 @pytest.mark.parametrize(
-    "call", ["frame()", "phases()", "summary()", "plot()", "html()", "export('t.parquet')"]
+    "call", ["to_pandas()", "phases()", "summary()", "plot()", "html()", "export('t.parquet')"]
 )
 def test_methods_that_need_an_extra_say_so(trace: Path, call: str) -> None:
     code = f"""
@@ -288,11 +290,11 @@ except gpumon.MonitorError as error:
 
 def test_a_live_chart_without_matplotlib_is_a_warning(tmp_path: Path) -> None:
     code = """
-import gpumon, gpumon.live
-gpumon.live.in_notebook = lambda: True
+import gpumon, gpumon.live_chart
+gpumon.live_chart.in_notebook = lambda: True
 with gpumon.Monitor("t", live=True), gpumon.phase("train"):
     pass
-print(gpumon.read("t").provenance()["ended"])
+print(gpumon.read("t").metadata()["ended"])
 """
     done = without_extras(code, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "closed\n", done.stderr

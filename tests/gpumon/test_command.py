@@ -18,7 +18,7 @@ from gpumon_tools import gpu, write
 import gpumon
 from gpumon.__main__ import main
 from gpumon.launch import environment
-from gpumon.live import LiveView, picture_file
+from gpumon.live_chart import LiveView, chart_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,7 +85,7 @@ def test_record_passes_signals_on(tmp_path: Path) -> None:
 def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
     for arguments, words in (
         (["summary", "nothing"], "does not exist"),
-        (["record", "--"], "nothing to run"),
+        (["record", "--"], "no command was given"),
         (["record", "--", "no-such-program"], "cannot run no-such-program"),
         (["record", "--interval", "0", "--", "true"], "seconds between samples"),
     ):
@@ -100,12 +100,12 @@ def test_an_idle_share_below_no_percentage_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], share: str
 ) -> None:
     write(tmp_path / "t", {"gpu0": [10.0] * 4})
-    assert main(["summary", str(tmp_path / "t"), "--idle-below", share]) == 2
+    assert main(["summary", str(tmp_path / "t"), "--idle-threshold", share]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.count("\n") == 1
-    assert "--idle-below" in told.err and "0 to 100" in told.err
+    assert "--idle-threshold" in told.err and "0 to 100" in told.err
     for least in ("0", "100"):
-        assert main(["summary", str(tmp_path / "t"), "--idle-below", least]) == 0
+        assert main(["summary", str(tmp_path / "t"), "--idle-threshold", least]) == 0
 
 
 def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
 
 def test_gpus_that_were_asked_for_are_refused_without_a_driver(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("")  # no library, whatever the machine has
-    record = ("record", "--out", "trace", "--gpus", "99", "--", "touch", "ran")
+    record = ("record", "--out", "trace", "--gpu-ids", "99", "--", "touch", "ran")
     done = command(*record, cwd=tmp_path, LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 2
     assert re.fullmatch(r"gpumon: no GPU 99 on this machine: no NVIDIA driver.*\n", done.stderr)
@@ -168,7 +168,7 @@ print("went on")
     assert done.stderr.count("gpumon cannot write") == 1, done.stderr
     assert done.stderr.count("gpumon cannot mark phases") == 1
     trace = gpumon.read(tmp_path / "trace")
-    assert len(trace.frame()) > 10 and len(trace.phases()) > 5
+    assert len(trace.to_pandas()) > 10 and len(trace.phases()) > 5
     assert trace.plot()
 
 
@@ -213,7 +213,7 @@ except RuntimeWarning as error:
         timeout=300,
     )
     assert (done.stdout, done.stderr) == ("raised\n", "")
-    assert gpumon.read(tmp_path / "t").provenance()["ended"] == "closed"
+    assert gpumon.read(tmp_path / "t").metadata()["ended"] == "closed"
 
 
 def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_live_view_redraws_without_the_program_drawing(tmp_path: Path) -> None:
 
     with gpumon.Monitor(tmp_path / "trace", interval=0.05) as monitor, monitor.phase("train"):
         view = LiveView(monitor.path, period=0.1, display=Output)
-        picture_file(monitor.path).write_bytes(b"first")  # as the drawing process would
+        chart_file(monitor.path).write_bytes(b"first")  # as the drawing process would
         deadline = time.monotonic() + 60
         while not pictures and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -243,13 +243,13 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
         time.sleep(0.1)
     config = json.dumps({"path": str(monitor.path), "period": 0.1, "parent": os.getpid()})
     subprocess.run(
-        [sys.executable, "-m", "gpumon.live", config],
+        [sys.executable, "-m", "gpumon.live_chart", config],
         stdin=subprocess.DEVNULL,
         env=environment(),
         check=True,
         timeout=300,
     )
-    assert picture_file(monitor.path).read_bytes().startswith(b"\x89PNG")
+    assert chart_file(monitor.path).read_bytes().startswith(b"\x89PNG")
 
 
 def test_live_outside_a_notebook_says_how_to_follow(
@@ -258,3 +258,37 @@ def test_live_outside_a_notebook_says_how_to_follow(
     with gpumon.Monitor(tmp_path / "trace", live=True):
         pass
     assert f"gpumon watch {tmp_path / 'trace'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["record", "--gpus", "0", "--", "true"], "--gpus is now --gpu-ids"),
+        (["record", "--limit=5", "--", "true"], "--limit is now --max-trace-mb"),
+        (["summary", "t", "--provenance"], "--provenance is now --metadata"),
+        (["summary", "t", "--idle-below", "5"], "--idle-below is now --idle-threshold"),
+        (["export", "t", "-o", "t.json", "--with", "p"], "--with is now --profile"),
+        (["plot", "t", "--titel", "x"], "unknown option --titel: did you mean --title?"),
+        (["watch", "--gpus", "0"], "unknown option --gpus; run gpumon watch --help"),
+        (["serve", "a", "b"], "unexpected arguments: b; run gpumon serve --help"),
+        (["merge", "t"], "required: -o/--out; run gpumon merge --help"),
+        (["no-such"], "invalid choice: 'no-such'"),
+    ],
+)
+def test_an_unknown_option_suggests_the_present_one_in_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
+
+
+def test_every_option_has_a_help_text_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (
+        *("record", "watch", "summary", "plot", "compare", "merge", "export", "serve", "devices"),
+    ):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        text = " ".join(capsys.readouterr().out.split("options:")[1].split())
+        options = [word for word in text.split() if word.startswith("--") and word != "--help"]
+        assert text.count("(default") + text.count("(required)") >= len(set(options)), name

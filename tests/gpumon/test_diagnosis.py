@@ -14,9 +14,9 @@ from fake_nvml import scenarios
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import diagnosis, phase_figures
-from gpumon.notes import notes
-from gpumon.phase_figures import MEASURED, USED
+from gpumon import diagnosis, phase_metrics
+from gpumon.phase_metrics import MEASURED, USED
+from gpumon.trace_notes import notes
 
 STEP = 0.1
 Values = list[float | None]
@@ -47,7 +47,7 @@ def replay(path: Path, name: str, **more: Any) -> gpumon.Trace:
     return gpumon.read(write(path / name, busy, **given))
 
 
-@pytest.mark.parametrize("kind", ["healthy", "starved", "lopsided", "hollow"])
+@pytest.mark.parametrize("kind", ["ok", "input_bound", "imbalanced", "low_occupancy"])
 def test_a_scenario_of_the_manual_gets_its_sentence(tmp_path: Path, kind: str) -> None:
     found = {one.phase: one for one in replay(tmp_path, kind).diagnosis()}
     assert found["train"].kind == kind
@@ -105,7 +105,7 @@ def test_a_gpu_that_others_use(tmp_path: Path) -> None:
     assert found.kind == "shared" and found.figures == {"others' SM use mean (%)": 42.0}
     assert found.sentence.startswith("GPU 0 was shared: other programs took 42 % of its SMs' time")
     quiet = only(flat(tmp_path, more={**FILLED, "gpu0/SM use others (%)": 4.0, **shared()}))
-    assert quiet.kind == "healthy", "who only holds memory takes no time"
+    assert quiet.kind == "ok", "who only holds memory takes no time"
 
 
 def shared() -> Series:
@@ -127,7 +127,7 @@ def test_memory_that_is_full(tmp_path: Path) -> None:
 
 def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
     found = only(flat(tmp_path, {"gpu0": 35.0}, FULL_CPU))
-    assert found.kind == "starved"
+    assert found.kind == "input_bound"
     assert found.sentence == "the CPU was 97 % busy and GPU 0 only 35 %: the CPU is the limit"
     two = only(flat(tmp_path, {"gpu0": 30.0, "gpu1": 40.0}, FULL_CPU))
     assert "busy and the 2 GPUs only 35 %: the CPU is the limit" in two.sentence
@@ -137,7 +137,7 @@ def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
 
 def test_what_the_waits_are_for(tmp_path: Path) -> None:
     """The sawtooth's host is at 50 %; beside a full CPU it is the CPU."""
-    free = replay(tmp_path, "starved").diagnosis()[0]
+    free = replay(tmp_path, "input_bound").diagnosis()[0]
     assert "while the CPU was 50 % busy: the wait is for something else" in free.sentence
     length = sum(round(seconds / STEP) for _, seconds in scenarios.PHASES)
     assert free.figures["pauses (count)"] >= 14 and 40 < free.figures["idle share (%)"] < 62
@@ -190,38 +190,43 @@ def test_a_hole_in_a_pause_makes_no_second_one(tmp_path: Path) -> None:
     marks: Marks = (("train", 0.0, 60.0, {}),)
     values: Values = [80.0, 80.0, 80.0, 80.0, 0.0, None, 0.0, 80.0, 80.0, 80.0, 80.0, 80.0] * 5
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": values}, marks=marks))
-    phase = phase_figures.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
-    assert phase_figures.pauses_of(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
+    phase = phase_metrics.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
+    assert phase_metrics.idle_pauses(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
 
 
 def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
     found = only(flat(tmp_path, more={**FILLED, **HELD}))
     assert found.kind == "throttled"
     assert found.sentence == (
-        "GPU 0 worked with its clocks held down for 50 % of the time, to 1,200 instead of "
+        "GPU 0 ran with throttled clocks for 50 % of the time, to 1,200 instead of "
         "1,980 MHz (thermal slowdown (hardware))"
     )
     hardly: Series = {**HELD, "gpu0/SM clock (MHz)": half(1980.0, 1950.0)}
-    assert only(flat(tmp_path, more={**FILLED, **hardly})).kind == "healthy"
+    assert only(flat(tmp_path, more={**FILLED, **hardly})).kind == "ok"
     seldom: Series = {**HELD, "gpu0/throttle reasons (bits)": [*half(0.0, 0.0)[:18], 64.0, 64.0]}
-    assert only(flat(tmp_path, more={**FILLED, **seldom})).kind == "healthy"
+    assert only(flat(tmp_path, more={**FILLED, **seldom})).kind == "ok"
 
 
 def test_power_tells_where_the_activity_is_not_known(tmp_path: Path) -> None:
-    assert not flat(tmp_path), "100 W of 700 W at full utilisation: hollow, or a GPU that sips"
+    assert not flat(tmp_path), (
+        "100 W of 700 W at full utilisation: low occupancy, or a GPU that draws little"
+    )
     found = only(flat(tmp_path, power=560.0))
-    assert found.kind == "healthy" and found.sentence.endswith("at 80 % of the power limit")
+    assert found.kind == "ok" and found.sentence.endswith("at 80 % of the power limit")
     assert not flat(tmp_path, {"gpu0": 70.0}, FILLED, power=560.0), "neither busy nor idle"
-    assert only(flat(tmp_path, more={"gpu0/SM activity (%)": 30.0}, power=560.0)).kind == "hollow"
+    assert (
+        only(flat(tmp_path, more={"gpu0/SM activity (%)": 30.0}, power=560.0)).kind
+        == "low_occupancy"
+    )
 
 
-def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_healthy_then(tmp_path: Path) -> None:
+def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_ok_then(tmp_path: Path) -> None:
     more: Series = {"gpu1/SM activity (%)": 80.0, **FILLED}
-    assert only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 98.0}, more)).kind == "healthy"
+    assert only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 98.0}, more)).kind == "ok"
     assert not flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, more)
-    hollow: Series = {"gpu0/SM activity (%)": 20.0}
-    found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, hollow))
-    assert found.kind == "hollow" and found.sentence.startswith(
+    low_occupancy: Series = {"gpu0/SM activity (%)": 20.0}
+    found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, low_occupancy))
+    assert found.kind == "low_occupancy" and found.sentence.startswith(
         "GPU 0 ran a kernel for 99 % of the time, but"
     )
 
@@ -265,7 +270,7 @@ def test_without_a_phase_the_whole_run_is_one(tmp_path: Path) -> None:
 
 
 def test_the_chart_and_the_page_say_it(tmp_path: Path) -> None:
-    trace = replay(tmp_path, "hollow")
+    trace = replay(tmp_path, "low_occupancy")
     (told,) = diagnosis.sentences(trace.diagnosis())
     assert told.startswith("train: GPU 0 ran a kernel for ") and told in notes(trace.recording)
     assert told.replace("'", "&#x27;") in trace.html()
@@ -280,11 +285,11 @@ def test_every_rule_is_in_the_manual_with_its_limits() -> None:
     limits = {
         "shared": [of.OTHERS],
         "swapping": [of.FULL_MEMORY, of.FAULTS],
-        "starved": [of.IDLE_SHARE, of.PAUSES, of.FULL_CPU, of.FLAT, of.FREE_CPU],
-        "throttled": [of.SLOWED_SHARE, 100 - 100 * of.LOWER_CLOCK],
-        "lopsided": [of.IMBALANCE, of.HIGHEST],
-        "hollow": [of.BUSY, of.FILLED],
-        "healthy": [of.BUSY, of.FILLED, of.FILLED_POWER],
+        "input_bound": [of.IDLE_SHARE, of.PAUSES, of.FULL_CPU, of.FLAT, of.FREE_CPU],
+        "throttled": [of.THROTTLED_SHARE, 100 - 100 * of.LOWER_CLOCK],
+        "imbalanced": [of.IMBALANCE, of.HIGHEST],
+        "low_occupancy": [of.BUSY, of.FILLED],
+        "ok": [of.BUSY, of.FILLED, of.FILLED_POWER],
     }
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows[1:]] == list(diagnosis.RULES)

@@ -57,9 +57,9 @@ def cpu(share: float) -> dict[str, Values]:
 
 PARTLY: dict[str, tuple[dict[str, Values], dict[str, Values], str | None]] = {
     "utilisation": ({"gpu0": first(99.0)}, FILLED, None),
-    "activity, healthy": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(80.0)}, None),
-    "activity, hollow": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(20.0)}, None),
-    "reasons": ({"gpu0": FULL}, {**FILLED, "gpu0/throttle reasons (bits)": first(64.0)}, "healthy"),
+    "activity, ok": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(80.0)}, None),
+    "activity, low_occupancy": ({"gpu0": FULL}, {"gpu0/SM activity (%)": first(20.0)}, None),
+    "reasons": ({"gpu0": FULL}, {**FILLED, "gpu0/throttle reasons (bits)": first(64.0)}, "ok"),
     "others": (
         {"gpu0": FULL},
         {
@@ -100,7 +100,7 @@ def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) ->
 
 def test_a_phase_of_few_samples_is_not_judged(tmp_path: Path) -> None:
     """Sampled every 10 s, the value that a phase begins with is of what was before it."""
-    for samples, expected in ((5, None), (9, None), (10, "healthy")):
+    for samples, expected in ((5, None), (9, None), (10, "ok")):
         busy: Values = [*[99.0] * samples, 5.0, 5.0, 5.0]
         more: dict[str, Values] = {"gpu0/SM activity (%)": [80.0] * len(busy)}
         marks: Marks = (("train", 0.0, 10.0 * samples, {}),)
@@ -164,20 +164,20 @@ def pauses(count: int, work: int) -> dict[str, Values]:
 
 
 EDGES: dict[str, tuple[dict[str, Values], dict[str, Values], dict[str, Values], str | None]] = {
-    "shared": (busy(99), others(4.9), others(5), "healthy"),
+    "shared": (busy(99), others(4.9), others(5), "ok"),
     "swapping, memory": (busy(30), memory(89.9, 100), memory(90, 100), None),
     "swapping, faults": (busy(30), memory(90, 99.9), memory(90, 100), None),
-    "starved, CPU": (busy(60), cpu(89.9), cpu(90), None),
-    "hollow": (busy(90), active(50), active(49.9), "healthy"),
-    "healthy": (busy(90), active(49.9), active(50), "hollow"),
+    "input_bound, CPU": (busy(60), cpu(89.9), cpu(90), None),
+    "low_occupancy": (busy(90), active(50), active(49.9), "ok"),
+    "ok": (busy(90), active(49.9), active(50), "low_occupancy"),
 }
 BUSY_EDGES: dict[str, tuple[dict[str, Values], dict[str, Values], dict[str, Values]]] = {
-    "starved": (busy(60.1), busy(60), cpu(90)),
-    "lopsided": (busy(50, 37.6), busy(50, 37.5), {}),
-    "lopsided ": (busy(49.9, 30), busy(50, 30), {}),
-    "hollow": (busy(89.9), busy(90), active(30)),
-    "healthy": (busy(99, 89.9), busy(99, 90), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
-    "healthy ": (busy(99, 4.9), busy(99, 99), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
+    "input_bound": (busy(60.1), busy(60), cpu(90)),
+    "imbalanced": (busy(50, 37.6), busy(50, 37.5), {}),
+    "imbalanced ": (busy(49.9, 30), busy(50, 30), {}),
+    "low_occupancy": (busy(89.9), busy(90), active(30)),
+    "ok": (busy(99, 89.9), busy(99, 90), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
+    "ok ": (busy(99, 4.9), busy(99, 99), {**active(80), "gpu1/SM activity (%)": [80.0] * 20}),
 }
 
 
@@ -196,7 +196,7 @@ def test_a_rule_holds_from_its_utilisation_on(tmp_path: Path, rule: str) -> None
 
 
 def test_pauses_count_from_their_limits_on(tmp_path: Path) -> None:
-    for count, work, expected in ((4, 2, None), (5, 2, "starved"), (20, 6, None)):
+    for count, work, expected in ((4, 2, None), (5, 2, "input_bound"), (20, 6, None)):
         gpus = pauses(count, work)
         marks: Marks = (("train", 0.0, float(len(gpus["gpu0"])), {}),)
         assert kind(tmp_path, gpus, marks=marks) == expected, (count, work)
@@ -206,10 +206,10 @@ def test_clocks_count_from_their_limits_on(tmp_path: Path) -> None:
     marks: Marks = (("train", 0.0, 100.0, {}),)
     full: dict[str, Values] = {"gpu0": [99.0] * 100}
     for seconds, clock, expected in (
-        (19, 1200.0, "healthy"),
+        (19, 1200.0, "ok"),
         (20, 1200.0, "throttled"),
         (20, 1900.0, "throttled"),
-        (20, 1901.0, "healthy"),
+        (20, 1901.0, "ok"),
     ):
         assert kind(tmp_path, full, held(seconds, clock), marks) == expected, (seconds, clock)
 
@@ -231,6 +231,6 @@ def test_the_clock_of_an_idle_gpu_is_not_held_down(tmp_path: Path) -> None:
 def test_what_makes_figures_worthless_comes_first(tmp_path: Path) -> None:
     sawtooth: dict[str, Values] = {"gpu0": [80.0, 0.0] * 10}
     heat: dict[str, Values] = {"gpu0/throttle reasons (bits)": [64.0] * 20}
-    assert kind(tmp_path, sawtooth, heat) == "starved"
+    assert kind(tmp_path, sawtooth, heat) == "input_bound"
     assert kind(tmp_path, sawtooth, {**heat, **memory(97, 500)}) == "swapping"
     assert kind(tmp_path, sawtooth, {**heat, **memory(97, 500), **others(9)}) == "shared"

@@ -23,19 +23,19 @@ from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
-from gpumon.drawing import sidebyside
+from gpumon.drawing import interactive_comparison
 from gpumon.drawing.lanes import condense
 from gpumon.drawing.style import THEMES
-from gpumon.follow import Follower
+from gpumon.live_reader import Follower
+from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
-from gpumon.ticks import Sampler
 from gpumon.writer import Writer
 
 # Full until 2 s, then nothing is known until 9 s, then a fifth: the value of 2 s holds until 3 s.
 STEPS: list[float | None] = [100, 100, 100, *[None] * 6, 20, 20, 20]
 HOLE = range(3, 9)
 GAP = (3.0, 9.0)
-TRAIN: Marks = (("train", 0.0, 12.0, {"images": 600}),)
+TRAIN: Marks = (("train", 0.0, 12.0, {"items": 600}),)
 
 
 def holed(folder: Path, **more: Any) -> gpumon.Trace:
@@ -48,11 +48,11 @@ def row(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> pd.S
 
 def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
     trace = holed(tmp_path)
-    frame = trace.frame()
+    frame = trace.to_pandas()
     assert frame.loc[3.0].isna().all() and frame.drop(index=3.0).notna().all(axis=None)
     gap = {"t": 3.0, "event": "gap", "seconds": 6.0, "reason": "there is no sample"}
-    assert trace.provenance()["events"] == [gap]
-    assert trace.provenance()["cadence"]["samples"] == 6
+    assert trace.metadata()["events"] == [gap]
+    assert trace.metadata()["cadence"]["samples"] == 6
     table = pd.read_csv(trace.export(tmp_path / "t.csv"), index_col=0)
     assert np.isnan(table["host/cpu (%)"].loc[3.0])
 
@@ -62,7 +62,7 @@ def test_three_intervals_are_no_hole_yet(tmp_path: Path) -> None:
         path = write(tmp_path / str(number), {"gpu0": [20.0] * 12}, without=without)
         trace = gpumon.read(path)
         assert len(trace.recording.gaps) == gaps
-        assert trace.frame().isna().any(axis=None) == bool(gaps)
+        assert trace.to_pandas().isna().any(axis=None) == bool(gaps)
 
 
 def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
     assert found["energy covers (s)"] == pytest.approx(6)
     together = row(holed(tmp_path, marks=TRAIN), device="gpus")
     assert together["energy (J)"] == pytest.approx(600)
-    # 50 images/s at 100 W: the images of the hole are left out as its joules are.
-    assert together["images/J"] == pytest.approx(0.5)
+    # 50 items/s at 100 W: the items of the hole are left out as its joules are.
+    assert together["items/J"] == pytest.approx(0.5)
 
 
 def test_the_counters_growth_in_a_hole_is_left_out_too(tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [80] * 4}, marks=(("train", 0.0, 20.0, {"images": 20}),))
+    path = write(tmp_path / "t", {"gpu0": [80] * 4}, marks=(("train", 0.0, 20.0, {"items": 20}),))
     lines = path.with_name("t.jsonl").read_text().splitlines()[:-1]  # it was killed: no end
     path.with_name("t.jsonl").write_text("\n".join(lines) + "\n")
     trace = gpumon.read(path)
     assert trace.recording.end == 20 and trace.recording.gaps[0]["t"] == 4
     whole = row(trace, "(all)", "gpus")
     assert whole["seconds"] == 20 and whole["measured (s)"] == 4
-    assert whole["images/J"] == pytest.approx(1 / 100)
+    assert whole["items/J"] == pytest.approx(1 / 100)
 
 
 def lanes_of(chart: Figure) -> list[Axes]:
@@ -158,7 +158,7 @@ def test_the_web_charts_lines_and_areas_break(tmp_path: Path, several: bool, den
     hole = range(HOLE.start * dense, HOLE.stop * dense)
     path = write(tmp_path / "t", {"gpu0": steps, "gpu1": steps}, step=1 / dense, without=hole)
     trace = gpumon.read(path)
-    page = sidebyside.fragment({"a": trace}) if several else trace.html()
+    page = interactive_comparison.fragment({"a": trace}) if several else trace.html()
     data = gpumon_canvas.data_of(page)
     lines = {"busy", "activity", "memory", "power", "host"}
     colours = {data["themes"]["light"][kind] for kind in lines}
@@ -191,7 +191,7 @@ def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
     b = write(tmp_path / "b", {"gpu1": [30] * 20}, rank=1)
     c = write(tmp_path / "c", {"gpu2": [50] * 5}, rank=2)
     d = write(tmp_path / "d", {"gpu3": [50] * 20}, rank=3, without=range(3, 18))
-    frame = gpumon.read([a, b]).frame()["gpu0/utilisation (%)"]
+    frame = gpumon.read([a, b]).to_pandas()["gpu0/utilisation (%)"]
     assert frame.loc[3.0:8.5].isna().all() and frame.loc[12.0:].isna().all()
     assert frame.loc[9.0:11.5].eq(70).all()
     alone = gpumon.read([c, d])  # nothing is sampled between 5 s, where c ends, and 18 s
@@ -205,21 +205,21 @@ def test_the_terminal_shows_a_gap(tmp_path: Path) -> None:
     pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
-    from gpumon.watch import picture
+    from gpumon.watch import render
 
     prefix = write(tmp_path / "t", {"gpu0": STEPS}, without=HOLE, unix=time.time())
     follower = Follower(prefix)
     history = list(follower.history["gpu0/utilisation (%)"])
     assert history[:3] == [100] * 3 and np.isnan(history[3:9]).all() and history[9:] == [20] * 3
-    assert follower.silent(time.time() + 100) == 0  # it has ended
+    assert follower.seconds_silent(time.time() + 100) == 0  # it has ended
     follower.ended = None
     follower.time -= 100
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
-    console.print(picture(follower, 100))
+    console.print(render(follower, 100))
     told = console.export_text()
     assert "no sample for" in told and "20%" not in told  # what was last heard is not now
     follower.time += 100
-    assert follower.silent(time.time() + 100) == pytest.approx(100 - 11, abs=5)
+    assert follower.seconds_silent(time.time() + 100) == pytest.approx(100 - 11, abs=5)
 
 
 def test_the_sampler_says_why_it_did_not_sample(
@@ -233,7 +233,7 @@ def test_the_sampler_says_why_it_did_not_sample(
         clock[0] += 5.0 if clock[0] == 2.0 else 0.0
         return [1.0]
 
-    sampler = Sampler([Source("gpu0", [Series("gpu0/power (W)", "none")], slow)], 1.0, writer)
+    sampler = Scheduler([Source("gpu0", [Series("gpu0/power (W)", "none")], slow)], 1.0, writer)
     for clock[0] in (0.0, 1.0, 2.0, 7.0, 8.0, 20.0):
         sampler.tick(1, clock[0])
     lines = (tmp_path / "t.jsonl").read_text().splitlines()
@@ -257,7 +257,7 @@ def test_every_source_is_read_as_often_as_it_says(tmp_path: Path) -> None:
 
     names = [("power (W)", 0.0), ("clock (MHz)", 0.5), ("heat (C)", 0.5), ("rows (count)", 10.0)]
     sources = [source(f"gpu{n}", name, every) for n in range(3) for name, every in names]
-    sampler = Sampler(sources, 0.1, Writer(tmp_path / "t.jsonl"))
+    sampler = Scheduler(sources, 0.1, Writer(tmp_path / "t.jsonl"))
     for tick[0] in range(201):
         sampler.tick(tick[0], tick[0] / 10)
     assert len([key for number, key in read if number == 0]) == len(sources)
@@ -277,7 +277,7 @@ def test_every_source_is_read_as_often_as_it_says(tmp_path: Path) -> None:
 def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
     with gpumon.Monitor(tmp_path / "t", interval=0.02) as monitor:
         sampler = monitor.read().header["sampler"]
-        wait_for(lambda: len(monitor.frame()) > 3)
+        wait_for(lambda: len(monitor.to_pandas()) > 3)
         os.kill(sampler, signal.SIGSTOP)
         before = len(monitor.read().recording.sampled)
         time.sleep(0.4)
@@ -286,7 +286,7 @@ def test_a_stopped_sampler_leaves_a_gap_with_its_reason(tmp_path: Path) -> None:
     trace = monitor.read()
     gap = max(trace.recording.gaps, key=lambda gap: gap["seconds"])
     assert gap["seconds"] > 0.2 and "stopped" in gap["reason"]
-    assert trace.frame().loc[gap["t"]].isna().all()
+    assert trace.to_pandas().loc[gap["t"]].isna().all()
     whole = trace.summary().query("phase == '(all)' and device == 'host'").iloc[0]
     assert whole["measured (s)"] <= whole["seconds"] - gap["seconds"] + 1e-3
     assert any("stopped" in text.get_text() for text in trace.plot().texts)

@@ -13,7 +13,7 @@ from gpumon.throttle import reasons
 
 
 def reasons_of(trace: object) -> dict[str, str | None]:
-    return {s["key"]: s["reason"] for s in trace.provenance()["series"]}  # type: ignore[attr-defined]
+    return {s["key"]: s["reason"] for s in trace.metadata()["series"]}  # type: ignore[attr-defined]
 
 
 def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
@@ -22,14 +22,14 @@ def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
         samples=6,
         interval=0.1,
     )
-    last = trace.frame().iloc[-1]
+    last = trace.to_pandas().iloc[-1]
     assert last["gpu0/utilisation (%)"] == 100
     assert last["gpu0/SM activity (%)"] == 30
     assert last["gpu0/tensor activity (%)"] == 12.5
     assert last["gpu0/DRAM bandwidth (%)"] == 44
     assert last["gpu0/PCIe sent (MiB/s)"] == 900
     assert last["gpu0/NVLink sent (MiB/s)"] == 7
-    assert trace.frame()["gpu0/SM occupancy (%)"].isna().all()
+    assert trace.to_pandas()["gpu0/SM occupancy (%)"].isna().all()
     assert "Not Supported" in str(reasons_of(trace)["gpu0/SM occupancy (%)"])
     row = trace.summary().query("device == 'gpu0'").iloc[0]
     assert row["SM activity mean (%)"] == pytest.approx(30)
@@ -41,11 +41,11 @@ def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
 def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) -> None:
     script = gpu(0, "utilisation 9\ngpm 1\ngpm2 30 30 nan 31 E999 32")
     trace = play(script, samples=28, interval=0.1)
-    values = trace.frame()["gpu0/SM activity (%)"]
+    values = trace.to_pandas()["gpu0/SM activity (%)"]
     assert changes(list(values)) == [30.0, 31.0, 32.0]
     assert values.isna().sum() >= 10  # asked again after a second
     place = trace.recording.keys.index("gpu0/SM activity (%)")
-    told = [e["event"] for e in trace.provenance()["events"] if place in e.get("series", ())]
+    told = [e["event"] for e in trace.metadata()["events"] if place in e.get("series", ())]
     assert told == ["failed", "back"]
 
 
@@ -54,10 +54,10 @@ def test_the_reason_of_a_gpm_sample_that_fails_is_its_own(play: Play) -> None:
     metrics = "".join(f"\ngpm{number} 30" for number in (2, 3, 5, 10, 20, 21, 60, 61))
     script = gpu(0, f"utilisation 9\ngpm 1\ngpm_sample 1 1 1 1 E999 1{metrics}")
     trace = play(script, samples=24, interval=0.1)
-    failed = [e for e in trace.provenance()["events"] if e["event"] == "failed"]
+    failed = [e for e in trace.metadata()["events"] if e["event"] == "failed"]
     reasons = [e["reason"] for e in failed if e["reason"].startswith("GPM")]
     assert reasons == ["GPM: Unknown Error"]  # not what the comparison without that sample says
-    assert changes(list(trace.frame()["gpu0/SM activity (%)"])) == [30.0]
+    assert changes(list(trace.to_pandas()["gpu0/SM activity (%)"])) == [30.0]
 
 
 def test_a_metric_that_fails_later_is_missing_alone(play: Play) -> None:
@@ -67,7 +67,7 @@ def test_a_metric_that_fails_later_is_missing_alone(play: Play) -> None:
         + "gpm10 1\ngpm20 1\ngpm21 1\ngpm60 1\ngpm61 1",
     )
     trace = play(script, samples=32, interval=0.1)
-    frame = trace.frame()
+    frame = trace.to_pandas()
     assert changes(list(frame["gpu0/SM occupancy (%)"])) == [30.0, 31.0, 32.0]
     assert (
         frame["gpu0/SM occupancy (%)"].isna().sum() > frame["gpu0/tensor activity (%)"].isna().sum()
@@ -77,7 +77,7 @@ def test_a_metric_that_fails_later_is_missing_alone(play: Play) -> None:
         trace.recording.keys.index(f"gpu0/{name} (%)")
         for name in ("SM occupancy", "tensor activity")
     ]
-    told = [e["series"] for e in trace.provenance()["events"] if e["event"] == "failed"]
+    told = [e["series"] for e in trace.metadata()["events"] if e["event"] == "failed"]
     assert [places[0]] in told and not any(places[1] in numbers for numbers in told)
 
 
@@ -90,7 +90,7 @@ def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
         samples=10,
         interval=0.1,
     )
-    frame = trace.frame()
+    frame = trace.to_pandas()
     assert frame["gpu0/PCIe sent (MiB/s)"].max() > 50
     assert frame["gpu0/PCIe received (MiB/s)"].max() == 0
     found = reasons_of(trace)
@@ -108,7 +108,7 @@ def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(p
         samples=45,
         interval=0.1,
     )
-    frame, events = trace.frame(), trace.provenance()["events"]
+    frame, events = trace.to_pandas(), trace.metadata()["events"]
     sent = frame["gpu0/NVLink sent (MiB/s)"]
     assert sent[1.5:].isna().any() and sent.iloc[-1] == 0
     assert [e["device"] for e in events if e["event"] == "device lost"] == ["gpu1"]
@@ -122,13 +122,13 @@ def test_pcie_is_never_measured_by_the_call_that_blocks(play: Play) -> None:
 def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
     script = gpu(0, "utilisation 99\nsamples1 7 7 10 20 30 50 60\nsamples2 1 1 2 4 4 6 6")
     trace = play(script, samples=4, interval=0.25)
-    frame = trace.frame()
+    frame = trace.to_pandas()
     # The first two are the probe's, which learns the cadence, the next two the first reading's.
     assert changes(list(frame["gpu0/utilisation (%)"]))[:2] == [40.0, 60.0]
-    entry = next(s for s in trace.provenance()["series"] if s["key"] == "gpu0/utilisation (%)")
+    entry = next(s for s in trace.metadata()["series"] if s["key"] == "gpu0/utilisation (%)")
     assert "nvmlDeviceGetSamples" in entry["api"] and entry["driver cadence (s)"] > 0
     fast = play(script, samples=3, interval=0.05)
-    assert set(fast.frame()["gpu0/utilisation (%)"].dropna()) == {99.0}
+    assert set(fast.to_pandas()["gpu0/utilisation (%)"].dropna()) == {99.0}
 
 
 def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,8 @@ def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch
 
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
-    assert set(trace.frame()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
-    slowed = trace.summary().set_index("device")["slowed share (%)"]
+    assert set(trace.to_pandas()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
+    slowed = trace.summary().set_index("device")["throttled share (%)"]
     assert slowed["gpu0"] == 100 and slowed["gpu1"] == 0
     assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
     assert reasons(0x1000) == ["0x1000"] and reasons(0) == []
@@ -151,9 +151,9 @@ def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
 
 def test_instant_power_is_preferred_and_labelled(play: Play) -> None:
     trace = play(gpu(0, "power 100000\nfield186 250000") + gpu(1, "power 100000"), samples=3)
-    assert set(trace.frame()["gpu0/power (W)"].dropna()) == {250.0}
-    assert set(trace.frame()["gpu1/power (W)"].dropna()) == {100.0}
-    apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
+    assert set(trace.to_pandas()["gpu0/power (W)"].dropna()) == {250.0}
+    assert set(trace.to_pandas()["gpu1/power (W)"].dropna()) == {100.0}
+    apis = {s["key"]: s["api"] for s in trace.metadata()["series"]}
     assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
 
 
@@ -168,7 +168,7 @@ def test_mig_instances_are_devices(play: Play) -> None:
     )
     trace = play(script, samples=5, interval=0.1)
     assert [d["name"] for d in trace.devices] == ["gpu0", "gpu0-mig0", "gpu0-mig2", "gpu1", "host"]
-    last = trace.frame().iloc[-1]
+    last = trace.to_pandas().iloc[-1]
     assert last["gpu0-mig0/memory used (MiB)"] == 1234
     assert last["gpu0-mig0/SM activity (%)"] == 55
     assert last["gpu0-mig2/SM activity (%)"] == 11
@@ -178,18 +178,18 @@ def test_mig_instances_are_devices(play: Play) -> None:
     assert [d["name"] for d in one.devices] == ["gpu0", "gpu0-mig2", "host"]
 
 
-def test_an_instance_that_the_driver_does_not_number_gets_nobodys_figures(play: Play) -> None:
+def test_an_instance_that_the_driver_does_not_number_gets_nones_figures(play: Play) -> None:
     slots = "0.{0} uuid MIG-{0}aaa1111\n0.{0} name MIG\n0.{0} memory_total 9\n0.{0} memory 1\n"
     numbered = slots.format(0) + "0.0 instance 0\n0.0 gpm2 55\n"
     trace = play(gpu(0, "gpm 1") + numbered + slots.format(1), samples=5, interval=0.1)
-    assert trace.frame().iloc[-1]["gpu0-mig0/SM activity (%)"] == 55
-    assert trace.frame()["gpu0-mig1/SM activity (%)"].isna().all()
+    assert trace.to_pandas().iloc[-1]["gpu0-mig0/SM activity (%)"] == 55
+    assert trace.to_pandas()["gpu0-mig1/SM activity (%)"].isna().all()
     assert "which MIG instance" in str(reasons_of(trace)["gpu0-mig1/SM activity (%)"])
 
 
 def test_the_hosts_own_series(play: Play) -> None:
     trace = play("init 9\n", samples=30, interval=0.1)
-    last = trace.frame().iloc[-1]
+    last = trace.to_pandas().iloc[-1]
     cores = trace.devices[-1]["cores"]
     assert 0 <= last[f"host/cpu{cores - 1} (%)"] <= 100
     for key in ("network received (MiB/s)", "network sent (MiB/s)"):

@@ -21,9 +21,9 @@ from gpumon_tools import write
 from test_monitor import ROOT, gone
 
 import gpumon
-from gpumon.files import marks_file, samples_file
+from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
-from gpumon.ticks import Sampler
+from gpumon.trace_files import marks_file, samples_file
 from gpumon.writer import Writer
 
 FAULTS = (errno.ENOSPC, errno.EROFS, errno.EPIPE)
@@ -59,7 +59,7 @@ def record(prefix: Path) -> None:
     writer.line(header)
     values = iter(range(100))
     series = [Series(entry["key"], "none") for entry in header["series"]]
-    sampler = Sampler([Source("host", series, lambda: [next(values), 7.0])], 1.0, writer)
+    sampler = Scheduler([Source("host", series, lambda: [next(values), 7.0])], 1.0, writer)
     for second in range(SAMPLES):
         if second == 5:
             writer.event(second, "back", series=[0])
@@ -69,7 +69,7 @@ def record(prefix: Path) -> None:
 
 
 def readings(trace: gpumon.Trace) -> dict[float, float]:
-    known = trace.frame()["host/cpu (%)"].dropna()
+    known = trace.to_pandas()["host/cpu (%)"].dropna()
     return {float(moment): float(value) for moment, value in known.items()}  # type: ignore[arg-type]
 
 
@@ -96,11 +96,11 @@ def test_every_write_of_the_sampler_fails(
     for gap in gaps:
         why = os.strerror(fault) if fault else "only part of a line"
         assert why in gap["reason"]
-        assert np.isnan(trace.frame()["host/memory used (MiB)"].loc[gap["t"]])
+        assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
         assert trace.summary().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
         assert any(why in note.get_text() for note in trace.plot().texts)
     # What is no sample is late, and not lost.
-    assert trace.provenance()["ended"] == "closed"
+    assert trace.metadata()["ended"] == "closed"
     assert [e["t"] for e in trace.recording.events if e["event"] == "back"] == [5]
 
 
@@ -116,7 +116,7 @@ def test_every_write_of_a_mark_fails(
     monkeypatch.setattr(os, "write", disk)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        with marker.phase("train", images=5):
+        with marker.phase("train", items=5):
             with marker.phase("step"):
                 pass
             with marker.phase("step"):
@@ -197,7 +197,7 @@ def test_every_signal_twice_leaves_no_orphan(
         assert "gpumon" not in said.replace("gpumon: trace in", "").replace("gpumon plot", "")
         trace = gpumon.read(tmp_path / name / "t")
         assert gone(programs[name]) and gone(trace.header["sampler"])
-        assert trace.provenance()["ended"] == "closed"
+        assert trace.metadata()["ended"] == "closed"
         assert list(trace.phases()["phase"]) == ["command", "train"]
 
 

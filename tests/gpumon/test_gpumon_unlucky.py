@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpumon
+from gpumon.atomic_write import write_atomically
 from gpumon.launch import rank
-from gpumon.output import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -98,7 +98,7 @@ CIRCLE.append(CIRCLE)
 def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, value: object) -> None:
     """What was raised left the phase open for ever as well."""
     marker = gpumon.Marker(tmp_path / "t.marks.jsonl")
-    with marker.phase("train", value=value, images=3):
+    with marker.phase("train", value=value, items=3):
         assert marker.current == "train"
     assert marker.current == ""
     assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
@@ -154,7 +154,7 @@ def test_a_link_leads_to_no_other_file(tmp_path: Path) -> None:
     for name in ("t", "u"):
         with gpumon.Monitor(tmp_path / name):
             pass
-        assert gpumon.read(tmp_path / name).provenance()["ended"] == "closed"
+        assert gpumon.read(tmp_path / name).metadata()["ended"] == "closed"
     assert (tmp_path / "letter").read_text() == "dear all"
 
 
@@ -176,7 +176,7 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "chart.png", interrupted)
+        write_atomically(tmp_path / "chart.png", interrupted)
     assert not list(tmp_path.iterdir())
     (tmp_path / "matplotlib.py").write_text(
         f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n"
@@ -201,4 +201,4 @@ def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
 
     words = [*RECORD[:-1], "--out", str(tmp_path / "t"), "--", "true"]
     assert subprocess.run(words, env=HERE, timeout=60, preexec_fn=close).returncode == 0
-    assert gpumon.read(tmp_path / "t").provenance()["ended"] == "closed"
+    assert gpumon.read(tmp_path / "t").metadata()["ended"] == "closed"

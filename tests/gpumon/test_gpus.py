@@ -12,7 +12,7 @@ import pytest
 from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
 import gpumon
-from gpumon.notes import losses
+from gpumon.trace_notes import problems
 
 
 def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
@@ -29,7 +29,7 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
         ),
         samples=64,  # memory is read every 0.5 s
     )
-    frame = trace.frame()
+    frame = trace.to_pandas()
     # The first reading (for memory the first three) is a probe's, before the first sample.
     assert changes(list(frame["gpu0/utilisation (%)"])) == [10, 20, 30, 100]
     assert changes(list(frame["gpu0/memory utilisation (%)"])) == [1, 2, 3, 4]
@@ -39,13 +39,13 @@ def test_series_come_out_exactly_as_the_driver_gave_them(play: Play) -> None:
     assert set(frame["gpu0/temperature (C)"].dropna()) == {41.0}
     assert set(frame["gpu0/SM clock (MHz)"].dropna()) == {1980.0}
     assert set(frame["gpu0/memory clock (MHz)"].dropna()) == {3201.0}
-    assert trace.provenance()["nvml"]["driver"] == "570.00"
+    assert trace.metadata()["nvml"]["driver"] == "570.00"
 
 
 def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(play: Play) -> None:
     trace = play(gpu(0, "utilisation 50\nmemory 100") + gpu(1, "memory 100\npower 90000"))
-    frame = trace.frame()
-    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
+    frame = trace.to_pandas()
+    reasons = {s["key"]: s["reason"] for s in trace.metadata()["series"]}
     assert frame["gpu1/utilisation (%)"].isna().all()
     assert "Not Supported" in reasons["gpu1/utilisation (%)"]
     assert "nvmlDeviceGetUtilizationRates" in reasons["gpu1/utilisation (%)"]
@@ -57,52 +57,52 @@ def test_unsupported_series_is_nan_with_its_reason_and_harms_no_other(play: Play
 
 def test_old_driver_without_functions(play: Play) -> None:
     trace = play(gpu(0, "utilisation 50\nmemory 100\npower 100000"), old_driver=True)
-    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
-    apis = {s["key"]: s["api"] for s in trace.provenance()["series"]}
+    reasons = {s["key"]: s["reason"] for s in trace.metadata()["series"]}
+    apis = {s["key"]: s["api"] for s in trace.metadata()["series"]}
     assert "Function Not Found" in reasons["gpu0/energy (J)"]
-    assert set(trace.frame()["gpu0/memory used (MiB)"].dropna()) == {100.0}
+    assert set(trace.to_pandas()["gpu0/memory used (MiB)"].dropna()) == {100.0}
     assert "reserve" in apis["gpu0/memory used (MiB)"]
     # Energy then is the integral of power, and says so; it has none of a gap on a busy machine.
     row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
     known = row["seconds"] - sum(gap["seconds"] for gap in trace.recording.gaps)
     assert row["energy (J)"] == pytest.approx(100 * known, rel=0.1)
-    assert trace.provenance()["energy"] == {"gpu0": "integrated power"}
+    assert trace.metadata()["energy"] == {"gpu0": "integrated power"}
 
 
 def test_a_series_that_fails_for_a_while_comes_back(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1 2 E999 4 5\npower 100000"), samples=40, interval=0.05)
-    values = trace.frame()["gpu0/utilisation (%)"]
+    values = trace.to_pandas()["gpu0/utilisation (%)"]
     assert values.iloc[0] == 2 and values.isna().any() and values.iloc[-1] == 5
-    events = [event["event"] for event in trace.provenance()["events"]]
+    events = [event["event"] for event in trace.metadata()["events"]]
     assert [event for event in events if event != "gap"] == ["failed", "back"]
-    assert set(trace.frame()["gpu0/power (W)"].dropna()) == {100.0}
+    assert set(trace.to_pandas()["gpu0/power (W)"].dropna()) == {100.0}
 
 
 def test_a_counter_that_goes_wild_spoils_no_other(play: Play) -> None:
     """A value that no trace may have would have its whole sample left out by a reader."""
     wild = 18 * 10**18
     trace = play(gpu(0, f"utilisation 7\nenergy 5000000 5001000 {wild} 5004000"), samples=8)
-    energy = list(trace.frame()["gpu0/energy (J)"])
+    energy = list(trace.to_pandas()["gpu0/energy (J)"])
     assert changes(energy) == [1.0, 4.0]
     # A busy machine may take several samples between two readings, which then hold one value.
     assert any(math.isnan(value) for value in energy[energy.index(1.0) : energy.index(4.0)])
-    assert set(trace.frame()["gpu0/utilisation (%)"]) == {7.0}
+    assert set(trace.to_pandas()["gpu0/utilisation (%)"]) == {7.0}
     assert not trace.recording.damaged
 
 
 def test_a_counter_that_begins_anew_is_what_it_says(play: Play) -> None:
     trace = play(gpu(0, "utilisation 7\nenergy 5000000 5001000 1000 2000"), samples=8)
-    assert changes(list(trace.frame()["gpu0/energy (J)"])) == [1.0, -4999.0, -4998.0]
+    assert changes(list(trace.to_pandas()["gpu0/energy (J)"])) == [1.0, -4999.0, -4998.0]
 
 
 def test_a_lost_gpu_is_told_once_and_is_the_reason_for_all_that_it_lacks(play: Play) -> None:
     lost = "utilisation 50 50 E15\nmemory 100 100 E15\npower 9 9 E15"  # all of them at once
     trace = play("step 0.5\n" + gpu(0, lost), samples=80)
-    told = [e["event"] for e in trace.provenance()["events"] if e["event"] != "gap"]
+    told = [e["event"] for e in trace.metadata()["events"] if e["event"] != "gap"]
     assert told == ["failed", "device lost"]
-    (note,) = (note for note in losses(trace.recording) if "was lost" in note)
+    (note,) = (note for note in problems(trace.recording) if "was lost" in note)
     assert note.startswith("GPU 0 was lost at ")
-    reasons = {s["key"]: s["reason"] for s in trace.provenance()["series"]}
+    reasons = {s["key"]: s["reason"] for s in trace.metadata()["series"]}
     for name in ("utilisation (%)", "memory used (MiB)", "power (W)", "SM clock (MHz)"):
         assert "lost" in str(reasons[f"gpu0/{name}"]), name
     assert "Not Supported" in str(reasons["gpu0/energy (J)"])
@@ -114,8 +114,8 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
         + gpu(1, "utilisation 60\nmemory 100\npower 90000"),
         samples=20,
     )
-    frame = trace.frame()
-    lost = [e for e in trace.provenance()["events"] if e["event"] == "device lost"]
+    frame = trace.to_pandas()
+    lost = [e for e in trace.metadata()["events"] if e["event"] == "device lost"]
     assert [event["device"] for event in lost] == ["gpu0"]
     assert frame["gpu0/utilisation (%)"].iloc[0] == 50
     last = frame.iloc[-1]
@@ -132,7 +132,7 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
     lost = {"t": 4.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
     energies: tuple[list[float | None] | None, ...] = (None, [100.0 * n for n in range(10)])
     for name, energy in zip("ab", energies, strict=True):
-        marks: Marks = (("early", 0.0, 3.0, {"images": 30}), ("late", 3.0, 10.0, {"images": 70}))
+        marks: Marks = (("early", 0.0, 3.0, {"items": 30}), ("late", 3.0, 10.0, {"items": 70}))
         gpus: dict[str, list[float | None]] = {"gpu0": [50.0] * 10, "gpu1": [50.0] * 10}
         path = write(tmp_path / name, gpus, energy=energy, events=[lost], marks=marks)
         lines = path.with_name(f"{name}.jsonl").read_text().splitlines()
@@ -147,8 +147,8 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
         table = trace.summary().set_index(["phase", "device"])
         early, late = table.loc[("early", "gpus")], table.loc[("late", "gpus")]
         assert early["energy (J)"] == pytest.approx(600)
-        assert early["images/J"] == pytest.approx(30 / 600)
-        for key in ("energy (J)", "images/J", "power mean (W)", "memory peak (MiB)"):
+        assert early["items/J"] == pytest.approx(30 / 600)
+        for key in ("energy (J)", "items/J", "power mean (W)", "memory peak (MiB)"):
             assert math.isnan(late[key]), key
             assert math.isnan(table.loc[("(all)", "gpus"), key]), key
         # The device's own figures say how much of the phase they are of.
@@ -178,7 +178,7 @@ def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
     trace = play("0 handle E15\n" + gpu(1, "utilisation 60\nmemory 1"))
     assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
     assert "unreachable" in trace.devices[0]["product"]
-    assert set(trace.frame()["gpu1/utilisation (%)"].dropna()) == {60.0}
+    assert set(trace.to_pandas()["gpu1/utilisation (%)"].dropna()) == {60.0}
     trace.plot()
 
 
@@ -188,7 +188,7 @@ def test_gpu_that_cannot_be_reached_at_the_start(play: Play) -> None:
 )
 def test_no_gpu_says_why_in_trace_and_figure(play: Play, script: str, words: str) -> None:
     trace = play(script, samples=2)
-    assert words in trace.provenance()["nvml"]["reason"]
+    assert words in trace.metadata()["nvml"]["reason"]
     assert [device["name"] for device in trace.devices] == ["host"]
     texts = " ".join(text.get_text() for text in trace.plot().texts)
     assert words in texts
@@ -199,7 +199,7 @@ def test_a_driver_that_does_not_start_is_no_machine_without_gpus(
 ) -> None:
     """The host is watched all the same, and each reader of the trace is told."""
     trace = play("init 18\n" + gpu(0), samples=150)
-    assert trace.frame()["host/cpu (%)"].notna().any()
+    assert trace.to_pandas()["host/cpu (%)"].notna().any()
     said = (
         "No GPU was watched: the NVIDIA driver does not start: Driver/library version mismatch "
         "(NVML error 18)"
@@ -213,7 +213,7 @@ def test_a_driver_that_does_not_start_is_no_machine_without_gpus(
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert (done.stderr or done.stdout).startswith(told)
     with pytest.raises(gpumon.MonitorError, match=r"^no GPU 0: the NVIDIA driver does not start"):
-        play("init 18\n" + gpu(0), samples=2, gpus=[0])
+        play("init 18\n" + gpu(0), samples=2, gpu_ids=[0])
 
 
 def test_only_the_runs_own_gpus(play: Play, tmp_path: Path) -> None:
@@ -230,9 +230,9 @@ def test_only_the_runs_own_gpus(play: Play, tmp_path: Path) -> None:
     assert names(visible="GPU-5") == ["gpu5"]
     assert names(visible="3,99,4") == ["gpu3"]  # CUDA stops at what it cannot find
     assert names(visible="") == []
-    assert names(visible="0", gpus=[7, uuid]) == ["gpu5", "gpu7"]
+    assert names(visible="0", gpu_ids=[7, uuid]) == ["gpu5", "gpu7"]
     with pytest.raises(gpumon.MonitorError, match=r"no GPU 12.*gpu7"):
-        names(gpus=[12])
+        names(gpu_ids=[12])
     assert not list(tmp_path.glob("trace*")), "nothing half-written"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gpumon import elsewhere, host, procfs
+from gpumon import host, procfs, psutil_host
 from gpumon.series import Source, Unavailable
 
 Times = namedtuple("Times", "user system idle iowait guest guest_nice")
@@ -20,7 +20,7 @@ Card = namedtuple("Card", "bytes_recv bytes_sent")
 MIB = 2**20
 SYSTEMS = [
     procfs,
-    elsewhere,
+    psutil_host,
 ]
 
 
@@ -34,7 +34,7 @@ def a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def answer(monkeypatch: pytest.MonkeyPatch, name: str, answers: Iterable[Any]) -> None:
     """Have psutil's ``name`` answer one after the other, as on a system other than Linux."""
     waiting = iter(answers)
-    monkeypatch.setattr(host, "machine", elsewhere)
+    monkeypatch.setattr(host, "machine", psutil_host)
     monkeypatch.setattr(psutil, name, lambda **_: next(waiting))
 
 
@@ -112,15 +112,15 @@ def test_a_container_without_disks_says_so(
 
 
 def test_proc_and_psutil_tell_the_same() -> None:
-    assert list(procfs.each_core()) == list(elsewhere.each_core())
-    assert procfs.memory_used() == pytest.approx(elsewhere.memory_used(), rel=0.2)
+    assert list(procfs.each_core()) == list(psutil_host.each_core())
+    assert procfs.memory_used() == pytest.approx(psutil_host.memory_used(), rel=0.2)
     for ours, theirs in (
-        (procfs.all_cores(), elsewhere.all_cores()),
-        *zip(procfs.each_core().values(), elsewhere.each_core().values(), strict=True),
+        (procfs.all_cores(), psutil_host.all_cores()),
+        *zip(procfs.each_core().values(), psutil_host.each_core().values(), strict=True),
     ):
         assert ours == pytest.approx(theirs, rel=0.01)
     for ask in ("disk_bytes", "card_bytes"):
-        ours, theirs = getattr(procfs, ask)(), getattr(elsewhere, ask)()
+        ours, theirs = getattr(procfs, ask)(), getattr(psutil_host, ask)()
         assert ours.keys() == theirs.keys()
         for name, counts in ours.items():
             assert counts == pytest.approx(theirs[name], rel=0.05, abs=2**24)

@@ -13,14 +13,23 @@ from gpumon_tools import write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import follow, merge, notes, parts, recording, tiers, writer
-from gpumon.files import samples_file
-from gpumon.parts import parts_folder
-from gpumon.tiers import ROW, tiers_file
+from gpumon import (
+    compressed_parts,
+    downsampling,
+    live_reader,
+    merge,
+    recording,
+    trace_notes,
+    writer,
+)
+from gpumon.compressed_parts import parts_folder
+from gpumon.downsampling import ROW_SECONDS, tiers_file
+from gpumon.monitor import machine_monitor
+from gpumon.trace_files import samples_file
 
 SECONDS = 200
 STEP = 0.5
-DIGIT = 1 / tiers.FINE
+DIGIT = 1 / downsampling.FINE
 
 
 def value(number: int) -> float:
@@ -81,9 +90,9 @@ def test_parts_are_read_as_if_they_were_one(tmp_path: Path, small: None) -> None
     assert samples_file(tmp_path / "t").stat().st_size < 5000
     trace = gpumon.read(tmp_path / "t")
     wanted = [value(number) for number in range(round(SECONDS / STEP))]
-    assert list(trace.frame()["gpu0/utilisation (%)"]) == wanted
+    assert list(trace.to_pandas()["gpu0/utilisation (%)"]) == wanted
     assert [e["t"] for e in trace.recording.events] == [60, SECONDS]
-    assert trace.provenance()["ended"] == "closed" and trace.recording.ranges is None
+    assert trace.metadata()["ended"] == "closed" and trace.recording.ranges is None
     with gpumon.Monitor(tmp_path / "t"):  # takes the older trace's place, whole
         pass
     assert not parts_folder(tmp_path / "t").exists() and not tiers_file(tmp_path / "t").exists()
@@ -105,7 +114,7 @@ def lines_of(times: list[float]) -> list[list[Any]]:
     return lines
 
 
-def at_once(steps: parts.Steps[Any]) -> Any:
+def at_once(steps: compressed_parts.Steps[Any]) -> Any:
     while True:
         try:
             next(steps)
@@ -115,9 +124,9 @@ def at_once(steps: parts.Steps[Any]) -> Any:
 
 def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
     times = [n * 0.1 for n in range(1000) if not 333 < n < 350]  # with a gap
-    columns = at_once(parts.columns_of(lines_of(times), 4))
-    rows = tiers.Rows(4)
-    for row in tiers.rows_of(columns, 0.1, 100.0, [3]):
+    columns = at_once(compressed_parts.columns_of(lines_of(times), 4))
+    rows = downsampling.Rows(4)
+    for row in downsampling.rows_of(columns, 0.1, 100.0, [3]):
         rows.add(row)
     assert list(rows.times) == [0, 20, 40, 60, 80]
     for place, start in enumerate(rows.times):
@@ -129,8 +138,8 @@ def test_a_part_and_its_rows_hold_what_its_samples_say(tmp_path: Path) -> None:
             assert rows.highs[series][place] == max(known)
         held = [noisy(n)[3] for n in inside]
         assert rows.means[3][place] == max((0, 4), key=held.count)
-    part = at_once(parts.write_part(tmp_path / "t.parts", 1, columns))
-    moments, found = parts.read_part(tmp_path / "t", part, 4)
+    part = at_once(compressed_parts.write_part(tmp_path / "t.parts", 1, columns))
+    moments, found = compressed_parts.read_part(tmp_path / "t", part, 4)
     assert list(moments) == pytest.approx(times)
     for series, (places, values) in enumerate(found):
         wanted = [noisy(round(now * 10))[series] for now in times]
@@ -152,7 +161,9 @@ def test_rows_have_mean_and_range_and_no_invention(
     read = trace.recording
     count = len(json.loads(samples_file(tmp_path / "t").open().readline())["parts"])
     # The last row of each part is cut short.
-    assert read.step == ROW and 0 < count < len(read.times) < SECONDS / ROW + count + 3
+    assert (
+        read.step == ROW_SECONDS and 0 < count < len(read.times) < SECONDS / ROW_SECONDS + count + 3
+    )
     busy, ranged = read.series("gpu0/utilisation (%)"), read.range("gpu0/utilisation (%)")
     assert ranged is not None
     low, high = ranged
@@ -188,12 +199,12 @@ def test_a_limit_drops_the_oldest_samples_and_keeps_their_means(
     files = list(parts_folder(tmp_path / "t").iterdir())
     assert 0 < sum(file.stat().st_size for file in files) <= 1000
     read = gpumon.read(tmp_path / "t").recording
-    assert read.step == ROW and read.times[0] == 0 and read.end == SECONDS
+    assert read.step == ROW_SECONDS and read.times[0] == 0 and read.end == SECONDS
     assert not read.gaps
     with pytest.raises(gpumon.MonitorError, match="above 0"):
-        gpumon.Monitor(tmp_path / "u", limit=0)
-    with pytest.raises(gpumon.MonitorError, match="not endless"):
-        gpumon.Monitor(tmp_path / "u", limit=float("inf"))
+        gpumon.Monitor(tmp_path / "u", max_trace_mb=0)
+    with pytest.raises(gpumon.MonitorError, match="finite number"):
+        gpumon.Monitor(tmp_path / "u", max_trace_mb=float("inf"))
 
 
 def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: None) -> None:
@@ -204,7 +215,7 @@ def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: No
     trace = gpumon.read(tmp_path / "t")
     read = trace.recording
     assert read.times[0] == 0 and read.end == SECONDS and not read.gaps and not read.damaged
-    (note,) = [text for text in notes.notes(read) if "means over 20 s" in text]
+    (note,) = [text for text in trace_notes.notes(read) if "means over 20 s" in text]
     assert "limit" in note and "long" not in note  # it is read so for its limit, not its length
     # A merged trace has every row as a sample, and no rows beside it.
     other = write(tmp_path / "other", {"gpu0": [1.0] * 200}, boot="boot-b", host="other")
@@ -216,9 +227,9 @@ def test_a_machine_that_is_only_looked_at_leaves_no_more_than_one_file(
     tmp_path: Path, small: None
 ) -> None:
     """As `gpumon serve` and `gpumon watch` record it without a trace, for days."""
-    limit = gpumon.Monitor(tmp_path / "t").of_everybody().limit
+    limit = machine_monitor(tmp_path / "t", 0.25).max_trace_mb
     made = Recorded(tmp_path / "t", limit=limit)
-    watched = follow.Follower(tmp_path / "t")
+    watched = live_reader.Follower(tmp_path / "t")
     for _ in range(round(SECONDS / 5)):
         made.go(5)
         watched.poll()
@@ -254,7 +265,7 @@ def test_a_part_that_cannot_be_begun_costs_no_sample(
     made.go(SECONDS - 60)
     made.end()
     assert capfd.readouterr().out.count("warning: gpumon cannot write") == 1
-    assert len(gpumon.read(tmp_path / "t").frame()) == SECONDS / STEP
+    assert len(gpumon.read(tmp_path / "t").to_pandas()) == SECONDS / STEP
     rows = as_rows(tmp_path / "t", monkeypatch).recording
     assert not rows.damaged and not rows.gaps and rows.times[0] == 0
 
@@ -332,16 +343,16 @@ def test_live_reads_only_what_is_new(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Recorded(tmp_path / "t")
-    growing = follow.Growing(tmp_path / "t", most=150)
-    watched = follow.Follower(tmp_path / "t")
+    growing = live_reader.GrowingTrace(tmp_path / "t", most=150)
+    watched = live_reader.Follower(tmp_path / "t")
     parsed: list[bytes] = []
-    whole = follow.parse
+    whole = live_reader.parse
 
     def counted(line: bytes) -> Any:
         parsed.append(line)
         return whole(line)
 
-    monkeypatch.setattr(follow, "parse", counted)
+    monkeypatch.setattr(live_reader, "parse", counted)
     for seconds in range(5, 51, 5):  # parts are begun meanwhile
         made.go(5)
         watched.poll()
@@ -377,7 +388,7 @@ def test_a_damaged_part_is_counted_and_is_a_gap(tmp_path: Path, small: None, spo
     assert trace.recording.damaged and len(trace.recording.gaps) == 1
 
 
-def test_what_a_stranger_wrote_is_refused_or_left_out(
+def test_what_an_untrusted_wrote_is_refused_or_left_out(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Recorded(tmp_path / "t")

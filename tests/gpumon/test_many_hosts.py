@@ -18,10 +18,10 @@ import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import clocks, launch, merge
+from gpumon import clock_offset, launch, merge
 from gpumon.__main__ import main
-from gpumon.notes import losses
 from gpumon.record import default_path
+from gpumon.trace_notes import problems
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
@@ -39,7 +39,7 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("said", "place", "samples"),
     [
-        ({}, launch.Place(), True),
+        ({}, launch.RankInfo(), True),
         ({"PMI_RANK": "3", "MPI_LOCALRANKID": "1", "PMI_SIZE": "4"}, (3, 1, 4, None), False),
         ({"PMI_RANK": "2", "MPI_LOCALRANKID": "0", "PMI_SIZE": "4"}, (2, 0, 4, None), True),
         ({"PMI_RANK": "2", "PMI_SIZE": "4"}, (2, None, 4, None), True),
@@ -83,7 +83,7 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
             False,
         ),
         ({"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, (1, 0, 2, None), True),
-        ({"PMI_RANK": "x", "SLURM_PROCID": "-1"}, launch.Place(), True),
+        ({"PMI_RANK": "x", "SLURM_PROCID": "-1"}, launch.RankInfo(), True),
         ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "1"}, (0, 0, 1, None), True),
     ],
 )
@@ -92,15 +92,15 @@ def test_a_processs_place_and_who_samples(
 ) -> None:
     for name, value in said.items():
         monkeypatch.setenv(name, value)
-    found = launch.place()
-    assert found == place and found.samples == samples
+    found = launch.rank_info()
+    assert found == place and found.is_host_sampler == samples
     assert launch.rank() == found.rank
 
 
 def test_ranks_take_the_jobs_name_or_want_one() -> None:
-    assert default_path(launch.Place(1, 0, 4, "77.0")) == Path("gpumon-trace-77.0")
+    assert default_path(launch.RankInfo(1, 0, 4, "77.0")) == Path("gpumon-trace-77.0")
     with pytest.raises(gpumon.MonitorError, match=r"cannot agree on a free name .+ --out "):
-        default_path(launch.Place(1, 0, 4))
+        default_path(launch.RankInfo(1, 0, 4))
 
 
 def mpiexec(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -241,9 +241,9 @@ def test_a_trace_of_phases_alone_is_no_chart(
 
 
 def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
-    with clocks.answering(tmp_path / "t"):
+    with clock_offset.answer_queries(tmp_path / "t"):
         offer = json.loads((tmp_path / "t.clock").read_text())
-        found = clocks.measure(
+        found = clock_offset.measure_offset(
             offer,
             threading.Event(),
             clock=lambda: time.monotonic() + 1000,
@@ -253,7 +253,9 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
         assert found["wall (s)"] == pytest.approx(-3, abs=1)
         wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
-        assert clocks.measure(wrong, threading.Event()) is None, "who has no token is not answered"
+        assert clock_offset.measure_offset(wrong, threading.Event()) is None, (
+            "who has no token is not answered"
+        )
     assert not (tmp_path / "t.clock").exists()
 
 
@@ -268,9 +270,14 @@ def test_asking_waits_for_the_first_rank_and_keeps_the_answer(
         heard.set()
 
     (tmp_path / "t.clock").write_text("left by another run")
-    monkeypatch.setattr(clocks, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(clocks, "boot", lambda: f"boot of {threading.current_thread().name}")
-    with clocks.asking(tmp_path / "t", tell), clocks.answering(tmp_path / "t"):
+    monkeypatch.setattr(clock_offset, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(
+        clock_offset, "boot_id", lambda: f"boot of {threading.current_thread().name}"
+    )
+    with (
+        clock_offset.query_reference(tmp_path / "t", tell),
+        clock_offset.answer_queries(tmp_path / "t"),
+    ):
         assert heard.wait(60)
     assert told[0]["boot"] == "boot of MainThread" and abs(told[0]["ahead (s)"]) < 1
 
@@ -308,11 +315,11 @@ def test_measured_clocks_put_hosts_on_one_axis_and_say_so(tmp_path: Path) -> Non
     "clock",
     [None, {**AHEAD, "ahead (s)": "x"}, {**AHEAD, "within (s)": -1}, {**AHEAD, "boot": "z"}],
 )
-def test_clocks_that_nobody_measured_are_said_to_be_unknown(tmp_path: Path, clock: Any) -> None:
+def test_clocks_that_none_measured_are_said_to_be_unknown(tmp_path: Path, clock: Any) -> None:
     trace = two_hosts(tmp_path, clock)
     assert list(trace.phases()["start (s)"]) == pytest.approx([2.0, 102.0])
     (told,) = trace.recording.header["clocks"]
-    assert told.startswith("How far the clocks of n2 and n1 are apart is not known")
+    assert told.startswith("The clock offset between n2 and n1 is not known")
 
 
 def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Path) -> None:
@@ -322,12 +329,12 @@ def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Pat
     told = gpumon.read(tmp_path / "t*").recording.header["clocks"]
     assert told == [
         f"Whether the traces {tmp_path / f't{number}'} and {tmp_path / 't0'}, both of node, "
-        "share a clock is not known: they are laid on each other by wall time."
+        "share a clock is not known: they are aligned by wall time."
         for number in (1, 2)
     ]
     write(tmp_path / "other", {"gpu0": [10.0] * 4}, boot=None, host="other")
     (told_of_two,) = gpumon.read([tmp_path / "t0", tmp_path / "other"]).recording.header["clocks"]
-    assert told_of_two.startswith("How far the clocks of other and node are apart is not known")
+    assert told_of_two.startswith("The clock offset between other and node is not known")
 
 
 def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
@@ -397,11 +404,11 @@ def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
 
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, marks=(("train", 0, 4, {"images": 8}),))
+    path = write(tmp_path / "t", {"gpu0": [10.0] * 4}, marks=(("train", 0, 4, {"items": 8}),))
     for other in (path, path.with_name("t.jsonl"), f"{path}*"):
         names = [path, other]
         trace = gpumon.read(names)
-        assert trace.summary()["images"].unique().tolist() == [8], names
+        assert trace.summary()["items"].unique().tolist() == [8], names
 
 
 def test_a_pattern_may_be_of_folders(tmp_path: Path) -> None:
@@ -418,5 +425,5 @@ def test_what_was_said_of_clocks_is_said_of_a_merged_trace_merged_again(tmp_path
         for rank, (name, boot) in enumerate([("a", "x"), ("b", "y"), ("c", "x")])
     ]
     merged = merge.save(gpumon.read(hosts[:2]).recording, tmp_path / "merged")
-    (told,) = losses(gpumon.read([merged, hosts[2]]).recording)
-    assert "of b and a are apart is not known" in told
+    (told,) = problems(gpumon.read([merged, hosts[2]]).recording)
+    assert "between b and a is not known" in told

@@ -19,7 +19,7 @@ import pytest
 from runner_tools import wait_for
 
 import gpumon
-from gpumon.files import marks_file, samples_file
+from gpumon.trace_files import marks_file, samples_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,13 +69,13 @@ def start_program(folder: Path, body: str) -> subprocess.Popen[str]:
 
 def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     with gpumon.Monitor(tmp_path / "trace", interval=0.02) as monitor:
-        with monitor.phase("train", epoch=1, images=100):
+        with monitor.phase("train", epoch=1, items=100):
             time.sleep(0.15)
             with monitor.phase("step"):
                 time.sleep(0.05)
-        wait_for(lambda: len(monitor.frame()) > 3)  # readable while it is being written
+        wait_for(lambda: len(monitor.to_pandas()) > 3)  # readable while it is being written
         time.sleep(0.12)
-    frame = monitor.frame()
+    frame = monitor.to_pandas()
     assert frame.index.name == "time (s)" and frame.index.is_monotonic_increasing
     assert frame["host/memory used (MiB)"].dropna().gt(0).all()
     assert frame["host/cpu (%)"].dropna().between(0, 100).all()
@@ -84,9 +84,9 @@ def test_records_host_and_phases_without_a_driver(tmp_path: Path) -> None:
     assert phases["epoch"][0] == 1 and phases["seconds"][0] >= 0.2
     summary = monitor.summary().set_index(["phase", "device"])
     row = summary.loc[("train", "host")]
-    assert row["images/s"] == pytest.approx(100 / row["seconds"])
-    assert summary.loc[("(all)", "host"), "images"] == 100
-    report = json.loads(json.dumps(monitor.provenance()))
+    assert row["items/s"] == pytest.approx(100 / row["seconds"])
+    assert summary.loc[("(all)", "host"), "items"] == 100
+    report = json.loads(json.dumps(monitor.metadata()))
     assert report["ended"] == "closed" and not report["nvml"]["available"]
     assert "no NVIDIA driver" in report["nvml"]["reason"]
     assert report["cadence"]["samples"] == frame["host/memory used (MiB)"].count()
@@ -99,7 +99,7 @@ def test_the_sampler_is_a_light_process_of_its_own(tmp_path: Path) -> None:
         maps = Path(f"/proc/{pid}/maps").read_text()
         assert "numpy" not in maps and "pandas" not in maps and "matplotlib" not in maps
     assert gone(pid)
-    assert monitor.provenance()["sampler"]["memory (MiB)"] < 60
+    assert monitor.metadata()["sampler"]["memory (MiB)"] < 60
 
 
 def test_importing_gpumon_loads_nothing_heavy() -> None:
@@ -112,7 +112,7 @@ def test_importing_gpumon_loads_nothing_heavy() -> None:
 
 
 def worker(marker: gpumon.Marker, rank: int) -> None:
-    with marker.phase("train", rank=rank, images=10), marker.phase("step"):
+    with marker.phase("train", rank=rank, items=10), marker.phase("step"):
         time.sleep(0.02)
 
 
@@ -132,7 +132,7 @@ def test_child_processes_mark_in_the_same_trace(tmp_path: Path) -> None:
     assert not phases["open"].any()
     # Images of different processes add up; time is their union.
     row = monitor.summary().query("phase == 'run/train'").iloc[0]
-    assert row["images"] == 20 and row["count"] == 2
+    assert row["items"] == 20 and row["count"] == 2
 
 
 def test_tasks_and_threads_have_phases_of_their_own(tmp_path: Path) -> None:
@@ -226,17 +226,17 @@ def test_interrupt_is_the_programs_and_the_trace_is_closed(tmp_path: Path) -> No
     out, _ = program.communicate(timeout=300)
     assert out == "interrupted\n" and program.returncode == 0
     trace = gpumon.read(tmp_path / "trace")
-    assert trace.provenance()["ended"] == "closed"
+    assert trace.metadata()["ended"] == "closed"
     train = trace.phases().iloc[0]
     assert not train["open"] and train["end (s)"] < trace.recording.end - 0.15
 
 
 @pytest.mark.parametrize("whom", ["program", "sampler", "both"])
 def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
-    body = "with monitor.phase('train', images=5):\n    print('inside', flush=True)\n    input()\n"
+    body = "with monitor.phase('train', items=5):\n    print('inside', flush=True)\n    input()\n"
     program = start_program(tmp_path, body)
     assert program.stdout and program.stdout.readline() == "inside\n"
-    wait_for(lambda: len(gpumon.read(tmp_path / "trace").frame()) > 5)
+    wait_for(lambda: len(gpumon.read(tmp_path / "trace").to_pandas()) > 5)
     before = gpumon.read(tmp_path / "trace")
     sampler = before.header["sampler"]
     if whom in ("sampler", "both"):
@@ -249,12 +249,12 @@ def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
     _, err = program.communicate("\n", timeout=300)
     assert gone(sampler)
     trace = gpumon.read(tmp_path / "trace")
-    assert len(trace.frame()) >= len(before.frame())  # what was there to read is still there
-    last = trace.header["start (monotonic s)"] + trace.frame().index[-1]
+    assert len(trace.to_pandas()) >= len(
+        before.to_pandas()
+    )  # what was there to read is still there
+    last = trace.header["start (monotonic s)"] + trace.to_pandas().index[-1]
     assert moment - last < 0.5  # one interval, and what a loaded machine adds
-    assert trace.provenance()["ended"] == (
-        "parent gone" if whom == "program" else "open or cut off"
-    )
+    assert trace.metadata()["ended"] == ("parent gone" if whom == "program" else "open or cut off")
     assert bool(trace.phases()["open"][0]) == (whom != "sampler")
     assert len(trace.summary()) and trace.plot()
     if whom == "sampler":
@@ -307,7 +307,7 @@ def test_a_trace_that_is_being_written_is_not_overwritten(tmp_path: Path) -> Non
         pass
     with gpumon.Monitor(tmp_path / "trace"):  # once it is free, it may be replaced
         pass
-    assert monitor.provenance()["ended"] == "closed"
+    assert monitor.metadata()["ended"] == "closed"
 
 
 def test_torn_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_torn_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
     with marks_file(monitor.path).open("a") as marks:
         marks.write('["B",123')
     trace = gpumon.read(monitor.path)
-    assert len(trace.frame()) == len(lines) - 4
+    assert len(trace.to_pandas()) == len(lines) - 4
     assert list(trace.phases()["phase"]) == ["train"]
 
 
@@ -338,7 +338,7 @@ def test_user_errors_are_one_clear_line(tmp_path: Path) -> None:
     ):
         pass
     with gpumon.Monitor(tmp_path / "trace") as monitor:
-        with pytest.raises(gpumon.MonitorError, match="needs a name"):
+        with pytest.raises(gpumon.MonitorError, match="give the phase a name"):
             monitor.phase("")
         with pytest.raises(gpumon.MonitorError, match="theme"):
             monitor.plot(theme="pink")

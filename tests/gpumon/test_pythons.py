@@ -119,7 +119,7 @@ def test_python_3_14_reads_traces_where_it_can_only_be_had_for_webassembly(tmp_p
     if package is None or shutil.which("node") is None:
         pytest.skip("no pyodide here; PYODIDE names its folder")
     for name in ("a", "b"):
-        marks: Marks = (("train", 0, 2, {"images": 8}),)
+        marks: Marks = (("train", 0, 2, {"items": 8}),)
         write(tmp_path / name, {"gpu0": [10, 90, None]}, marks=marks)
     script = tmp_path / "read.mjs"
     script.write_text(WASM.replace('"pyodide"', json.dumps(f"{package}/pyodide.mjs")))

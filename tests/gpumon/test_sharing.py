@@ -27,7 +27,7 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         trace = play(script + alone + away)
-    frame = trace.frame()
+    frame = trace.to_pandas()
     for key, value in (("memory mine (MiB)", 100), ("memory others (MiB)", 3000)):
         assert set(frame[f"gpu0/{key}"].dropna()) == {value}
     for key, value in (("SM use mine (%)", 20), ("SM use others (%)", 50)):
@@ -36,7 +36,7 @@ def test_a_shared_gpu_is_told_everywhere(play: Play) -> None:
     assert frame["gpu2/memory mine (MiB)"].isna().all()
     assert frame["gpu2/memory others (MiB)"].isna().all()
 
-    (event,) = [e for e in trace.provenance()["events"] if e["event"] == "shared"]
+    (event,) = [e for e in trace.metadata()["events"] if e["event"] == "shared"]
     name = psutil.Process(other).name()
     assert (event["device"], event["process"], event["name"]) == ("gpu0", other, name)
     said = f"GPU 0 is shared with {name} ({other}, 2.9 GiB): its figures"
@@ -69,15 +69,15 @@ def test_others_that_the_driver_does_not_measure(tmp_path: Path) -> None:
     assert "with a process (4), a process (4), a process (4) and 2 more" in notes
 
 
-def test_a_gap_is_nobody(tmp_path: Path) -> None:
+def test_a_gap_is_none(tmp_path: Path) -> None:
     names = ("memory others (MiB)", "SM use others (%)", "other processes (count)")
     more: dict[str, list[float | None]] = {f"gpu0/{name}": [0, None, 0, 0] for name in names}
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
     assert not [name for name in trace.summary() if name.startswith("others'")]
 
 
-def test_ranks_of_one_launcher_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_one_launcher_are_no_untrusteds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 4242)  # that of these tests may be init itself
-    assert (launch.family(None), launch.family(3)) == (os.getpid(), 4242)
+    assert (launch.program_root(None), launch.program_root(3)) == (os.getpid(), 4242)
     monkeypatch.setattr(os, "getppid", lambda: 1)  # the launcher is gone
-    assert launch.family(3) == os.getpid()
+    assert launch.program_root(3) == os.getpid()

@@ -19,9 +19,9 @@ from test_long import Recorded
 
 import gpumon
 from gpumon import recording, writer
-from gpumon.follow import Follower, Growing
+from gpumon.live_reader import Follower, GrowingTrace
 
-MARKS: Marks = (("train", 1.0, 20.0, {"images": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
+MARKS: Marks = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
 FILES = ("t.jsonl", "t.marks.jsonl", "t.tiers", "t.parts/000001.part", "t.parts/000002.part")
 Edit = Callable[[bytes], bytes]
 
@@ -133,7 +133,7 @@ def look(prefix: Path) -> None:
     assert all(len(column) == len(read.times) for column in read.columns)
     assert all(math.isfinite(moment) for moment in read.times)
     assert list(read.times) == sorted(read.times)
-    trace.summary(), trace.phases(), trace.frame(), trace.provenance(), trace.diagnosis()
+    trace.summary(), trace.phases(), trace.to_pandas(), trace.metadata(), trace.diagnosis()
     assert "\x1b" not in trace.html()
     for kind in ("csv", "json", "prom"):
         trace.export(prefix.with_name(f"out.{kind}"))
@@ -150,7 +150,7 @@ def strange_traces(sound: Path, most: int) -> Callable[[], None]:
             for name, change in edits:
                 file = prefix.parent / name
                 file.write_bytes(change(file.read_bytes()))
-            for reads in (look, Follower, lambda path: Growing(path).recording()):
+            for reads in (look, Follower, lambda path: GrowingTrace(path).recording()):
                 try:
                     reads(prefix)
                 except gpumon.MonitorError as error:

@@ -27,7 +27,7 @@ def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
 
 
 def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
-    write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"images": 20}),))
+    write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"items": 20}),))
     trace = gpumon.read(tmp_path / "t")
     row = figures(trace, "train", "gpu0")
     assert row["seconds"] == pytest.approx(2)
@@ -36,8 +36,8 @@ def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None
     assert row["idle share (%)"] == pytest.approx(25)
     assert row["memory peak (MiB)"] == 102
     assert row["energy (J)"] == pytest.approx(200)  # no counter: power times time
-    assert row["images/s"] == pytest.approx(10)
-    assert figures(trace, "train", "gpus")["images/J"] == pytest.approx(0.1)
+    assert row["items/s"] == pytest.approx(10)
+    assert figures(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
     assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
     assert figures(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
 
@@ -48,19 +48,19 @@ def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
     assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
     assert figures(trace, "(all)", "gpu0")["idle share (%)"] == 0
     assert math.isnan(figures(trace, "(all)", "gpus")["energy (J)"])
-    assert trace.provenance()["energy"] == {"gpu0": "not available", "gpu1": "not available"}
+    assert trace.metadata()["energy"] == {"gpu0": "not available", "gpu1": "not available"}
 
 
-def test_repeats_join_or_stand_apart_and_images_count_once(tmp_path: Path) -> None:
+def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> None:
     marks: Marks = (
-        ("train", 0.0, 1.0, {"epoch": 1, "images": 10}),
-        ("train/step", 0.0, 0.5, {"images": 4}),
-        ("train", 2.0, 3.0, {"epoch": 2, "images": 30}),
+        ("train", 0.0, 1.0, {"epoch": 1, "items": 10}),
+        ("train/step", 0.0, 0.5, {"items": 4}),
+        ("train", 2.0, 3.0, {"epoch": 2, "items": 30}),
     )
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, marks=marks))
     row = figures(trace, "train", "gpu0")
-    assert (row["count"], row["seconds"], row["images"]) == (2, 2, 40)
-    assert figures(trace, "(all)", "gpu0")["images"] == 40
+    assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
+    assert figures(trace, "(all)", "gpu0")["items"] == 40
     each = trace.summary(by="mark").query("device == 'gpu0' and phase == 'train'")
     assert list(each["epoch"]) == [1, 2]
     assert list(each["utilisation mean (%)"]) == [0, 100]
@@ -105,7 +105,7 @@ def test_condensing_keeps_the_mean_and_the_range(values: list[float], most: int)
 
 def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Path) -> None:
     # One boot: the monotonic clock counts, whatever wall time says.
-    marks: Marks = (("train", 0, 3, {"images": 5}),)
+    marks: Marks = (("train", 0, 3, {"items": 5}),)
     a = write(tmp_path / "a", {"gpu0": [10, 10, 10]}, rank=0, marks=marks)
     b = write(
         tmp_path / "b",
@@ -118,7 +118,7 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     )
     trace = gpumon.read([a, b])
     assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
-    frame = trace.frame()
+    frame = trace.to_pandas()
     assert list(frame.index) == [0, 1, 2, 3]
     assert frame["gpu0/utilisation (%)"].dropna().eq(10).all()
     assert math.isnan(frame["gpu1/utilisation (%)"].iloc[0])
@@ -126,8 +126,8 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     phases = trace.phases()
     assert list(phases["start (s)"]) == pytest.approx([0, 1], abs=1e-6)
     assert list(phases["rank"]) == [0, 1]
-    assert figures(trace, "train", "gpu1")["images"] == 10
-    assert len(trace.provenance()["parts"]) == 2
+    assert figures(trace, "train", "gpu1")["items"] == 10
+    assert len(trace.metadata()["parts"]) == 2
     trace.plot()
 
 
@@ -137,8 +137,8 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     trace = gpumon.read([a, b])
     names = [device["name"] for device in trace.devices]
     assert names == ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
-    assert trace.frame()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
-    assert list(trace.frame().index) == pytest.approx([0, 1, 2], abs=1e-6)
+    assert trace.to_pandas()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
+    assert list(trace.to_pandas().index) == pytest.approx([0, 1, 2], abs=1e-6)
     together = figures(trace, "(all)", "gpus")
     assert together["utilisation imbalance (%)"] == pytest.approx(50)
     trace.plot()
@@ -150,7 +150,7 @@ def test_of_a_series_that_a_line_names_twice_the_last_value_counts(tmp_path: Pat
     lines = file.read_text().splitlines()
     lines[2] = "[1, 0, 5, 0, 7, 0, null, 0, 9]"
     file.write_text("\n".join(lines) + "\n")
-    frame = gpumon.read(prefix).frame()
+    frame = gpumon.read(prefix).to_pandas()
     assert list(frame["gpu0/utilisation (%)"]) == [1, 9, 3]
     assert list(frame["host/cpu (%)"]) == [50, 50, 50]
 
@@ -268,8 +268,8 @@ def test_terminal_view(tmp_path: Path) -> None:
     pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
-    from gpumon.follow import Follower
-    from gpumon.watch import picture, sparkline
+    from gpumon.live_reader import Follower
+    from gpumon.watch import render, sparkline
 
     prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
     marks = prefix.with_name("t.marks.jsonl")
@@ -277,7 +277,7 @@ def test_terminal_view(tmp_path: Path) -> None:
     follower = Follower(prefix)
     assert follower.phase == "train" and follower.ended == "closed"
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
-    console.print(picture(follower, 100))
+    console.print(render(follower, 100))
     text = console.export_text()
     assert "gpu0" in text and "100%" in text and "▄█" in text and "N/A" in text
     assert sparkline([0, 100, math.nan], 3) == " █·"

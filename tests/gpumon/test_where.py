@@ -25,10 +25,10 @@ import pytest
 from gpumon_tools import Marks, gpu, write
 
 import gpumon
-from gpumon import callbacks, chrome, gpm, magic, metrics, serve
+from gpumon import callbacks, chrome_trace, gpm, ipython_magic, metrics, serve
 from gpumon.__main__ import main
-from gpumon.files import marks_file, read_marks
-from gpumon.marks import Marker
+from gpumon.phases import Marker
+from gpumon.trace_files import marks_file, read_marks
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
@@ -208,7 +208,15 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
 HOPPER = """utilisation 80\nmemory_utilisation 40\nmemory 900\npower 90000\nenergy 1 2 3\nthrottle 0
 ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
 """ + "\n".join(f"gpm{number} 20" for number, *_ in gpm.METRICS)
-MODULES = ("gpu", "host", "hardware", "sharing", "allowance", "utilisation", "process")
+MODULES = (
+    "gpu",
+    "host",
+    "gpu_errors",
+    "gpu_processes",
+    "resource_limits",
+    "utilisation",
+    "process",
+)
 
 
 def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
@@ -291,7 +299,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     marks: Marks = (*MARKS, ("crossing", 2.5, 4.0, {}))
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, marks=marks))
     content = json.loads(trace.export(tmp_path / "t.json").read_text())
-    assert content[chrome.BASE] == 1_800_000_000_000_000_000
+    assert content[chrome_trace.BASE] == 1_800_000_000_000_000_000
     slices = {e["name"]: e for e in content["traceEvents"] if e["ph"] == "X"}
     assert (slices["train"]["ts"], slices["train"]["dur"]) == (1e6, 2e6)
     assert slices["train"]["tid"] == slices["train/step"]["tid"] != slices["crossing"]["tid"]
@@ -301,17 +309,17 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     profile = tmp_path / "profile.json"
     for base, at in ((1_799_999_990_000_000_000, 11e6), (None, (1.8e9 + 1) * 1e6)):
         event = {"ph": "X", "name": "aten::mm", "ts": at, "dur": 5, "pid": 7, "tid": 7}
-        based = {chrome.BASE: base} if base else {}
+        based = {chrome_trace.BASE: base} if base else {}
         profile.write_text(json.dumps({**based, "traceEvents": [event]}))
         arguments = ["export", str(tmp_path / "t"), "-o", str(tmp_path / "both.json")]
-        assert main([*arguments, "--with", str(profile)]) == 0
+        assert main([*arguments, "--profile", str(profile)]) == 0
         events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
         starts = {e["name"]: e["ts"] for e in events if e["ph"] == "X"}
         assert starts["train"] == pytest.approx(starts["aten::mm"], abs=1)
     for wrong in ("{", "[1", '{"traceEvents": 3}', "7"):
         profile.write_text(wrong)
         with pytest.raises(gpumon.MonitorError, match="no profile in Chrome's format"):
-            trace.export(tmp_path / "both.json", beside=profile)
+            trace.export(tmp_path / "both.json", profile=profile)
 
 
 PROFILED = """
@@ -322,7 +330,7 @@ with gpumon.Monitor("t") as monitor, torch.profiler.profile() as profile:
         torch.ones(99, 99) @ torch.ones(99, 99)
         time.sleep(0.2)
 profile.export_chrome_trace("profile.json")
-gpumon.read("t").export("both.json", beside="profile.json")
+gpumon.read("t").export("both.json", profile="profile.json")
 """
 
 
@@ -510,13 +518,13 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
         ("trace\\", "No escaped character"),
         ("a b c", "b is a second trace"),
         ("a --interval", "--interval needs seconds"),
-        ("--what", "--what is no option"),
+        ("--what", "--what is not an option"),
     ],
 )
 def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
     with pytest.raises(gpumon.MonitorError) as error:
-        magic.options(line)
-    assert told in str(error.value) and magic.USAGE in str(error.value)
+        ipython_magic.options(line)
+    assert told in str(error.value) and ipython_magic.USAGE in str(error.value)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_indices_are_cudas_own(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     words = in_the_picture(trace)["lanes"]
     assert words == in_the_page(trace)["lanes"]
     assert {"GPU 6", "cuda:0, H200", "GPU 2", "cuda:1, H200"} <= words
-    assert numbers(play(equal, samples=1, gpus=[2, 3], visible="2")) == {"gpu2": 0, "gpu3": None}
+    assert numbers(play(equal, samples=1, gpu_ids=[2, 3], visible="2")) == {"gpu2": 0, "gpu3": None}
 
     # Of different GPUs CUDA puts the fastest first, which only CUDA knows.
     mixed = "".join(gpu(n, f"utilisation {n}") + f"{n} name GPU of kind {n}\n" for n in range(3))
@@ -35,7 +35,7 @@ def test_indices_are_cudas_own(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("FAKE_CUDA_ORDER")
     trace = play(mixed, samples=1, visible="1")
     assert numbers(trace) == {"gpu1": 0}
-    assert "taken for the bus's: CUDA does not say" in trace.devices[0]["order"]
+    assert "treated as the order of the PCI bus: CUDA does not say" in trace.devices[0]["order"]
 
 
 def test_instances_share_a_lane_of_the_whole_gpu(play: Play) -> None:
@@ -61,7 +61,7 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
         "ecc_corrected 7 9\necc_uncorrected 0\nrows 3 3 4\nrows_pending 0 0 1",
     )
     trace = play(script, samples=20)
-    events = [e for e in trace.provenance()["events"] if e["event"] not in ("gap", "failed")]
+    events = [e for e in trace.metadata()["events"] if e["event"] not in ("gap", "failed")]
     assert [e["xid"] for e in events if e["event"] == "xid"] == [79, 31, 4242]
     (ecc,) = [e for e in events if e["event"] == "ecc"]
     assert (ecc["kind"], ecc["count"]) == ("corrected", 2)
@@ -76,7 +76,7 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
         "XID 4242, see NVIDIA's catalogue",
         "2 corrected memory errors (ECC)",
         "1 row of memory to be replaced at the next reset",
-        "GPU 0: clocks held down (power cap) for",
+        "GPU 0: clocks throttled (power cap) for",
     ):
         assert said in picture["notes"], picture["notes"]
     assert {"XID 79", "ECC corrected", "power cap"} <= picture["lanes"]
@@ -84,7 +84,7 @@ def test_errors_of_the_hardware_are_marks_with_their_meaning(play: Play) -> None
 
 def test_pages_are_told_of_where_there_are_no_spare_rows(play: Play) -> None:
     trace = play(gpu(0, "utilisation 50\nfield29 3 5\nfield30 1\nfield31 0 1"), samples=20)
-    events = [e for e in trace.provenance()["events"] if e["event"] == "retired"]
+    events = [e for e in trace.metadata()["events"] if e["event"] == "retired"]
     assert {(e["kind"], e["count"]) for e in events} == {("done", 2), ("pending", 1)}
     assert not any("remapped" in key for key in trace.recording.keys)
     picture, page = in_the_picture(trace), in_the_page(trace)

@@ -29,7 +29,16 @@ def laid(make: Callable[[Path], object], name: str = "odd.png") -> Callable[[Pat
         GREY.save(folder / "in" / GOOD)
         make(folder / "in" / name)
         target = str(folder / "out")
-        return ["data-prep", "resize", str(folder / "in"), target, "--size", "8", "--workers", "1"]
+        return [
+            "data-prep",
+            "resize",
+            str(folder / "in"),
+            target,
+            "--size",
+            "8",
+            "--num-workers",
+            "1",
+        ]
 
     return lay
 
@@ -138,10 +147,10 @@ CASES = [
     Case("image-tiff-deflate", file(tiff(8), "odd.tif"), "compressed TIFF"),
     Case("image-tiff-jpeg", file(tiff(7), "odd.tif"), "compressed TIFF"),
     Case("image-tiff-unknown", file(tiff(4711), "odd.tif"), "cannot be read as an image"),
-    Case("image-tiff-pages", file(tiff(1, pages=2), "odd.tif"), "more than one picture"),
+    Case("image-tiff-pages", file(tiff(1, pages=2), "odd.tif"), "more than one image"),
     Case("image-tiff-float", file(tiff(1, 32, 3), "odd.tif"), "pixels of mode F"),
     Case("image-tiff-cut", file(tiff(1)[:150], "odd.tif"), "cannot be read as an image"),
-    Case("image-animated", file(ANIMATED), "more than one picture"),
+    Case("image-animated", file(ANIMATED), "more than one image"),
     Case("image-12-bit", file(wide(4095)), "level 16 of 255, as where 12 bits"),
     Case("image-14-bit", file(wide(16383)), "level 64 of 255"),
     Case("image-8-in-16-bit", file(wide(255)), "level 0 of 255|level 1 of 255"),

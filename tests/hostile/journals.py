@@ -17,7 +17,8 @@ RUN: dict[str, Any] = {
     "state": "waiting",
 }
 JOURNAL: dict[str, Any] = {
-    "batch": "given",
+    "schema": 2,
+    "experiment": "given",
     "started": "2026-11-22T09:00:00+00:00",
     "finished": None,
     "recipe": "demo",
@@ -25,7 +26,7 @@ JOURNAL: dict[str, Any] = {
     "warmup_epochs": 0,
     "runs": [RUN],
 }
-RESUME = ["compare", "--resume", "given"]
+RESUME = ["rosetta", "run", "--resume", "given"]
 
 
 def given(folder: Path) -> Path:
@@ -38,7 +39,7 @@ def given(folder: Path) -> Path:
 def raw(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         content = text if isinstance(text, bytes) else text.encode()
-        (given(folder) / "batch.json").write_bytes(content)
+        (given(folder) / "experiment.json").write_bytes(content)
         return RESUME
 
     return lay
@@ -62,7 +63,7 @@ def climbs(variant: str) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "precious").write_text("years of work")
         (folder.parent / "runs" / "given" / "PyTorch_MultiGPU-1x-").mkdir(parents=True)
-        path = folder.parent / "runs" / "given" / "batch.json"
+        path = folder.parent / "runs" / "given" / "experiment.json"
         path.write_text(json.dumps(JOURNAL | {"runs": [RUN | {"variant": variant}]}))
         return RESUME
 
@@ -75,7 +76,7 @@ def linked(name: str) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "precious").write_text("years of work")
         batch = given(folder)
-        (batch / "batch.json").write_text(json.dumps(JOURNAL))
+        (batch / "experiment.json").write_text(json.dumps(JOURNAL))
         (batch / name).symlink_to(folder if "-1x" in name else folder / "precious")
         return RESUME
 
@@ -83,7 +84,7 @@ def linked(name: str) -> Callable[[Path], list[str]]:
 
 
 def linked_batch(folder: Path) -> list[str]:
-    (folder / "batch.json").write_text(json.dumps(JOURNAL))
+    (folder / "experiment.json").write_text(json.dumps(JOURNAL))
     (folder.parent / "runs").mkdir()
     (folder.parent / "runs" / "given").symlink_to(folder)
     return RESUME
@@ -96,45 +97,45 @@ def linked_to_itself(folder: Path) -> list[str]:
 
 
 def pipe(folder: Path) -> list[str]:
-    os.mkfifo(given(folder) / "batch.json")
+    os.mkfifo(given(folder) / "experiment.json")
     return RESUME
 
 
 def a_folder(folder: Path) -> list[str]:
-    (given(folder) / "batch.json").mkdir()
+    (given(folder) / "experiment.json").mkdir()
     return RESUME
 
 
 def sparse(folder: Path) -> list[str]:
-    with (given(folder) / "batch.json").open("wb") as file:
+    with (given(folder) / "experiment.json").open("wb") as file:
         file.truncate(2**40)
     return RESUME
 
 
 def device_beside(folder: Path) -> list[str]:
     batch = given(folder)
-    (batch / "batch.json").write_text(json.dumps(JOURNAL))
+    (batch / "experiment.json").write_text(json.dumps(JOURNAL))
     os.mkfifo(batch / "report.html")
     return RESUME
 
 
 def strange_name(folder: Path) -> list[str]:
-    return ["compare", "--resume", "\x1b[2J\x07../\udce9"]
+    return ["rosetta", "run", "--resume", "\x1b[2J\x07../\udce9"]
 
 
 def gpus(value: str) -> Callable[[Path], list[str]]:
-    return lambda folder: ["compare", "--dry-run", "--devices", "4", "--gpus", value]
+    return lambda folder: ["rosetta", "run", "--dry-run", "--devices", "4", "--gpus", value]
 
 
 def setting(option: str, value: str) -> Callable[[Path], list[str]]:
-    return lambda folder: ["compare", "--dry-run", option, value]
+    return lambda folder: ["rosetta", "run", "--dry-run", option, value]
 
 
 def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         path = folder / "sweep.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return ["compare", "--dry-run", "--sweep", str(path)]
+        return ["rosetta", "run", "--dry-run", "--sweep", str(path)]
 
     return lay
 
@@ -142,16 +143,16 @@ def sweep(text: str | bytes) -> Callable[[Path], list[str]]:
 def sweep_sparse(folder: Path) -> list[str]:
     with (folder / "sweep.toml").open("wb") as file:
         file.truncate(2**40)
-    return ["compare", "--dry-run", "--sweep", str(folder / "sweep.toml")]
+    return ["rosetta", "run", "--dry-run", "--sweep", str(folder / "sweep.toml")]
 
 
 RUNS = "seeds: !!python/object/apply:os.abort []"
 SAME = [RUN, RUN]
 KEEPS = ("precious",)
-NO_JSON = "not JSON that is written here"
+NO_JSON = "not a JSON file of this project"
 
 CASES = [
-    Case("journal: empty", raw(""), r"batch\.json: not JSON that is written here"),
+    Case("journal: empty", raw(""), r"experiment\.json: not a JSON file of this project"),
     Case("journal: zeros", raw(b"\0" * 4096), NO_JSON),
     Case("journal: not UTF-8", raw(b"\xff\xfe{}"), NO_JSON),
     Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), NO_JSON),
@@ -169,8 +170,8 @@ CASES = [
         raw('{"schema": ' + "9" * 5000 + "}"),
         NO_JSON,
     ),
-    Case("journal: a folder", a_folder, r"batch\.json: not a file"),
-    Case("journal: a pipe", pipe, r"batch\.json: not a file"),
+    Case("journal: a folder", a_folder, r"experiment\.json: not a file"),
+    Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
     Case("journal: a terabyte", sparse, "more than 16 MiB"),
     Case("journal: of a newer version", changed(schema=7), r"newer version .*schema 7.*update"),
     Case("journal: of version true", changed(schema=True), "field schema"),
@@ -186,7 +187,7 @@ CASES = [
     Case("journal: no epochs", changed(epochs=0), "field epochs does not fit"),
     Case("journal: epochs that are text", changed(epochs="many"), "field epochs does not fit"),
     Case("journal: half an image", changed(batch_size=0.5), "field batch_size does not fit"),
-    Case("journal: 100,000 workers", changed(workers=100_000), "field workers does not fit"),
+    Case("journal: 100,000 workers", changed(num_workers=100_000), "field num_workers does not"),
     Case("journal: recipe unknown", changed(recipe="../../x"), r"unknown recipe '\.\./\.\./x'"),
     Case("journal: data not there", changed(), "data folder 'nowhere' does not exist"),
     Case("run: kernel null", a_run(kernel=None), "field runs/0/kernel does not fit"),
@@ -238,6 +239,10 @@ CASES = [
     Case("sweep: a number of 5,000 digits", sweep(f"seeds = [{'9' * 5000}]"), r"sweep\.toml"),
     Case("sweep: text with a null", sweep(b"seeds = [\0]"), "line 1: not TOML"),
     Case("command: 10^400 epochs", setting("--epochs", f"1{'0' * 400}"), "epochs is '10+': give"),
-    Case("command: escapes for workers", setting("--workers", "1\x1b[2J"), r"workers is '1\\x1b"),
+    Case(
+        "command: escapes for workers",
+        setting("--num-workers", "1\x1b[2J"),
+        r"num_workers is '1\\x1b",
+    ),
     Case("command: a batch size of text", setting("--batch-size", "; rm"), "batch_size is '; rm'"),
 ]

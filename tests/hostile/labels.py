@@ -17,7 +17,7 @@ def content(data: bytes, name: str = LABELS) -> Callable[[Path], list[str]]:
 
     def lay(folder: Path) -> list[str]:
         (folder / name).write_bytes(data)
-        return ["data-prep", "catalog", str(folder), "--labels-only"]
+        return ["data-prep", "stats", str(folder), "--labels-only"]
 
     return lay
 
@@ -29,23 +29,23 @@ def rows(*lines: str, header: str = HEADER) -> Callable[[Path], list[str]]:
 def sparse(folder: Path) -> list[str]:
     with (folder / LABELS).open("wb") as file:
         file.truncate(200_000_000_000)
-    return ["data-prep", "catalog", str(folder), "--labels-only"]
+    return ["data-prep", "stats", str(folder), "--labels-only"]
 
 
 def pipe(folder: Path) -> list[str]:
     os.mkfifo(folder / LABELS)
-    return ["data-prep", "catalog", str(folder)]
+    return ["data-prep", "stats", str(folder)]
 
 
 def loop(folder: Path) -> list[str]:
     (folder / LABELS).symlink_to(folder / LABELS)
-    return ["data-prep", "catalog", str(folder)]
+    return ["data-prep", "stats", str(folder)]
 
 
 def mirrored(folder: Path) -> list[str]:
     """A name that a terminal would show from right to left, of an image that is not there."""
     (folder / LABELS).write_text(f"{HEADER}\n{row('x' + chr(0x202E) + 'gnp.exe')}\n", "utf-8")
-    return ["data-prep", "catalog", str(folder)]
+    return ["data-prep", "stats", str(folder)]
 
 
 def lists(spoil: Callable[[Path], object]) -> Callable[[Path], list[str]]:
@@ -56,7 +56,7 @@ def lists(spoil: Callable[[Path], object]) -> Callable[[Path], list[str]]:
         (folder / "set" / "test_list.txt").write_text("\n".join(names[20:]))
         (folder / "set" / "train_val_list.txt").write_text("\n".join(names[:20]))
         spoil(folder / "set" / "train_val_list.txt")
-        return ["data-prep", "catalog", str(folder / "set"), "--nih-lists"]
+        return ["data-prep", "stats", str(folder / "set"), "--official-split"]
 
     return lay
 
@@ -111,7 +111,7 @@ CASES = [
     Case("labels-right-to-left-name", mirrored, r"the first is x\\u202egnp.exe"),
     Case("list-pipe", lists(as_pipe), "train_val_list.txt: cannot be read .not a file but a pipe"),
     Case("list-binary", lists(lambda file: file.write_bytes(b"\xff\xfe\0")), "cannot be read"),
-    Case("list-empty", lists(lambda file: file.write_text(" \n\n")), "no names in it"),
+    Case("list-empty", lists(lambda file: file.write_text(" \n\n")), "no file names in it"),
     Case("list-one-line", lists(lambda file: file.write_text("a b c")), "in neither list"),
     Case("list-sparse", lists(lambda file: os.truncate(file, 200_000_000_000)), "more than the"),
 ]

@@ -156,7 +156,7 @@ PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
     "a pipe": (pipe_of_images, r"images\.npy: cannot be read"),
     "names of other images": (
         lambda folder, note: void(note.update(names=["../../x.png"] * 12)),
-        "do not go together",
+        "do not match",
     ),
     "names as numbers": (lambda folder, note: void(note.update(names=7)), r"damaged \('names'\)"),
     "a note nested deeply": (
@@ -175,35 +175,35 @@ OTHERS = {
             command="resize",
             files=manifest(row("../../x.png", file="../../../etc/passwd", bytes=1)),
         ),
-        r"has 1 image that .* has not, the first: \.\./\.\./x\.png",
+        r"has 1 image that .* lacks, the first: \.\./\.\./x\.png",
     ),
     "an image damaged behind the manifest": (
-        partial(prepared, command="catalog", files=manifest(row("00000003_000.png", bytes=1))),
+        partial(prepared, command="stats", files=manifest(row("00000003_000.png", bytes=1))),
         "1 image is not what manifest.csv says was written, the first: 00000003_000.png",
     ),
     "an image the manifest puts elsewhere": (
         partial(
             prepared,
-            command="catalog",
+            command="stats",
             files=manifest(row("00000003_000.png", file="../../../../../etc/hostname")),
         ),
         "1 image is not what manifest.csv says",
     ),
     "another tool's folder": (
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
-        "made with another tool",
+        "written with another tool",
     ),
     "another command's folder": (
         partial(prepared, command="nih", files=manifest()),
-        "made with another tool and source",
+        "written with another tool and source",
     ),
     "archives that are gone, and no manifest": (
         partial(prepared, command="nih", files=note(tool="data_prep nih 1", source=ARCHIVES)),
-        "complete, but without the manifest.csv.*use it as it is, or remove it and run again",
+        "complete, but without manifest.csv.*use the folder as it is, or remove it and run again",
     ),
     "a source that is not complete": (
         partial(prepared, command="pack", files=note(complete=False)),
-        "is not complete: run the command that makes it again",
+        "is not complete: run the command that wrote it again",
     ),
     "a pipe as note": (
         partial(pipe, name="prepared.json"),
@@ -214,7 +214,7 @@ OTHERS = {
         "manifest.csv: .* but a pipe",
     ),
     "a pipe as list of what is left out": (
-        partial(pipe, name="left_out.csv", command="catalog"),
+        partial(pipe, name="left_out.csv", command="stats"),
         "left_out.csv: cannot be read .not a file but a pipe",
     ),
 }

@@ -60,7 +60,7 @@ def arithmetic(*keys: str, to: Any) -> Put:
 def recipe(**given: Any) -> Put:
     """A whole record whose recipe says this, and nothing of rate and rule besides."""
     said = records.make()["recipe"]
-    bare = {key: said[key] for key in said if key not in ("drop_by", "drop_epochs", "momentum")}
+    bare = {key: said[key] for key in said if key not in ("lr_gamma", "lr_milestones", "momentum")}
     return changed("recipe", to=bare | given)
 
 
@@ -92,16 +92,16 @@ def larger_than_the_memory(path: Path) -> None:
 
 
 STRANGE: dict[str, tuple[Put, str]] = {
-    "empty": (text(""), "not JSON that is written here"),
-    "only zeros": (text(bytes(4096)), "not JSON that is written here"),
-    "cut short": (text(json.dumps(records.make())[:-9]), "not JSON that is written here"),
-    "two of them": (text(json.dumps(records.make()) * 2), "not JSON that is written here"),
-    "not UTF-8": (text(b'{"schema": 1, "reason": "\xff\xfe"}'), "not JSON that is written here"),
+    "empty": (text(""), "not a JSON file of this project"),
+    "only zeros": (text(bytes(4096)), "not a JSON file of this project"),
+    "cut short": (text(json.dumps(records.make())[:-9]), "not a JSON file of this project"),
+    "two of them": (text(json.dumps(records.make()) * 2), "not a JSON file of this project"),
+    "not UTF-8": (text(b'{"schema": 1, "reason": "\xff\xfe"}'), "not a JSON file of this project"),
     "a list": (text("[1]"), r"field \(top\)"),
     "null": (text("null"), r"field \(top\)"),
     "a number": (text("7"), r"field \(top\)"),
     "nothing in it": (text("{}"), "required property"),
-    "a pickle": (text(b"\x80\x04\x95\x1a\x00\x00\x00"), "not JSON that is written here"),
+    "a pickle": (text(b"\x80\x04\x95\x1a\x00\x00\x00"), "not a JSON file of this project"),
     "deep in brackets": (text("[" * 200_000), "nested too deep"),
     "deep in objects": (text('{"a":' * 200_000), "nested too deep"),
     "deep in a section": (
@@ -115,15 +115,15 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "an integer of 5,000 digits": (number("9" * 5000), "9999 is no number"),
     "larger than the memory": (larger_than_the_memory, "more than 16 MiB"),
     "a pipe": (os.mkfifo, "not a file"),
-    "a folder": (Path.mkdir, "no record there"),
+    "a folder": (Path.mkdir, "there is no record"),
     "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "not a file"),
     "a link to itself": (lambda path: path.symlink_to("record.json"), "no record under"),
     "a link to nothing": (lambda path: path.symlink_to("gone"), "no record under"),
     "a link to a file of another kind": (
         lambda path: path.symlink_to("/etc/hostname"),
-        "not JSON that is written here",
+        "not a JSON file of this project",
     ),
-    "of a newer version": (changed("schema", to=3), r"newer version .*\(schema 3, this one reads"),
+    "of a newer version": (changed("schema", to=4), r"newer version .*\(schema 4, this one reads"),
     "of version zero": (changed("schema", to=0), "field schema"),
     "of a version that is text": (changed("schema", to="2"), "field schema"),
     "of a version that is true": (changed("schema", to=True), "field schema"),
@@ -199,11 +199,11 @@ STRANGE: dict[str, tuple[Put, str]] = {
         "field test/confusions/0 contradicts others: share is not",
     ),
     "a class confused with itself": (
-        of_classes("test", "confusions", 0, "taken_for", to="plane"),
+        of_classes("test", "confusions", 0, "predicted_as", to="plane"),
         "field test/confusions/0 contradicts others: it is not of two classes",
     ),
     "a class nobody knows": (
-        of_classes("test", "confusions", 0, "taken_for", to="<script>"),
+        of_classes("test", "confusions", 0, "predicted_as", to="<script>"),
         "field test/confusions/0 contradicts others: it is not of two classes",
     ),
     "a confusion twice": (
@@ -214,8 +214,11 @@ STRANGE: dict[str, tuple[Put, str]] = {
         of_classes("test", "confusions", to=class_records.make()["test"]["confusions"] * 2),
         "field test",
     ),
-    "drops by nothing": (recipe(drop_epochs=[3]), "'drop_by' is a dependency of 'drop_epochs'"),
-    "momentum without its number": (recipe(optimizer="momentum"), "'momentum' is a required"),
+    "drops by nothing": (
+        recipe(lr_milestones=[3]),
+        "'lr_gamma' is a dependency of 'lr_milestones'",
+    ),
+    "momentum without its number": (recipe(optimizer="sgd"), "'momentum' is a required"),
     "a precision that is a list": (changed("recipe", "precision", to=["fp32"]), "field recipe"),
     "energy without its images": (
         changed("energy", to={"joules": 5.0, "images_per_joule": None}),
@@ -226,21 +229,24 @@ STRANGE: dict[str, tuple[Put, str]] = {
         lambda path: path.write_text(json.dumps(records.short("Keras", "skipped", ""))),
         "field reason",
     ),
-    "a probe that is text": (changed("probe", to="all well"), "field probe"),
-    "a probe of no device": (changed("probe", to=records.probe(0)), "field probe/devices"),
+    "a probe that is text": (changed("self_test", to="all well"), "field self_test"),
+    "a probe of no device": (changed("self_test", to=records.probe(0)), "field self_test/devices"),
     "a probe with no reason at all": (
-        changed("probe", to=records.probe(reason="")),
-        "field probe/reason",
+        changed("self_test", to=records.probe(reason="")),
+        "field self_test/reason",
     ),
     "a probe that took less than no time": (
-        changed("probe", to=records.probe() | {"seconds": -1}),
-        "field probe/seconds",
+        changed("self_test", to=records.probe() | {"seconds": -1}),
+        "field self_test/seconds",
     ),
     "a probe of something else": (
-        changed("probe", to=records.probe() | {"steps": [{"what": "mining"}]}),
-        "field probe/steps/0",
+        changed("self_test", to=records.probe() | {"steps": [{"what": "mining"}]}),
+        "field self_test/steps/0",
     ),
-    "a probe with more": (changed("probe", to=records.probe() | {"more": 1}), "field probe"),
+    "a probe with more": (
+        changed("self_test", to=records.probe() | {"more": 1}),
+        "field self_test",
+    ),
     "more of a matrix product than its rounds come to": (
         arithmetic("synthetic", "share", to=0.9),
         "field arithmetic/synthetic contradicts others: it is not what its rounds and FLOPs",
@@ -269,14 +275,14 @@ def in_a_batch(put: Put) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
         (folder / "Strange-2x").mkdir()
         put(folder / "Strange-2x" / "record.json")
-        return ["compare", "report", str(folder)]
+        return ["rosetta", "report", str(folder)]
 
     return lay
 
 
 def against(folder: Path) -> list[str]:
     in_a_batch(text("{"))(folder)
-    return ["compare", "--against", str(folder)]
+    return ["rosetta", "diff", str(folder)]
 
 
 def a_link_where_tables_go(folder: Path) -> list[str]:
@@ -285,12 +291,12 @@ def a_link_where_tables_go(folder: Path) -> list[str]:
     (folder / "own").mkdir()
     (folder / "own" / "runs.csv").write_text("mine")
     (folder / "csv").symlink_to("own")
-    return ["compare", "report", str(folder)]
+    return ["rosetta", "report", str(folder)]
 
 
 CASES = [
     *(Case(f"record: {name}", in_a_batch(put), says) for name, (put, says) in STRANGE.items()),
-    Case("record: compared with a strange one", against, "not JSON that is written here"),
+    Case("record: compared with a strange one", against, "not a JSON file of this project"),
     Case(
         "record: a link where tables go", a_link_where_tables_go, "a link", keeps=("own/runs.csv",)
     ),

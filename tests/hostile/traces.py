@@ -14,12 +14,12 @@ from typing import Any
 
 from gpumon_tools import Marks, write
 
-from gpumon.lines import LONGEST_LINE, MOST_SERIES
+from gpumon.trace_format import LONGEST_LINE, MOST_SERIES
 from hostile.case import Case
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\nred\u202e"
 KEEPS = ("t.jsonl", "t.marks.jsonl")
-TRAIN: Marks = (("train", 0.0, 4.0, {"images": 8}),)
+TRAIN: Marks = (("train", 0.0, 4.0, {"items": 8}),)
 
 Lay = Callable[[Path], list[str]]
 
@@ -320,7 +320,7 @@ HARMLESS = [
     Case("trace: escapes in a phase drawn", mark(ESCAPES, "plot"), "^$", 0, KEEPS),
     Case("trace: escapes in the host", header("watch", host=ESCAPES), "^$", 0),
     Case("trace: images that are no number",
-         line('["B", 1000000000000, 7, 9, "x", {"images": "many"}]', file=KEEPS[1]), "^$", 0),
+         line('["B", 1000000000000, 7, 9, "x", {"items": "many"}]', file=KEEPS[1]), "^$", 0),
     Case("trace: attributes named as columns",
          line('["B", 1000000000000, 7, 9, "x", {"phase": [], "seconds": "s"}]', file=KEEPS[1]),
          "^$", 0),
@@ -351,7 +351,7 @@ HARMLESS = [
     Case("trace: phase of slashes", mark("a//b/", "html"), "^$", 0, KEEPS),
     Case("trace: phase with an endless name", mark("x" * 100_000, "plot"), "^$", 0, KEEPS),
     Case("trace: phase that ends before it begins",
-         line('["E", 1000000000000, 7, 9]\n["B", 1002000000000, 7, 9, "x", {"images": 1e15}]\n'
+         line('["E", 1000000000000, 7, 9]\n["B", 1002000000000, 7, 9, "x", {"items": 1e15}]\n'
               '["E", 1001000000000, 7, 9]', "plot", KEEPS[1]), "^$", 0, KEEPS),
     Case("trace: only a header", lambda folder: _cut(folder, 1), "^$", 0),
 ]  # fmt: skip
@@ -376,9 +376,10 @@ REQUESTS = [
          keeps=KEEPS),
     Case("gpumon: unknown picture", asked("plot", "{}/t", "-o", "{}/x.\x1b[2J"), "cannot draw to",
          keeps=KEEPS),
-    Case("gpumon: two of a name", asked("compare", "a={}/t", "a={}/t"), "two traces .*called a",
+    Case("gpumon: two of a name", asked("compare", "a={}/t", "a={}/t"),
+         "two traces have the label a",
          keeps=KEEPS),
-    Case("gpumon: GPU 99", asked("record", "--gpus", "99", "--out", "{}/n", "--", "true"),
+    Case("gpumon: GPU 99", asked("record", "--gpu-ids", "99", "--out", "{}/n", "--", "true"),
          "no GPU '?99'? on this machine", keeps=KEEPS),
     Case("gpumon: interval nan",
          asked("record", "--interval", "nan", "--out", "{}/n", "--", "true"), "seconds between"),
@@ -386,7 +387,7 @@ REQUESTS = [
          "the trace cannot be written", keeps=("f",)),
     Case("gpumon: no such program", asked("record", "--out", "{}/n", "--", "no\x1b[2J"),
          "cannot run no", keeps=KEEPS),
-    Case("gpumon: nothing to run", asked("record", "--out", "{}/n"), "nothing to run", keeps=KEEPS),
+    Case("gpumon: nothing to run", asked("record", "--out", "{}/n"), "no command was", keeps=KEEPS),
 ]  # fmt: skip
 
 CASES = WRONG + SPOILT + LEFT_OUT + HARMLESS + REQUESTS

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import SIDE, lesson_with, namespace_of, write_different_images
+from notebook_cells import SIDE, functions_with, namespace_of, write_different_images
 from PIL import Image
 from resuming import before_training
 
 import data_prep
-from data_prep.readers.pictures import Pictures
+from data_prep.readers.catalog_reader import CatalogReader
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
-from helpers.training import agreed_stop, checkpoint, image_data
-from helpers.training.in_world import WEIGHTS
+from helpers.training import checkpoint, graceful_stop, image_data
+from helpers.training.train_loop import WEIGHTS
 
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
@@ -60,8 +60,8 @@ def assert_pixels_are_pillows(
     written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
     write_different_images(folder, suffix)
     how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
-    data_prep.resize_folder(written, files, **how, workers=1, progress=False)
-    data_prep.pack_folder(files, packed, workers=1, progress=False)
+    data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
+    data_prep.pack_folder(files, packed, num_workers=1, progress=False)
     found = []
     for source in (files, packed, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
@@ -96,13 +96,13 @@ class OwnReader:
 COLOUR = """
 [data]
 reader = "imagefolder"
-resized = 48
+image_size = 48
 crop = 40
 [model]
 network = "resnet44"
 [train]
-task = "classes"
-batch = 8
+task = "multiclass"
+batch_size = 8
 """
 
 
@@ -140,7 +140,7 @@ def assert_colour_is_read(
     catalog = files.reader.catalog
     array = np.stack([_pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     found = []
-    for reader in (files.reader, Pictures(catalog, array), OwnReader(files.reader)):
+    for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
         images = replace(files, reader=reader)
         monkeypatch.setitem(names, "images", images)
         assert_is_read(names, images, paths, evaluated)
@@ -170,7 +170,7 @@ def digest(arrays: Batch) -> str:
 def assert_later_epochs_are_the_same(names: Names, batches: Callable[..., Sequence[Batch]]) -> None:
     """``batches(count, epoch=…, workers=…)`` of a loader that begins there, one batch an epoch.
 
-    The images are equal and their labels are not: crops and order can be told apart.
+    The images are equal and their labels are not: crops and order can be distinguished.
     """
     assert steps_of(names) == 1
     first, second, third = batches(3)
@@ -241,11 +241,11 @@ def assert_takes_the_steps_of_a_whole_run(
     assert steps_of(names) >= 4
     stops = False
 
-    class Planned(agreed_stop.Agreement):
+    class Planned(graceful_stop.Agreement):
         """Wished for after the first step; a local class, so that processes are sent its code."""
 
-        def of(self, rank: int, processes: int, first: int) -> agreed_stop.Permit:
-            agreed_stop.AHEAD_SECONDS = 0.0
+        def of(self, rank: int, processes: int, first: int) -> graceful_stop.Permit:
+            graceful_stop.AHEAD_SECONDS = 0.0
             permit = super().of(rank, processes, first)
             decide = permit._decide
 
@@ -256,8 +256,8 @@ def assert_takes_the_steps_of_a_whole_run(
             permit._decide = decide_as_planned  # type: ignore[method-assign]
             return permit
 
-    monkeypatch.setattr(agreed_stop, "AHEAD_SECONDS", agreed_stop.AHEAD_SECONDS)
-    monkeypatch.setattr(agreed_stop, "Agreement", Planned)
+    monkeypatch.setattr(graceful_stop, "AHEAD_SECONDS", graceful_stop.AHEAD_SECONDS)
+    monkeypatch.setattr(graceful_stop, "Agreement", Planned)
 
     def train(*, resume: bool, stop: bool) -> tuple[int, int]:
         """How far the checkpoint is."""
@@ -265,7 +265,7 @@ def assert_takes_the_steps_of_a_whole_run(
         stops = stop
         monkeypatch.setattr(run, "_resume", resume)
         if stop:
-            with pytest.raises(agreed_stop.Stopped, match="stopped as asked after epoch"):
+            with pytest.raises(graceful_stop.Stopped, match="stopped as asked after epoch"):
                 run.train()
         else:
             run.train()
@@ -300,15 +300,15 @@ def assert_takes_the_steps_of_a_whole_run(
 def train_shallow(names: Names) -> None:
     """Let the notebook train ``reference``'s shallow net, for it takes no time."""
     run = names["this_run"]
-    framework, devices, scope = run.framework, run.devices, run.lesson.scope
+    framework, devices, scope = run.framework, run.devices, run.functions.scope
 
     def build_model(arrays: Mapping[str, np.ndarray]) -> Any:
         with scope():
             return framework.shallow(arrays, devices)
 
     names["build_model"] = build_model
-    run.initial = Weights(reference.shallow_arrays(), "seeded", "shallow")
-    run.take(lesson_with(names))
+    run.initial = Weights(reference.shallow_arrays(), "random", "shallow")
+    run.take(functions_with(names))
 
 
 def _rows(grey: np.ndarray) -> np.ndarray:

@@ -21,19 +21,20 @@ from own_networks import recipe_of_classes
 
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
-from helpers.fairness import own_network, rehearsal
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import custom_network, training_loop
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
-from helpers.training import measured_run, measurement_rounds, roll_call
+from helpers.training import data_coverage, measured_run, measurement_rounds
 from helpers.training.sections import SECTIONS
 
 NEEDS = {
-    "certify": (), "rehearse": ("certify",), "train": ("rehearse",), "test": ("train",),
-    "take_apart": ("train",), "chart": ("take_apart",), "explain": ("chart",),
-    "finish": ("test", "explain"),
+    "check_fairness": (), "check_training_loop": ("check_fairness",),
+    "train": ("check_training_loop",), "test": ("train",),
+    "profile": ("train",), "chart": ("profile",), "attribute_time": ("chart",),
+    "finish": ("test", "attribute_time"),
 }  # fmt: skip
 """Said once more, apart from the code that is tested."""
-RECORDS = {"train": "epochs", "test": "test", "take_apart": "loader", "chart": "monitor"}
+RECORDS = {"train": "epochs", "test": "test", "profile": "loader", "chart": "monitor"}
 RECORDS |= {"explain": "attribution"}
 RAW = (NameError, KeyboardInterrupt, Plain, *FOR_USERS)
 """What a user may see: a name that no cell has defined yet, an interrupt, and a line each."""
@@ -89,15 +90,15 @@ class Kernel:
 
     def begin(self) -> BaseException | None:
         """Sections 2 to 8, with other values for some parameters."""
-        first = next(n for n, cell in enumerate(self.cells) if "this_run.certify(" in cell)
+        first = next(n for n, cell in enumerate(self.cells) if "this_run.check_fairness(" in cell)
         self.valid.clear()
         self.epochs, resume = self.draw.choice([2, 3]), self.draw.random() < 0.3
         given: dict[str, Any] = {"recipe": str(self.folder / "recipe" / "mine.toml"), "gpus": 0}
         given |= {"devices": self.devices, "run": str(self.folder / "run"), "resume": resume}
-        given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "workers": 0}
+        given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "num_workers": 0}
         given["seed"] = 0 if resume else self.draw.randrange(100)
         for cell in [*self.cells[:first], *self.cells[first + 1 :]]:
-            if "this_run.rehearse(" in cell:
+            if "this_run.check_training_loop(" in cell:
                 break
             if cell.startswith("recipe = "):
                 cell += "\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
@@ -155,7 +156,9 @@ class Kernel:
             self.problem("what was tested is not what was trained")
         if (content["state"] == "finished") != ("finish" in self.valid):
             self.problem(f"the record's state is {content['state']}")
-        broken_off = self.done[-1] in ("rehearse", "interrupt") and "train" not in self.valid
+        broken_off = (
+            self.done[-1] in ("check_training_loop", "interrupt") and "train" not in self.valid
+        )
         if broken_off and run.monitor.running:
             self.problem("the monitor runs, and nothing trains")
 
@@ -169,14 +172,16 @@ TESTED: dict[str, str] = {}
 
 def small() -> None:
     """Replace what takes long and has tests of its own; note what is trained and tested."""
-    own_network.certify = lambda *given, **named: Certificate((Check("planted", 0.0, 1.0),))
-    rehearsal.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
-    roll_call.certify = lambda certificate, *given, **named: certificate  # type: ignore[assignment]
+    custom_network.check_fairness = lambda *given, **named: FairnessCheck(
+        (Check("planted", 0.0, 1.0),)
+    )
+    training_loop.check_fairness = lambda fairness_check, *given, **named: fairness_check  # type: ignore[assignment]
+    data_coverage.check_fairness = lambda fairness_check, *given, **named: fairness_check  # type: ignore[assignment]
     turns: Any = measurement_rounds.take_turns
     turns.__kwdefaults__["rounds"] = 2
     measurement_rounds.LOADER_SECONDS = 0.01
     run: Any = measured_run.Run
-    train, load = run._certify_training, run._trained_weights
+    train, load = run._check_training, run._trained_weights
 
     def trained(run: Any, each: Any) -> None:
         TESTED["trained"] = each[0].digest
@@ -187,7 +192,7 @@ def small() -> None:
         TESTED["tested"] = weights.digest(found)
         return found
 
-    run._certify_training, run._trained_weights = trained, loaded
+    run._check_training, run._trained_weights = trained, loaded
 
 
 def live(notebook: str, folder: Path, devices: int, seed: str, actions: list[str]) -> int:

@@ -12,8 +12,8 @@ from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import chainermn_ranks as chainermn_hooks
 from helpers.training import chainer_parallel as parallel
-from helpers.training import image_data, in_world
-from helpers.training.in_world import Work
+from helpers.training import image_data, train_loop
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 Arrays = dict[str, np.ndarray]
@@ -22,10 +22,10 @@ Arrays = dict[str, np.ndarray]
 def shallow(world: World, work: Work, state: Any = None) -> tuple[Any, Any]:
     """A replica of the shallow net, of ``state`` (weights, optimiser's), and its files' loader."""
     arrays, kept = state or (reference.shallow_arrays(), {})
-    replica = work.lesson.start(world, work.framework.shallow(arrays, world.devices))
+    replica = work.functions.start(world, work.framework.shallow(arrays, world.devices))
     work.framework.load_optimizer(replica.network, replica.optimizer, kept)
-    loader = work.lesson.make_train_loader(world, 0, 0)
-    work.lesson.ready(replica, [loader])
+    loader = work.functions.make_train_loader(world, 0, 0)
+    work.functions.ready(replica, [loader])
     return replica, loader
 
 
@@ -37,20 +37,20 @@ def state_of(work: Work, replica: Any) -> tuple[Arrays, Arrays]:
 def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, np.ndarray]:
     """Weights and optimiser's state after so many steps, their mean loss, validation's logits."""
     replica, loader = shallow(world, work)
-    loss, _ = in_world.take_steps(work, replica, loader, steps)
+    loss, _ = train_loop.take_steps(work, replica, loader, steps)
     part = work.images.valid
-    batches = iter(work.lesson.make_evaluation_loader(world, part, 0))
-    scores, _ = in_world.predict(work.lesson, replica, batches, len(part))
+    batches = iter(work.functions.make_evaluation_loader(world, part, 0))
+    scores, _ = train_loop.predict(work.functions, replica, batches, len(part))
     return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
 
 
 def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | None]:
     """The weights after so many steps without all-reduce, and how long gradients took."""
     replica, loader = shallow(world, work)
-    with in_world.StepClock(work.framework.completion) as clock:
-        assert work.lesson.without_all_reduce is not None
-        work.lesson.without_all_reduce(replica, loader, steps, clock)
-    return state_of(work, replica)[0], work.lesson.sync_seconds(replica)
+    with train_loop.StepClock(work.framework.completion) as clock:
+        assert work.functions.without_all_reduce is not None
+        work.functions.without_all_reduce(replica, loader, steps, clock)
+    return state_of(work, replica)[0], work.functions.sync_seconds(replica)
 
 
 def all_reduces_by(world: World, work: Work) -> str:
@@ -62,9 +62,9 @@ def all_reduces_by(world: World, work: Work) -> str:
 def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:
     """A replica's state when it has gone on from another's, on a fixed batch."""
     replica, _ = shallow(world, work, state)
-    loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
-    work.lesson.ready(replica, [loader])
-    in_world.take_steps(work, replica, loader, steps)
+    loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
+    work.functions.ready(replica, [loader])
+    train_loop.take_steps(work, replica, loader, steps)
     return state_of(work, replica)
 
 
@@ -88,13 +88,13 @@ def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]],
 
     image_data.Data.read = note  # type: ignore
     try:
-        batches = iter(work.lesson.make_train_loader(world, 0, 0))
+        batches = iter(work.functions.make_train_loader(world, 0, 0))
         steps = []
         for _ in range(2 * work.recipe.steps(len(work.images.train))):
             next(batches)
             steps.append(taken())
         test = work.images.test[left_out:]
-        list(work.lesson.make_evaluation_loader(world, test, 0))
+        list(work.functions.make_evaluation_loader(world, test, 0))
         return steps, taken()
     finally:
         image_data.Data.read = read  # type: ignore[method-assign]
@@ -103,12 +103,12 @@ def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]],
 def fail_in_a_step(world: World, work: Work, how: str) -> None:
     """Rank 1 raises, or is killed, before its second step, in which the others wait for it."""
     replica, loader = shallow(world, work)
-    in_world.take_steps(work, replica, loader, 1)
+    train_loop.take_steps(work, replica, loader, 1)
     if world.rank == 1:
         if how == "raises":
             raise ValueError("no such image")
         os.kill(os.getpid(), signal.SIGKILL)
-    in_world.take_steps(work, replica, loader, 1)
+    train_loop.take_steps(work, replica, loader, 1)
 
 
 def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.ndarray:

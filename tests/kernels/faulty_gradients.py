@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import two_nodes
 
-from helpers.fairness.certificate import Certificate
+from helpers.fairness.check_results import FairnessCheck
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.training import ranks_gradients
-from helpers.training.in_world import Work
 from helpers.training.measured_run import Run
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 SUM, ALONE, WEIGHT = "a sum", "a rank without all-reduce", "another weight on a rank"
@@ -26,16 +26,16 @@ OTHER = 0.1
 
 
 def rows_of(run: Run, everywhere: Callable[..., Any]) -> dict[str, Any]:
-    """The certificate's rows of n devices, as the run's ranks find them."""
-    certificate = ranks_gradients.certify(
-        Certificate(()),
+    """The fairness check's rows of n devices, as the run's ranks find them."""
+    fairness_check = ranks_gradients.check_fairness(
+        FairnessCheck(()),
         everywhere,
         network=run.network,
         weights=run.initial if run.network == "own" else None,
         devices=run.setup.replicas,
     )
-    assert [check.check for check in certificate.checks] == list(N_AGAINST_ONE)
-    return {check.check: check for check in certificate.checks}
+    assert [check.check for check in fairness_check.checks] == list(N_AGAINST_ONE)
+    return {check.check: check for check in fairness_check.checks}
 
 
 def of_two(names: two_nodes.Names) -> two_nodes.Found:
@@ -66,7 +66,7 @@ def assert_compared(run: Run, uneven: str = "pass", faults: Collection[str] = tu
 
 
 def rows_with(run: Run, fault: str) -> dict[str, Any]:
-    """The certificate's rows of n devices where the ranks have a fault."""
+    """The fairness check's rows of n devices where the ranks have a fault."""
     return rows_of(run, partial(run.everywhere, with_fault, fault))
 
 

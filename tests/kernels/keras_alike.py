@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from notebook_cells import failed, failed_in_rehearsal
+from notebook_cells import failed, failed_in_training_loop
 
 from helpers.fairness import reference
 from helpers.networks import weights
@@ -47,23 +47,23 @@ def train(names: Names, replica: Any, loader: Iterator[Any], steps: int) -> tupl
 
 
 def assert_weights_come_back(names: Names) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(names["framework"].dump_weights(names["model"])) == initial.sha256
 
 
 def assert_faults_are_caught(names: Names) -> None:
     """A BatchNorm that does not train, and a loss that is a sum over the images."""
     frozen = "training=training)", "training=False)"
-    found = failed_in_rehearsal(names, NOTEBOOK, *frozen)
+    found = failed_in_training_loop(names, NOTEBOOK, *frozen)
     assert {"weight change after 5 SGD steps", "running mean after 5 SGD steps"} <= found
     run, sound = names["this_run"], names["criterion"]
-    before = run.certificate
+    before = run.fairness_check
     names["criterion"] = type(sound)(from_logits=True, reduction="sum")
     try:
-        run.rehearse(run.lesson)
-        found = failed(run.certificate.checks)
+        run.check_training_loop(run.functions)
+        found = failed(run.fairness_check.checks)
     finally:
-        names["criterion"], run.certificate = sound, before
+        names["criterion"], run.fairness_check = sound, before
     assert {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"} <= found
 
 

@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from helpers import paths
-from helpers.fairness import certificate
+from helpers.fairness import check_results
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
-from helpers.training import in_world, measured_run
-from helpers.training.world import Lesson, World, lesson_of
+from helpers.training import measured_run, train_loop
+from helpers.training.world import TrainingFunctions, World, functions_of
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -61,7 +61,7 @@ def write_different_images(folder: Path, suffix: str) -> Path:
     return target
 
 
-CERTIFIED = "this_run.train()"
+CHECKED = "this_run.train()"
 """Up to here a notebook has checked itself, and trained nothing."""
 
 
@@ -114,7 +114,7 @@ def other_norms(names: dict[str, Any], **changes: float) -> Iterator[None]:
         names["scaled"] = scaled
 
 
-def failed(checks: Iterable[certificate.Check]) -> set[str]:
+def failed(checks: Iterable[check_results.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}
 
@@ -126,48 +126,50 @@ def assert_passed(
 
     ``survivors`` tells whose BatchNorm statistics are in the weights.
     """
-    found = run.certificate
+    found = run.fairness_check
     assert failed(found.checks) == set()
     assert "not checked" not in set(found.table()["verdict"])
-    assert {check.check for check in found.checks if check.verdict == "known"} == set(known)
+    assert {check.check for check in found.checks if check.verdict == "expected"} == set(known)
     reasons = {check.check: check.reason for check in found.checks}
     assert reasons["which replica's running statistics are kept"] == survivors
 
 
-def failed_in_rehearsal(names: dict[str, Any], notebook: str, sound: str, broken: str) -> set[str]:
+def failed_in_training_loop(
+    names: dict[str, Any], notebook: str, sound: str, broken: str
+) -> set[str]:
     """Names of the checks that a notebook fails whose training loop has a fault in it."""
     run = names["this_run"]
-    lesson, before = run.lesson, run.certificate
+    functions, before = run.functions, run.fairness_check
     with planted(names, notebook, sound, broken):
-        run.rehearse(lesson_with(names))
-    found = failed(run.certificate.checks)
-    run.take(lesson)
-    run.certificate = before
+        run.check_training_loop(functions_with(names))
+    found = failed(run.fairness_check.checks)
+    run.take(functions)
+    run.fairness_check = before
     return found
 
 
 def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
     """A loader that leaves images out ends an evaluation; none is scored that nobody has seen."""
 
-    def evaluate(world: World, work: in_world.Work, replica: Any) -> None:
-        lesson, part = work.lesson, work.images.train
-        lesson.ready(replica, [])
+    def evaluate(world: World, work: train_loop.Work, replica: Any) -> None:
+        functions, part = work.functions, work.images.train
+        functions.ready(replica, [])
         # So few that frameworks which fill up the last batch notice it too.
-        loader = lesson.make_evaluation_loader(world, part[:20], 0)
-        in_world.predict(lesson, replica, iter(loader), len(part))
+        loader = functions.make_evaluation_loader(world, part[:20], 0)
+        train_loop.predict(functions, replica, iter(loader), len(part))
 
     with pytest.raises(Exception, match=r"gave (\d+|logits of \d+) of .*\b(140|70)\b.* images"):
-        run.everywhere(in_world.with_replica, evaluate, run.initial.arrays, 0)
+        run.everywhere(train_loop.with_replica, evaluate, run.initial.arrays, 0)
 
 
 EPSILON_FIRST = "weight change after 5 Adam steps"
 """A known difference of optimisers that add epsilon before the bias correction."""
 
 
-def lesson_with(names: dict[str, Any]) -> Lesson:
-    """The notebook's lesson, of what its names stand for now."""
-    before = names["this_run"].lesson
-    return lesson_of(names, read_ahead=before.read_ahead, processes=before.processes)
+def functions_with(names: dict[str, Any]) -> TrainingFunctions:
+    """The notebook's notebook's functions, of what its names stand for now."""
+    before = names["this_run"].functions
+    return functions_of(names, read_ahead=before.read_ahead, processes=before.processes)
 
 
 def with_loss_of(names: dict[str, Any], notebook: str, task: str) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest) -> Path:
     """Of ranks all have the same."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
-    here = place.here()
+    here = rank_info.here()
     assert here is not None
     folder = here.folder.parent / name
     folder.mkdir(exist_ok=True)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import CERTIFIED, failed, namespace_of
+from notebook_cells import CHECKED, failed, namespace_of
 from resuming import write_small_images
 
 from helpers.errors import UserError
-from helpers.fairness import own_network
-from helpers.networks import own, weights
+from helpers.fairness import custom_network
+from helpers.networks import custom, weights
 from helpers.recipe import Recipe, lookup
 from helpers.training import checkpoint
-from helpers.training.in_world import take_steps
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NETS = {
@@ -169,18 +169,19 @@ class Reader:
 CLASSES = """
 [data]
 reader = "mine.py:Reader"
-resized = 32
+image_size = 32
 crop = 28
 [model]
 {module} = "mine.py:net"
 [train]
-task = "classes"
+task = "multiclass"
 epochs = 5
-optimizer = "momentum"
+optimizer = "sgd"
+momentum = 0.9
 learning_rate = 0.02
 weight_decay = 1e-3
 warmup_epochs = 1.5
-drops = {{by = 0.1, epochs = [2, 4]}}
+lr_schedule = {{gamma = 0.1, milestones = [2, 4]}}
 """
 
 TRAINED = {
@@ -207,7 +208,13 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.py").write_text(NETS[module] if code is None else code)
     lines = ['recipe = "demo"', "[model]", f'{module} = "mine.py:{name}"', "[train]"]
-    lines += ["batch = 8", "epochs = 3", 'optimizer="momentum"', "learning_rate = 0.01"]
+    lines += [
+        "batch_size = 8",
+        "epochs = 3",
+        'optimizer = "sgd"',
+        "momentum = 0.9",
+        "learning_rate = 0.01",
+    ]
     (folder / "mine.toml").write_text("\n".join([*lines, "weight_decay = 1e-4", ""]))
     return folder / "mine.toml"
 
@@ -222,7 +229,7 @@ def recipe_of_classes(folder: Path, module: str) -> Path:
 
 
 def read(path: Path) -> Recipe:
-    return lookup(str(path), small=True)
+    return lookup(str(path), demo=True)
 
 
 def assert_it_is_trained(
@@ -235,22 +242,22 @@ def assert_it_is_trained(
         notebook,
         folder,
         devices=2,
-        until=CERTIFIED,
+        until=CHECKED,
         recipe=str(path),
         data=data,
         run=folder / "run",
     )
     run = names["this_run"]
-    verdicts = {check.check: check for check in run.certificate.checks}
-    assert failed(run.certificate.checks) == set()
+    verdicts = {check.check: check for check in run.fairness_check.checks}
+    assert failed(run.fairness_check.checks) == set()
     unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
-    assert unknown == set(own_network.UNKNOWN)
+    assert unknown == set(custom_network.UNKNOWN)
     assert {verdicts[name].reason for name in unknown} == {"own network"}
-    assert {name for name, check in verdicts.items() if check.verdict == "known"} == known
+    assert {name for name, check in verdicts.items() if check.verdict == "expected"} == known
     assert verdicts["which replica's running statistics are kept"].reason == survivors
     for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
         assert verdicts[row].verdict == "pass"
-    assert run.certificate.comparable
+    assert run.fairness_check.comparable
 
     said = run.record.content["weights"]
     assert said["source"] == "own" and said["sha256"] == run.initial.sha256
@@ -280,16 +287,16 @@ def assert_state_is_kept(run: Any) -> None:
     def replica(
         world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], steps: int
     ) -> tuple[Any, Any]:
-        lesson, framework = work.lesson, work.framework
-        replica = lesson.start(world, lesson.build_model(arrays), rates=iter([0.01] * steps))
+        functions, framework = work.functions, work.framework
+        replica = functions.start(world, functions.build_model(arrays), rates=iter([0.01] * steps))
         framework.load_optimizer(replica.network, replica.optimizer, state)
-        loader = lesson.make_fixed_loader(world, work.noise(world, 4))
-        lesson.ready(replica, [loader])
+        loader = functions.make_fixed_loader(world, work.noise(world, 4))
+        functions.ready(replica, [loader])
         without_dropout(replica.network)
         take_steps(work, replica, loader, steps)
         found = framework.dump_weights(replica.network)
         kept = framework.dump_optimizer(replica.network, replica.optimizer)
-        lesson.stop(replica)
+        functions.stop(replica)
         return found, kept
 
     start = run.initial.arrays
@@ -316,14 +323,14 @@ def without_dropout(network: Any) -> None:
 def assert_same_seed_same_bytes(framework: Any, module: str, folder: Path) -> None:
     """Twice, whatever was drawn in between; another seed draws others."""
     recipe = read(recipe_of(folder, module))
-    first = own.initial(framework, recipe, 5)
-    own.initial(framework, read(recipe_of(folder / "other", module)), 3)
+    first = custom.initial(framework, recipe, 5)
+    custom.initial(framework, read(recipe_of(folder / "other", module)), 3)
     np.random.random(7)  # noqa: NPY002
-    again = own.initial(framework, recipe, 5)
+    again = custom.initial(framework, recipe, 5)
     assert again.sha256 == first.sha256
     for name, array in first.arrays.items():
         assert np.array_equal(again.arrays[name], array), name
-    assert own.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
+    assert custom.initial(framework, replace(recipe, seed=1), 5).sha256 != first.sha256
 
 
 WRONG = {
@@ -354,5 +361,5 @@ def assert_mistakes_are_one_line_each(networks: Any, module: str, folder: Path) 
         assert_one_line(networks, module, folder / str(number), code, said)
     # Seven logits, whatever was asked for.
     code = f"{NETS[module]}\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
-    said = "of 2 images of 32 px its network makes [2, 7]: give 5 logits an image, [2, 5]"
+    said = "of 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
     assert_one_line(networks, module, folder / "shape", code, said)

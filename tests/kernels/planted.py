@@ -2,7 +2,7 @@
 
 Each plant changes the notebook's own text, which is then run to the end of its test on a small
 network and 200 images: two epochs, momentum, weight decay and a warm-up. Where a plant changes what
-only the real training does, the rehearsal passes.
+only the real training does, the training-loop check passes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from typing import Any
 import own_networks
 import pytest
 
-from helpers.fairness import crops, training_checks, world_checks
-from helpers.fairness.certificate import Certificate
+from helpers.fairness import crops, process_checks, training_checks
+from helpers.fairness.check_results import FairnessCheck
 from helpers.runner.notebook_code import run_cells
 
 RATES = "rates or (scaled.learning_rate_at(step, steps) for step in count(first_step))"
@@ -180,7 +180,7 @@ PLANTS = {
                 "ReadBatch(images.train[1:], train_transform)"
             ),
         },
-        world_checks.ONCE,
+        process_checks.ONCE,
         checked=True,
     ),
     "evaluated from then on": Plant(
@@ -262,8 +262,8 @@ ONLY: dict[str, tuple[str, ...]] = {
 
 def trained(
     notebook: str, module: str, folder: Path, devices: int, plants: Sequence[Plant], **given: Any
-) -> Certificate:
-    """The certificate of the notebook's training and test, with these plants in it.
+) -> FairnessCheck:
+    """The fairness check of the notebook's training and test, with these plants in it.
 
     Raises:
         AssertionError: the notebook has none of a plant's texts.
@@ -281,14 +281,14 @@ def trained(
         return text
 
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
-    how |= {"batch_size": 8, "epochs": 2, "workers": 2}
+    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1}
     checked = any(plant.checked for plant in plants)
     names = run_cells(notebook, until="## 11.", checked=checked, changed=changed, **how, **given)
     assert not waiting, f"{notebook} has none of {[list(plant.texts) for plant in waiting]}"
     run = names["this_run"]
     run.monitor.stop()
-    certificate: Certificate = run.certificate
-    return certificate
+    fairness_check: FairnessCheck = run.fairness_check
+    return fairness_check
 
 
 def plants_of(notebook: str) -> Iterator[str]:

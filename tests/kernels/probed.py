@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.runner.probe import inside, known
+from helpers.runner.self_test import expected, worker
 
 
 def probe(framework: Any, folder: Path, kind: str, count: int) -> tuple[int, dict[Any, str | None]]:
     """Its exit code; what each step that ended came to, by its name and device."""
     told = folder / "steps.jsonl"
     module = framework.__name__.rpartition(".")[2]
-    code = inside.main([module, kind, str(count), "--to", str(told)])
+    code = worker.main([module, kind, str(count), "--to", str(told)])
     events = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
     assert any(event.get("versions", {}).get("python") for event in events)
     ended = [event for event in events if "end" in event]
@@ -26,8 +26,8 @@ def probe(framework: Any, folder: Path, kind: str, count: int) -> tuple[int, dic
 
 
 def steps_of(count: int) -> list[tuple[str, int | None]]:
-    layers = [(layer, device) for device in range(count) for layer in known.LAYERS]
-    return [(inside.START, None), *layers, (known.ALL_REDUCE, None)]
+    layers = [(layer, device) for device in range(count) for layer in expected.LAYERS]
+    return [(worker.START, None), *layers, (expected.ALL_REDUCE, None)]
 
 
 def assert_works(framework: Any, folder: Path, kind: str, *counts: int) -> None:
@@ -76,8 +76,8 @@ def assert_finds_faults(framework: Any, folder: Path, patch: pytest.MonkeyPatch)
     patch.setattr(framework, "all_reduced", lost)
     code, found = probe(framework, folder, "cpu", 2)
     assert code == 1
-    assert found[known.ALL_REDUCE, None] == "wrong result: device 1 has not the sum"
-    assert {why for key, why in found.items() if key[0] != known.ALL_REDUCE} == {None}
+    assert found[expected.ALL_REDUCE, None] == "wrong result: the sum on device 1 is wrong"
+    assert {why for key, why in found.items() if key[0] != expected.ALL_REDUCE} == {None}
 
 
 def in_own_process(module: str, folder: Path, check: str) -> None:

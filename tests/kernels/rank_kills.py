@@ -26,7 +26,7 @@ from helpers.runner import ranks
 from helpers.runner.notebook_code import run_cells
 
 NOTEBOOK = "PyTorch_MultiGPU"
-MARK = "COMPARE_TEST"
+MARK = "ROSETTA_TEST"
 """What a run starts inherits this environment variable, with the run's folder."""
 SOON = 15.0
 """Seconds in which everything has ended after a kill."""
@@ -193,7 +193,7 @@ def _words(process: psutil.Process) -> str:
 
 
 def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
-    """All cells to the end of the training, 8 images on each of two virtual nodes."""
+    """All cells to the end of the training, 8 images on each of two simulated nodes."""
     with Path(folder).with_suffix(".txt").open("w") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
@@ -204,5 +204,5 @@ def _train(data: str, recipe: str, folder: str, resume: bool) -> None:
 
 def train_on_a_rank(data: str, recipe: str, folder: str, resume: bool) -> None:
     given: dict[str, Any] = {"data": data, "recipe": recipe, "run": folder, "resume": resume}
-    given |= {"devices": 1, "workers": 0}
+    given |= {"devices": 1, "num_workers": 0}
     run_cells(NOTEBOOK, after="this_run.train()", checked=False, **given)

@@ -14,15 +14,15 @@ from typing import Any
 
 import psutil
 
-from gpumon import allowance
+from gpumon import resource_limits
 from helpers import paths
-from helpers.frameworks import devices, place
-from helpers.launch import engines
-from helpers.launch.causes import RankError
+from helpers.frameworks import devices, rank_info
+from helpers.launch import launchers
+from helpers.launch.failures import RankError
 from helpers.runner import ranks
 from helpers.training import heartbeat, loader_workers
 
-ENGINES = ("mpiexec", "torchrun")
+LAUNCHERS = ("mpiexec", "torchrun")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 THERE = (paths.ROOT, paths.ROOT / "tests" / "kernels", paths.ROOT / "tests")
 """Where ranks of tests import from."""
@@ -32,9 +32,11 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     """Run cells in all ranks; what each of them has kept (:func:`keep`)."""
     source = [{"cell_type": "code", "metadata": {}, "source": cell} for cell in cells]
     nodes, each = how.pop("nodes", 2), how.pop("each", 1)
-    engine = how.pop("engine", None) or engines.choose(how.pop("launcher", "mpiexec"), nodes)
+    launcher = how.pop("started_by", None) or launchers.choose(
+        how.pop("launcher", "mpiexec"), nodes
+    )
     about = (how.pop("kind", "cpu"), how.pop("gpus", 0), how.pop("framework", ""))
-    order = ranks.Order(engine, each, how.pop("devices", each), *about)
+    order = ranks.Order(launcher, each, how.pop("devices", each), *about)
     variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
     python, target = Path(how.pop("python", sys.executable)), folder / "notebook.ipynb"
     for old in folder.glob("kept-*"):
@@ -76,8 +78,8 @@ assert pytest.main(words) == 0, "a test failed: see ranks.log"
         raise
 
 
-def here() -> place.Place:
-    found = place.here()
+def here() -> rank_info.Place:
+    found = rank_info.here()
     assert found is not None
     return found
 
@@ -92,7 +94,7 @@ def left(folder: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            marked = process.environ().get(place.VARIABLE, "").startswith(str(folder))
+            marked = process.environ().get(rank_info.VARIABLE, "").startswith(str(folder))
             if marked and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except (psutil.Error, OSError):  # it ends meanwhile
@@ -100,7 +102,7 @@ def left(folder: Path) -> list[int]:
     return found
 
 
-def nobody_is_left(folder: Path, seconds: float = 15.0) -> bool:
+def nothing_is_left(folder: Path, seconds: float = 15.0) -> bool:
     until = time.monotonic() + seconds
     while left(folder) and time.monotonic() < until:
         time.sleep(0.1)
@@ -152,6 +154,32 @@ def die(number: int) -> None:
     raise ConnectionError("connection reset by peer")
 
 
+def abort(number: int) -> None:
+    """As :func:`die`, by native code's own decision."""
+    mark = here().folder / "about-to-die"
+    if is_rank(number):
+        mark.touch()
+        os.abort()
+    while not mark.exists():
+        time.sleep(0.001)
+    raise ConnectionError("connection reset by peer")
+
+
+def fail_and_others_abort(number: int) -> None:
+    """As JAX's processes do whose partner is gone."""
+    if is_rank(number):
+        raise ValueError("no such file")
+    while not (here().folder / f"error-{number}").exists():
+        time.sleep(0.001)
+    os.abort()
+
+
+def leave_quietly(number: int) -> None:
+    if is_rank(number):
+        os._exit(0)
+    time.sleep(1000)
+
+
 def leave(number: int) -> None:
     if is_rank(number):
         os._exit(3)
@@ -188,7 +216,7 @@ def fill_the_disk(number: int) -> None:
 
 def given() -> dict[str, Any]:
     """What this process was given of its node, as the runner and the monitor see it."""
-    cores, memory = allowance.allowance_sources(os.getpid())
+    cores, memory = resource_limits.limit_sources(os.getpid())
     return {
         "host": socket.gethostname(),
         "CUDA": os.environ["CUDA_VISIBLE_DEVICES"].split(","),
@@ -211,8 +239,8 @@ def run_in_an_allocation(folder: str, launcher: str = "auto") -> None:
     try:
         run(Path(folder), *cells, launcher=launcher)
     except RankError as error:
-        hosts, virtual, engine = json.loads((Path(folder) / "kept-1").read_text())
-        print(engine, virtual, *hosts)
+        hosts, virtual, launcher = json.loads((Path(folder) / "kept-1").read_text())
+        print(launcher, virtual, *hosts)
         print(error)
 
 

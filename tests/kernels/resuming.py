@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from notebook_cells import CERTIFIED, COLUMNS, namespace_of
+from notebook_cells import CHECKED, COLUMNS, namespace_of
 from PIL import Image
 from safetensors import safe_open
 
@@ -63,7 +63,7 @@ def assert_resumes(notebook: str, folder: Path, *, bits: bool = False, **given: 
     """
     data = str(write_small_images(folder / "data"))
     ends = _killed_and_whole(notebook, folder, data, "demo", given=given)
-    start = weights.canonical("seeded", seed=0).arrays
+    start = weights.canonical("random", seed=0).arrays
     trained = [name for name in start if "running" not in name]
     way, apart = (
         np.sqrt(sum(float(((a[name] - b[name]) ** 2).sum()) for name in trained))
@@ -131,9 +131,9 @@ def write_small_images(folder: Path) -> Path:
 def before_training(
     notebook: str, folder: Path, *, devices: int = 2, **given: Any
 ) -> dict[str, Any]:
-    """The notebook's names before its rehearsal: two devices, 8 small images each, no check."""
+    """The notebook's names before section 9: two devices, 8 small images each, no check."""
     given = {"data": str(write_small_images(folder / "data")), "batch_size": 8, **given}
-    return namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
+    return namespace_of(notebook, folder, devices=devices, until=CHECKED, checked=False, **given)
 
 
 def _start(

@@ -7,29 +7,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import failed, lesson_with, with_loss_of
+from notebook_cells import failed, functions_with, with_loss_of
 from resuming import before_training
 
-from helpers.fairness import reference, rehearsal
+from helpers.fairness import reference, training_loop
+from helpers.fairness.training_loop import RULES
 from helpers.recipe import Rule
-from helpers.training import roll_call
-from helpers.training.in_world import take_steps
+from helpers.training import data_coverage
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
-TASKS = ("findings", "classes")
+TASKS = ("multilabel", "multiclass")
 OPTIMIZERS = (
     pytest.param("sgd", marks=pytest.mark.slow),
     "momentum",
     pytest.param("adam", marks=pytest.mark.slow),
 )
-"""Those in whose steps the executed notebooks rehearse have this test in `make soak`."""
+"""Those in whose steps the executed notebooks check have this test in `make soak`."""
 
 
-def rehearse(run: Any, names: dict[str, Any]) -> None:
+def check_training_loop(run: Any, names: dict[str, Any]) -> None:
     """The loop's steps alone: who is there and what is read are the same for every rule."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roll_call, "certify", lambda certificate, *given, **named: certificate)
-        run.rehearse(lesson_with(names))
+        patch.setattr(
+            data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
+        )
+        run.check_training_loop(functions_with(names))
 
 
 def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
@@ -39,16 +42,17 @@ def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:
     """
     names = before_training(notebook, folder)
     run, scaled = names["this_run"], names["scaled"]
-    recipe = replace(scaled.recipe, optimizer=optimizer, weight_decay=1e-4)
+    kind, momentum = ("adam", 0.0) if optimizer == "adam" else ("sgd", RULES[optimizer].momentum)
+    recipe = replace(scaled.recipe, optimizer=kind, momentum=momentum, weight_decay=1e-4)
     names["scaled"] = replace(scaled, recipe=recipe)
     for task in reversed(TASKS):
         with_loss_of(names, notebook, task)
-        rehearse(run, names)
-        checks = run.certificate.checks
+        check_training_loop(run, names)
+        checks = run.fairness_check.checks
         assert failed(checks) == set(), [check for check in checks if check.verdict == "fail"]
         (row,) = (check for check in checks if check.check.startswith("weight decay in 5"))
-        assert (row.verdict, row.reason) == ("pass", next(iter(rehearsal.DECAYS)))
-    assert_state_is_kept(run, rehearsal.RULES[optimizer])
+        assert (row.verdict, row.reason) == ("pass", next(iter(training_loop.DECAYS)))
+    assert_state_is_kept(run, RULES[optimizer])
 
 
 def assert_wrong_losses_of_classes_are_caught(
@@ -56,16 +60,16 @@ def assert_wrong_losses_of_classes_are_caught(
 ) -> None:
     """Each of ``wrong`` in place of the notebook's loss fails by its loss and by its way."""
     names = before_training(notebook, folder)
-    with_loss_of(names, notebook, "classes")
+    with_loss_of(names, notebook, "multiclass")
     run = names["this_run"]
     sound = names["criterion"]
-    rehearse(run, names)
-    assert failed(run.certificate.checks) == set()
+    check_training_loop(run, names)
+    assert failed(run.fairness_check.checks) == set()
     for said, criterion in wrong.items():
         names["criterion"] = criterion(sound)
-        rehearse(run, names)
+        check_training_loop(run, names)
         rows = {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"}
-        assert rows <= failed(run.certificate.checks), said
+        assert rows <= failed(run.fairness_check.checks), said
 
 
 def assert_state_is_kept(run: Any, rule: Rule) -> None:
@@ -76,19 +80,19 @@ def assert_state_is_kept(run: Any, rule: Rule) -> None:
     def replica(
         world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], rates: Any
     ) -> tuple[Any, Any]:
-        lesson = work.lesson
-        with lesson.scope():
+        functions = work.functions
+        with functions.scope():
             network = framework.shallow(arrays, world.devices)
-        replica = lesson.start(world, network, rule=rule, rates=iter(map(float, rates)))
+        replica = functions.start(world, network, rule=rule, rates=iter(map(float, rates)))
         scaler = getattr(replica, "scaler", None)
         framework.load_optimizer(replica.network, replica.optimizer, state, scaler)
         share = reference.batch()
-        loader = lesson.make_fixed_loader(world, [share] * len(world.devices))
-        lesson.ready(replica, [loader])
+        loader = functions.make_fixed_loader(world, [share] * len(world.devices))
+        functions.ready(replica, [loader])
         take_steps(work, replica, loader, len(rates))
         found = framework.dump_weights(replica.network)
         kept = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
-        lesson.stop(replica)
+        functions.stop(replica)
         return found, kept
 
     whole, _ = run.everywhere(replica, start, {}, rates)[0]

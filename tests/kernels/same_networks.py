@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import CERTIFIED, assert_passed, failed, namespace_of
+from notebook_cells import CHECKED, assert_passed, failed, namespace_of
 
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.networks.shapes import shapes
 from helpers.recipe import RECIPES
 from helpers.training import measured_run
@@ -59,8 +59,8 @@ def assert_is_the_references(
         *reference_checks.same_in_training(framework, build_model, model, network),
     ]
     assert [check.check for check in found if check.verdict == "fail"] == []
-    assert {check.check for check in found if check.verdict == "known"} == set(known)
-    assert {check.verdict for check in found} <= {"pass", "known"}
+    assert {check.check for check in found if check.verdict == "expected"} == set(known)
+    assert {check.verdict for check in found} <= {"pass", "expected"}
     assert_in_double(found)
 
 
@@ -106,13 +106,13 @@ def assert_notebook_trains_the_recipes_network(
     known: Iterable[str] = (),
     survivors: str = "replica 0's",
 ) -> None:
-    """ResNet44 is the reference's: from section 2 to the certificate's end, rehearsal and all."""
+    """ResNet44 is the reference's: from section 2 to the fairness check's end."""
     monkeypatch.setattr(measured_run.Run, "network", "resnet44")
-    names = namespace_of(notebook, folder, devices=2, until=CERTIFIED)
+    names = namespace_of(notebook, folder, devices=2, until=CHECKED)
     run = names["this_run"]
     assert_passed(run, known=known, survivors=survivors)
-    assert_in_double(run.certificate.checks)
-    assert "gradient of layer3.6.bn2" in {check.check for check in run.certificate.checks}
+    assert_in_double(run.fairness_check.checks)
+    assert "gradient of layer3.6.bn2" in {check.check for check in run.fairness_check.checks}
     held = run.framework.dump_weights(names["model"])
     assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
     run.monitor.stop()

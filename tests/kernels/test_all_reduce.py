@@ -94,7 +94,7 @@ def test_without_a_gpu_for_each_rank_nccl_says_so() -> None:
         pytest.fail("4,096 GPUs")
     assert why.startswith("4096 ranks need a GPU each, and there are ")
     with pytest.raises(
-        UserError, match="nothing can be reduced by nccl: 4096 ranks need"
+        UserError, match="nccl cannot be used for the all-reduce: 4096 ranks need"
     ) as caught:
         measure.run(2, [4], 1, 0.0, ranks_a_host=4096, by=["nccl"])
     assert "\n" not in str(caught.value)

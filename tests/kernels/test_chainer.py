@@ -36,11 +36,11 @@ from agreed import (
 from chainer.dataset import concat_examples
 from examples import assert_examples_deliver
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     assert_passed,
     assert_too_few_images_are_refused,
     failed,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
     other_norms,
     planted,
@@ -67,7 +67,7 @@ WORLD = World(0, 2, tuple(TWO), "cpu")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(NOTEBOOK, folder, devices=2, until=CERTIFIED)
+    return namespace_of(NOTEBOOK, folder, devices=2, until=CHECKED)
 
 
 class Tiny(chainer.Chain):
@@ -92,7 +92,7 @@ def tiny() -> Tiny:
 
 
 def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     model = cells["build_model"](initial.arrays)
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
@@ -105,7 +105,7 @@ def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
         framework.load_weights(tiny, arrays | {"classifier.bias": np.zeros(1, np.float32)})
 
 
-def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(cells: dict[str, Any]) -> None:
     assert_passed(cells["this_run"])
 
 
@@ -146,7 +146,7 @@ def test_the_notebook_trains_the_recipes_network(
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     """What Chainer's updaters do to a loss that is not divided."""
     divided = "return loss / self.devices"
-    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+    assert "weight change after 5 SGD steps" in failed_in_training_loop(
         cells, NOTEBOOK, divided, "return loss"
     )
 
@@ -161,8 +161,8 @@ def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[st
     own = "other.copyparams(replica.copies[0])"
     shared = "chainer.Chain.copyparams(other, replica.copies[0])"
     with planted(cells, NOTEBOOK, begin, begin + parameters_only):
-        assert failed_in_rehearsal(cells, NOTEBOOK, own, shared) == set()
-        found = failed_in_rehearsal(cells, NOTEBOOK, "    share_statistics(replica)\n", "")
+        assert failed_in_training_loop(cells, NOTEBOOK, own, shared) == set()
+        found = failed_in_training_loop(cells, NOTEBOOK, "    share_statistics(replica)\n", "")
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -285,7 +285,7 @@ def test_the_same_seed_gives_the_same_bits(
     cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """The notebook's own loader, updater and network twice."""
-    recipe = replace(cells["scaled"].recipe, batch=2)
+    recipe = replace(cells["scaled"].recipe, batch_size=2)
     monkeypatch.setitem(cells, "scaled", recipe.on(count))
     world = World(0, count, tuple(TWO[:count]), "cpu")
     found: list[Any] = []
@@ -306,7 +306,7 @@ def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any
     clock = StepClock(framework.completion)
     feed.use(files, clock)
     first = parallel.join(next(feed))
-    assert len(first[0]) == cells["scaled"].global_batch and first[1].any()
+    assert len(first[0]) == cells["scaled"].global_batch_size and first[1].any()
     feed.use(fixed, clock)
     for _ in range(2):
         shares = next(feed)
@@ -502,7 +502,7 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
     loader = cells["make_train_loader"](WORLD, 0, 2)  # held: to drop it ends them too
     batches = iter(loader)
-    assert len(next(batches)[0]) == cells["scaled"].global_batch
+    assert len(next(batches)[0]) == cells["scaled"].global_batch_size
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     assert set(multiprocessing.active_children()) == before
@@ -547,9 +547,9 @@ def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(
     monkeypatch.setattr(image_data.Data, "read", note)
     for iterator in loader.iterators:
         for _ in range(steps_of(cells)):
-            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch
+            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch_size
         assert iterator.epoch == 1 and iterator.is_new_epoch
-    used = steps_of(cells) * scaled.global_batch
+    used = steps_of(cells) * scaled.global_batch_size
     assert len(set(images)) == len(images) == used, "no image twice in an epoch"
     assert np.array_equal(datasets[0].order, datasets[1].order)
     assert sorted(datasets[0].order) == list(range(len(table)))
@@ -574,7 +574,7 @@ def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
     return [np.concatenate(each) for each in zip(*batches, strict=True)]
 
 
-def test_no_worker_writes_into_a_batch_that_somebody_reads(cells: dict[str, Any]) -> None:
+def test_no_worker_writes_into_a_batch_that_another_user_reads(cells: dict[str, Any]) -> None:
     """However long that takes: its workers have read ahead as far as they may by then."""
     alone = cells["make_train_loader"](WORLD, 0, 0)
     shared = cells["make_train_loader"](WORLD, 0, 2)
@@ -625,7 +625,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "chainer", tmp_path, set(), "replica 0's")
 
 

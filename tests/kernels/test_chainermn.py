@@ -21,7 +21,7 @@ import pytest
 import ranks_tools
 import two_nodes
 from agreed import assert_takes_the_steps_of_a_whole_run, equal
-from notebook_cells import CERTIFIED, failed, namespace_of
+from notebook_cells import CHECKED, failed, namespace_of
 from resuming import write_small_images
 
 from helpers import paths
@@ -31,7 +31,7 @@ from helpers.frameworks import chainermn as framework
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.replicas import ReplicaError
 from helpers.launch import exchange
-from helpers.launch.causes import RankError
+from helpers.launch.failures import RankError
 from helpers.training.measured_run import Run
 from helpers.training.world import World
 
@@ -43,8 +43,8 @@ SOON = 15.0
 
 
 def names_of(folder: Path, notebook: str = NOTEBOOK, **given: Any) -> dict[str, Any]:
-    """A notebook's names, whose run has its lesson; 8 small images on each device."""
-    how: dict[str, Any] = {"until": CERTIFIED, "checked": False, "batch_size": 8, "workers": 0}
+    """A notebook's names, whose run has its notebook's functions; 8 small images on each device."""
+    how: dict[str, Any] = {"until": CHECKED, "checked": False, "batch_size": 8, "num_workers": 0}
     return namespace_of(notebook, folder, data=str(images(folder)), **how, **given)
 
 
@@ -76,7 +76,7 @@ def planted(folder: Path, sound: str, broken: str) -> Iterator[Run]:
 
 @pytest.fixture(scope="module", name="run")
 def run_fixture() -> Run:
-    """On two virtual nodes, of which this process is a rank."""
+    """On two simulated nodes, of which this process is a rank."""
     return run_of(ranks_tools.here().folder.parent)
 
 
@@ -93,7 +93,7 @@ def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
     devices = framework.list_devices("cpu", 2)
     for found in framework.all_reduced(shares, devices):
         assert np.array_equal(found, shares[0] + shares[1])
-    # Both fail; the engine ends the later one, at times before it could say why.
+    # Both fail; the launcher ends the later one, at times before it could say why.
     with pytest.raises(ReplicaError, match=r"\[[01]\] TypeError: can only concat"):
         mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 
@@ -170,7 +170,7 @@ def check_images(run: Run, left_out: int) -> None:
     epochs = []
     for epoch in (slice(steps), slice(steps, None)):
         rows = [row for own, _ in found for step in own[epoch] for row in step]
-        assert len(rows) == steps * run.recipe.global_batch, "the dropped remainder"
+        assert len(rows) == steps * run.recipe.global_batch_size, "the dropped remainder"
         assert len(set(rows)) == len(rows), "an image twice"
         assert set(rows) <= set(table["row"])
         epochs.append([step for own, _ in found for step in own[epoch]])
@@ -203,14 +203,14 @@ def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: s
             check_images(run, uneven)
 
 
-# The rehearsal
+# The training-loop check
 
 
 @pytest.mark.on_ranks
-def test_the_rehearsal_is_passed(run: Run) -> None:
-    run.rehearse(run.lesson)
-    assert len(run.certificate.checks) == 15 and failed(run.certificate.checks) == set()
-    reasons = {check.check: check.reason for check in run.certificate.checks}
+def test_the_training_loop_check_is_passed(run: Run) -> None:
+    run.check_training_loop(run.functions)
+    assert len(run.fairness_check.checks) == 15 and failed(run.fairness_check.checks) == set()
+    reasons = {check.check: check.reason for check in run.fairness_check.checks}
     assert reasons["which replica's running statistics are kept"] == "replica 0's"
 
 
@@ -226,13 +226,13 @@ def test_the_rehearsal_is_passed(run: Run) -> None:
 def test_a_fault_in_the_loop_is_found(tmp_path: Path, sound: str, broken: str, found: str) -> None:
     """A sum in place of the mean; a first step that is lost; statistics that are not sent."""
     with planted(tmp_path / "planted", sound, broken) as run:
-        run.rehearse(run.lesson)
-        assert found in failed(run.certificate.checks)
+        run.check_training_loop(run.functions)
+        assert found in failed(run.fairness_check.checks)
 
 
 @pytest.mark.on_ranks
 def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None:
-    """In the rehearsal all have the same images, and so would not."""
+    """In the training-loop check all have the same images, and so would not."""
     sound, broken = ", multi_node, timed)", ", multi_node.actual_optimizer, timed)"
     with planted(tmp_path / "planted", sound, broken) as run:
         first, second = run.everywhere(ranks.train, STEPS)
@@ -265,7 +265,7 @@ def test_a_rank_that_fails_ends_all(tmp_path: Path, how: str, cause: str) -> Non
         ranks_tools.run(tmp_path, cell, framework="chainermn")
     assert time.time() - (tmp_path / "failed").stat().st_mtime < SOON
     assert str(caught.value) == f"rank 1 on {os.uname().nodename}: {cause}"
-    assert ranks_tools.nobody_is_left(tmp_path)
+    assert ranks_tools.nothing_is_left(tmp_path)
 
 
 def fail(folder: str, how: str) -> None:

@@ -28,20 +28,20 @@ from agreed import (
     ramp,
     steps_of,
 )
+from coverage_checks import failed_in_data_coverage
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     adam,
     assert_passed,
     assert_too_few_images_are_refused,
     failed,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
 )
 from resuming import assert_resumes
-from roll_calls import failed_in_roll_call
 
 from helpers.errors import UserError
-from helpers.fairness import reference, rehearsal, world_checks
+from helpers.fairness import process_checks, reference, training_loop
 from helpers.frameworks import jax as framework
 from helpers.networks import jax as networks
 from helpers.networks import weights
@@ -60,11 +60,11 @@ BIASED = "running variance after a step", "running variance after 5 SGD steps"
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(NOTEBOOK, folder, devices=2, until=CERTIFIED)
+    return namespace_of(NOTEBOOK, folder, devices=2, until=CHECKED)
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
 
 
@@ -89,17 +89,17 @@ def test_flags_for_xla_are_the_users_own_where_there_are_any(
         assert os.environ["XLA_FLAGS"] == framework.LESS_OPTIMISED
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     assert_passed(notebook["this_run"], known=BIASED)
 
 
 def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "own.repeat()", "own.repeat(reseed_each_epoch=False)"
-    assert failed_in_roll_call(notebook, NOTEBOOK, *fixed) == {world_checks.ORDER}
+    assert failed_in_data_coverage(notebook, NOTEBOOK, *fixed) == {process_checks.ORDER}
     cut = "(exchange.in_order(part, total) for part in own)\n    return output,"
     padded = "own\n    return output[:total],"
-    assert failed_in_roll_call(notebook, NOTEBOOK, cut, padded) == {world_checks.LOSS}
+    assert failed_in_data_coverage(notebook, NOTEBOOK, cut, padded) == {process_checks.LOSS}
 
 
 def test_resnet50_is_the_references() -> None:
@@ -128,19 +128,19 @@ def test_the_notebook_trains_the_recipes_network(
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
     wrong = "jax.lax.pmean(gradient", "jax.lax.psum(gradient"
-    found = failed_in_rehearsal(notebook, NOTEBOOK, *wrong)
+    found = failed_in_training_loop(notebook, NOTEBOOK, *wrong)
     assert "weight change after 5 SGD steps" in found
 
 
 def test_statistics_of_the_global_batch_are_seen(notebook: dict[str, Any]) -> None:
-    """The form that is taught beside: the certificate names it."""
+    """The form that is taught beside: the fairness check names it."""
     notebook["norm_over"] = "replica"
     run = notebook["this_run"]
-    before = run.certificate
-    run.rehearse(run.lesson)
-    reasons = {check.check: check.reason for check in run.certificate.checks}
-    notebook["norm_over"], run.certificate = None, before
-    assert reasons["which replica's running statistics are kept"] == rehearsal.GLOBAL
+    before = run.fairness_check
+    run.check_training_loop(run.functions)
+    reasons = {check.check: check.reason for check in run.fairness_check.checks}
+    notebook["norm_over"], run.fairness_check = None, before
+    assert reasons["which replica's running statistics are kept"] == training_loop.GLOBAL
 
 
 def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
@@ -227,7 +227,7 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     with closing(notebook["this_run"].training_batches(2)) as stream:
-        assert len(next(stream)[0]) == notebook["scaled"].global_batch
+        assert len(next(stream)[0]) == notebook["scaled"].global_batch_size
         assert readers()
     for thread in readers():
         thread.join(60)
@@ -257,31 +257,31 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
-    asked, goes_on = threading.Event(), threading.Event()
+    asked, may_continue = threading.Event(), threading.Event()
     read = image_data.Data.read
 
     def slow(images: Any, row: int) -> np.ndarray:
         asked.set()
-        assert goes_on.wait(60)
+        assert may_continue.wait(60)
         return read(images, row)
 
     monkeypatch.setattr(image_data.Data, "read", slow)
     part = notebook["images"].valid
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
-    goes_on.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+    may_continue.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
-    """The rehearsal alone: of the rows before it none is computed in the run's precision."""
+def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
+    """The training-loop check alone: no row before it is computed in the run's precision."""
     lower = namespace_of(
-        NOTEBOOK, tmp_path, devices=2, until=CERTIFIED, checked=False, precision=precision
+        NOTEBOOK, tmp_path, devices=2, until=CHECKED, checked=False, precision=precision
     )
     run = lower["this_run"]
-    run.rehearse(run.lesson)
-    assert run.certificate.checks and failed(run.certificate.checks) == set()
+    run.check_training_loop(run.functions)
+    assert run.fairness_check.checks and failed(run.fairness_check.checks) == set()
     shallow = framework.shallow(reference.shallow_arrays(), TWO)
     shallow.eval()  # in training BatchNorm would set variables from inside the trace
     features = jax.eval_shape(shallow.features, jnp.zeros((2, 32, 32, 3), lower["compute"]))
@@ -290,7 +290,7 @@ def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> N
 
 def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
     names = namespace_of(
-        NOTEBOOK, tmp_path, devices=2, until=CERTIFIED, checked=False, precision="fp16"
+        NOTEBOOK, tmp_path, devices=2, until=CHECKED, checked=False, precision="fp16"
     )
     replica = shallow_replica(names)
     replica.optimizer.scale = jnp.array(2.0**120)
@@ -344,7 +344,7 @@ def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) ->
 
 def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
     """On files and on synthetic batches, again and again, whatever the rate."""
-    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch
+    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch_size
     files = notebook["make_train_loader"](world(notebook), 0, 2)
     fixed = notebook["make_fixed_loader"](world(notebook), shares(notebook, batch))
     of, steps = replica.train_step, set()
@@ -425,7 +425,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
 
 

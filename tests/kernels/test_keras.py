@@ -35,7 +35,7 @@ from agreed import (
 from examples import assert_examples_deliver
 from mirrored import Heard, crops, noise, shallow_replica, tuned, world
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     SIDE,
     adam,
@@ -43,7 +43,7 @@ from notebook_cells import (
     assert_too_few_images_are_refused,
     cell_with,
     failed,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
     other_norms,
 )
@@ -71,11 +71,11 @@ def heard() -> Iterator[Heard]:
 def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("Keras_MultiGPU", folder, devices=2, until=CERTIFIED)
+    return namespace_of("Keras_MultiGPU", folder, devices=2, until=CHECKED)
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
 
 
@@ -93,7 +93,7 @@ KNOWN = {"running variance after a step", "gradients, uneven batch, n devices / 
 """Known differences of a network."""
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     known = {*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST}
     assert_passed(notebook["this_run"], known=known)
 
@@ -141,7 +141,7 @@ def test_a_validation_with_every_replicas_own_statistics_is_caught(
     notebook: dict[str, Any],
 ) -> None:
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_rehearsal(notebook, "Keras_MultiGPU", shared, kept)
+    found = failed_in_training_loop(notebook, "Keras_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -225,7 +225,7 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = threading.active_count()
     stream = notebook["this_run"].training_batches(2)
-    assert len(next(stream)[0]) == notebook["scaled"].global_batch
+    assert len(next(stream)[0]) == notebook["scaled"].global_batch_size
     stream.close()
     assert threading.active_count() == before
 
@@ -267,32 +267,32 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
-    asked, goes_on = threading.Event(), threading.Event()
+    asked, may_continue = threading.Event(), threading.Event()
 
     def slow(images: image_data.Data, row: int) -> np.ndarray:
         asked.set()
-        assert goes_on.wait(60)
+        assert may_continue.wait(60)
         return np.zeros((SIDE, SIDE, 1), np.uint8)
 
     monkeypatch.setattr(image_data.Data, "read", slow)
     part = notebook["images"].valid
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
-    goes_on.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+    may_continue.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """The notebook's names before it trains, in a precision of 16 bits."""
     yield namespace_of(
-        "Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
+        "Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, precision=request.param
     )
     keras.config.set_dtype_policy("float32")
 
 
-def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    assert lower["this_run"].certificate.comparable
+def test_the_training_loop_check_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    assert lower["this_run"].fairness_check.comparable
     policies = {layer.dtype_policy.name for layer in lower["model"].layers}
     assert policies == {"float32", lower["policies"][lower["scaled"].recipe.precision]}
     assert lower["model"].layers[-1].dtype_policy.name == "float32"
@@ -372,13 +372,13 @@ def test_nothing_that_is_iterated_is_tuned(
     assert not any(found)
 
 
-def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+def test_nothing_is_said_that_none_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
     """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
     replica = shallow_replica(notebook)
     next(notebook["make_train_loader"](world(notebook), 0, 2))
     _, clock = train(notebook, replica, noise(notebook), 2)
     notebook["all_reduce_alone"](replica, 2, clock)
-    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+    assert not heard.lines, "in the check of fairness, the training-loop check, or here"
 
 
 def test_the_import_says_nothing() -> None:
@@ -389,7 +389,7 @@ def test_the_import_says_nothing() -> None:
 
 def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    names = namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    names = namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False)
     run, train_epoch = names["this_run"], names["train_epoch"]
 
     def limited(replica: Any, loader: Any, steps: int, clock: StepClock) -> float:
@@ -401,10 +401,10 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     names["train_epoch"] = limited
     train_shallow(names)
     run.setup = replace(run.setup, search_batch=True)
-    exec(cell_with("Keras_MultiGPU", CERTIFIED), names)
+    exec(cell_with("Keras_MultiGPU", CHECKED), names)
     run.monitor.stop()
     scaled, last = names["scaled"], run.history[-1]
-    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (16, 32)
     assert last["images"] == 32 * steps_of(names) > 32
     assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
     taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
@@ -504,7 +504,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     known = {"gradients, uneven batch, n devices / one", "running variance after 5 SGD steps"}
     own_networks.assert_it_is_trained("Keras_MultiGPU", "keras", tmp_path, known, "replica 0's")
 

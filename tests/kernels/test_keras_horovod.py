@@ -23,8 +23,8 @@ def test_without_horovods_tape_the_ranks_part(
     with_horovod.assert_ranks_part_without_the_tape(NOTEBOOK, tmp_path, monkeypatch)
 
 
-def test_the_certificate_is_passed(tmp_path: Path) -> None:
-    with_horovod.assert_certified(NOTEBOOK, tmp_path)
+def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
+    with_horovod.assert_fair(NOTEBOOK, tmp_path)
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 import same_networks
 from agreed import assert_stops_within_an_epoch
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     assert_passed,
     failed,
@@ -31,14 +31,14 @@ from notebook_cells import (
 from resuming import assert_resumes
 
 from helpers.errors import UserError
-from helpers.fairness import reference, reference_checks, rehearsal
+from helpers.fairness import reference, reference_checks, training_loop
 from helpers.frameworks import keras_backends
 from helpers.networks import keras as networks
 from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
 SURVIVE = "which replica's running statistics are kept"
-namespace = partial(namespace_of, alike.NOTEBOOK, backend="jax", devices=2, until=CERTIFIED)
+namespace = partial(namespace_of, alike.NOTEBOOK, backend="jax", devices=2, until=CHECKED)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
     alike.assert_weights_come_back(notebook)
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     """BatchNorm's statistics are the global batch's: a known difference, predicted."""
     known = {*alike.KNOWN, EPSILON_FIRST, SURVIVE}
-    assert_passed(notebook["this_run"], known=known, survivors=rehearsal.GLOBAL)
+    assert_passed(notebook["this_run"], known=known, survivors=training_loop.GLOBAL)
 
 
 def test_its_weights_are_on_both_devices_and_its_batches_are_cut(notebook: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def test_resnet44_is_the_references() -> None:
     same_networks.assert_is_the_references(framework, networks, "resnet44", TWO[:1], known)
 
 
-def test_the_weights_of_somebodys_own_network_follow_from_the_seed(tmp_path: Path) -> None:
+def test_the_weights_of_a_custom_network_follow_from_the_seed(tmp_path: Path) -> None:
     own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
 
 
@@ -148,13 +148,13 @@ def test_the_all_reduce_sums_what_the_gradients_are(notebook: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
+def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     try:
         names = namespace(tmp_path, precision=precision, checked=False)
-        names["this_run"].rehearse(names["this_run"].lesson)
+        names["this_run"].check_training_loop(names["this_run"].functions)
     finally:
         keras.config.set_dtype_policy("float32")
-    checks = names["this_run"].certificate.checks
+    checks = names["this_run"].fairness_check.checks
     assert checks and failed(checks) == set()
     assert {variable.dtype for variable in names["model"].variables} == {"float32"}
     replica = names["start"](alike.world(names), names["model"])
@@ -213,8 +213,8 @@ def test_neither_the_shell_nor_keras_json_decides_and_the_right_kernel_is_named(
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         "backend is 'tensorflow', but this kernel has no tensorflow: choose the kernel "
-        "'tensorflow', or run compare --frameworks keras; if it is that kernel, its environment is "
-        "older than its lock: make envs",
+        "'tensorflow', or run: rosetta run --frameworks keras; if it is that kernel, its "
+        "environment is older than its lock: make envs",
         "jax jax float32 channels_last",
     ]
 

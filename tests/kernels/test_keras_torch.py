@@ -15,7 +15,7 @@ import pytest
 import same_networks
 import torch
 from agreed import assert_stops_within_an_epoch
-from notebook_cells import CERTIFIED, EPSILON_FIRST, failed, namespace_of, other_norms
+from notebook_cells import CHECKED, EPSILON_FIRST, failed, namespace_of, other_norms
 from resuming import assert_resumes
 
 from helpers.errors import UnsupportedError, UserError
@@ -24,7 +24,7 @@ from helpers.frameworks import keras_backends
 from helpers.networks import keras as networks
 
 ONE = framework.list_devices("cpu", 1)
-namespace = partial(namespace_of, alike.NOTEBOOK, backend="torch", devices=1, until=CERTIFIED)
+namespace = partial(namespace_of, alike.NOTEBOOK, backend="torch", devices=1, until=CHECKED)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
     alike.assert_weights_come_back(notebook)
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     """On one device: what takes several is not checked, and says so."""
-    table = notebook["this_run"].certificate.table()
-    known = table[table["verdict"] == "known"]
+    table = notebook["this_run"].fairness_check.table()
+    known = table[table["verdict"] == "expected difference"]
     assert set(known.index) == {*alike.KNOWN, EPSILON_FIRST}
     assert "fail" not in set(table["verdict"])
     unchecked = table[table["verdict"] == "not checked"]
@@ -63,7 +63,7 @@ def test_resnet44_is_the_references() -> None:
     same_networks.assert_is_the_references(framework, networks, "resnet44", ONE, known)
 
 
-def test_the_weights_of_somebodys_own_network_follow_from_the_seed(tmp_path: Path) -> None:
+def test_the_weights_of_a_custom_network_follow_from_the_seed(tmp_path: Path) -> None:
     own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
 
 
@@ -80,13 +80,13 @@ def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def test_the_rehearsal_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
+def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
     try:
         names = namespace(tmp_path, precision=precision, checked=False)
-        names["this_run"].rehearse(names["this_run"].lesson)
+        names["this_run"].check_training_loop(names["this_run"].functions)
     finally:
         keras.config.set_dtype_policy("float32")
-    checks = names["this_run"].certificate.checks
+    checks = names["this_run"].fairness_check.checks
     assert checks and failed(checks) == set()
     assert {variable.dtype for variable in names["model"].variables} == {"float32"}
     replica = names["start"](alike.world(names), names["model"])

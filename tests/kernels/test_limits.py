@@ -1,4 +1,4 @@
-"""The certificate's limits on a real network: a fault just above each fails its row, and only it.
+"""The fairness check's limits on a real network: an error above one fails only its row.
 
 Runs in the pytorch environment. The faults are in the reference, or in what PyTorch found: a
 network cannot be made wrong by exactly so much. Rows without a network: ``test_helpers_fairness``.
@@ -13,7 +13,7 @@ from torchvision.models import densenet121
 
 from data_prep import FINDINGS
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import AVERAGE_OF_AVERAGES
 from helpers.frameworks import pytorch as framework
 from helpers.networks import weights
@@ -21,7 +21,7 @@ from helpers.recipe import lookup
 
 ONE = framework.list_devices("cpu", 1)
 EXACT, SINGLE, STATISTICS = 1e-10, 1e-5, 1e-6
-"""The limits, written out: those of the certificate may not move unnoticed."""
+"""The limits, written out: those of the fairness check may not move unnoticed."""
 BELOW, ABOVE = 0.8, 1.25
 """A fault's size as a part of the limit; rounding is a ten-thousandth of it."""
 EVEN, UNEVEN = "gradients, n devices / one", "gradients, uneven batch, n devices / one"
@@ -209,7 +209,11 @@ def test_averages_of_averages_are_known_and_the_rest_is_held_to_the_limit(
     even, uneven = on_all(2)
     assert calls == [(4, 2), (3, 1), (3, 2), (2, 1), (1, 1)]
     assert (even.check, even.verdict, even.reason) == (EVEN, "pass", AVERAGED)
-    assert (uneven.check, uneven.verdict, uneven.reason) == (UNEVEN, "known", AVERAGE_OF_AVERAGES)
+    assert (uneven.check, uneven.verdict, uneven.reason) == (
+        UNEVEN,
+        "expected",
+        AVERAGE_OF_AVERAGES,
+    )
     assert 0.05 < (uneven.difference or 0.0) < 0.5
 
     devices(by={4: ABOVE * EXACT})
@@ -246,18 +250,18 @@ def test_two_devices_are_held_against_the_reference(devices: Any, on_all: Any, m
 def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all: Any) -> None:
     """And are held against one device with those."""
     calls = devices(by={6: BELOW * EXACT, 5: BELOW * EXACT})
-    assert [check.verdict for check in on_all(3)] == ["pass", "known"]
+    assert [check.verdict for check in on_all(3)] == ["pass", "expected"]
     assert calls == [(6, 1), (6, 3), (5, 1), (5, 3), (2, 1), (2, 1), (1, 1)]
     devices(by={6: ABOVE * EXACT})
     assert failed(on_all(3)) == [EVEN]
 
 
-def certify(model: Any, count: int) -> Any:
+def check_fairness(model: Any, count: int) -> Any:
     recipe = lookup("demo").on(count)
-    return reference_checks.certify(
+    return reference_checks.check_fairness(
         framework,
         model,
-        weights.canonical("seeded"),
+        weights.canonical("random"),
         recipe,
         build_model=build_model,
         devices=ONE * count,
@@ -267,7 +271,7 @@ def certify(model: Any, count: int) -> Any:
     )
 
 
-def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fairness_check_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, now = devices(), [100.0]
     monkeypatch.setattr(reference_checks.time, "perf_counter", lambda: now[0])
     skip = framework.skip
@@ -277,7 +281,7 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
         return skip(what)
 
     monkeypatch.setattr(framework, "skip", slow)
-    found = certify(build_model(weights.canonical("seeded").arrays), 2)
+    found = check_fairness(build_model(weights.canonical("random").arrays), 2)
     assert found.seconds == 3.0
     assert [check.check for check in found.checks] == [
         "initial weights",
@@ -290,10 +294,10 @@ def test_the_certificate_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPa
         EVEN,
         UNEVEN,
     ]
-    assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["known"]
+    assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["expected"]
     assert calls[0] == (4, 1)  # the network by itself is tried on the first device
 
 
 def test_a_model_with_other_weights_is_caught() -> None:
     model = build_model(reference.arrays())
-    assert failed(certify(model, 1).checks) == ["initial weights"]
+    assert failed(check_fairness(model, 1).checks) == ["initial weights"]

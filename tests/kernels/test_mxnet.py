@@ -31,32 +31,32 @@ from agreed import (
     ramp,
     steps_of,
 )
+from coverage_checks import failed_after_training, failed_in_data_coverage, world_of
 from examples import assert_examples_deliver
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 from mxnet.gluon.data import BatchSampler, SequentialSampler
 from mxnet.gluon.model_zoo.vision import densenet121
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     adam,
     assert_passed,
     assert_too_few_images_are_refused,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
 )
 from resuming import assert_resumes
-from roll_calls import failed_after_training, failed_in_roll_call, world_of
 
 from helpers import paths
-from helpers.fairness import reference, world_checks
+from helpers.fairness import process_checks, reference
 from helpers.frameworks import mxnet as framework
 from helpers.networks import mxnet as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
 from helpers.training import mxnet_batches
-from helpers.training.in_world import take_steps
 from helpers.training.step_clock import StepClock
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -78,7 +78,7 @@ def build(dtype: str, devices: list[framework.Device]) -> framework.Model:
 @pytest.fixture(scope="module")
 def model() -> framework.Model:
     model = build("float64", TWO)
-    framework.load_weights(model, weights.canonical("seeded").arrays)
+    framework.load_weights(model, weights.canonical("random").arrays)
     model.hybridize(static_alloc=True)
     return model
 
@@ -86,13 +86,13 @@ def model() -> framework.Model:
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
-    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CERTIFIED)
+    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("run"), devices=2, until=CHECKED)
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3])
 def test_weights_come_back_bit_for_bit(devices: int) -> None:
     model = build("float32", framework.list_devices("cpu", devices))
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     # Values whose mean over three devices rounds, as those of a trained model would.
     arrays = {
         name: array + np.float32(0.1) if "running" in name else array
@@ -104,7 +104,7 @@ def test_weights_come_back_bit_for_bit(devices: int) -> None:
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     model = build("float32", TWO)
-    arrays = weights.canonical("seeded").arrays
+    arrays = weights.canonical("random").arrays
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, {**arrays, "features.odd": np.zeros(1, np.float32)})
     transposed = arrays["classifier.weight"].T
@@ -121,7 +121,7 @@ def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) ->
     framework.load_weights(model, held)
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     known = {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST}
     average = "the average of all replicas'"
     assert_passed(notebook["this_run"], known=known, survivors=average)
@@ -131,10 +131,10 @@ def test_faults_in_the_world_are_caught(tmp_path: Path) -> None:
     """Of one process: no reshuffle, and devices that each keep their gradients."""
     names = world_of(NOTEBOOK, tmp_path)
     order = "random.permutation(len(images.train))"
-    found = failed_in_roll_call(names, NOTEBOOK, order, "np.arange(len(images.train))")
-    assert found == {world_checks.ORDER}
+    found = failed_in_data_coverage(names, NOTEBOOK, order, "np.arange(len(images.train))")
+    assert found == {process_checks.ORDER}
     found = failed_after_training(names, NOTEBOOK, "if replica.communicate:", "if False:")
-    assert found == {world_checks.REPLICAS}
+    assert found == {process_checks.REPLICAS}
 
 
 def test_resnet50_is_the_references() -> None:
@@ -174,7 +174,7 @@ def test_the_notebook_trains_the_recipes_network(
 
 def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any]) -> None:
     all_images, of_one = "sum(len(pixels) for pixels, _ in parts)", "len(parts[0][0])"
-    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+    assert "weight change after 5 SGD steps" in failed_in_training_loop(
         notebook, NOTEBOOK, all_images, of_one
     )
 
@@ -182,7 +182,7 @@ def test_a_step_for_the_images_of_one_device_is_caught(notebook: dict[str, Any])
 def test_a_validation_with_every_devices_own_statistics_is_caught(notebook: dict[str, Any]) -> None:
     """What is saved is their average, whether the devices share it or not."""
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_rehearsal(notebook, NOTEBOOK, shared, kept)
+    found = failed_in_training_loop(notebook, NOTEBOOK, shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -272,7 +272,7 @@ def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
     batches = notebook["this_run"].training_batches(2)
-    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch
+    assert sum(len(grey) for grey, _ in next(batches)) == notebook["scaled"].global_batch_size
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
     for worker in set(multiprocessing.active_children()) - before:
@@ -345,7 +345,7 @@ def test_a_step_takes_the_mean_over_the_global_batch(notebook: dict[str, Any]) -
     recorder = framework._Recorder()
     trainer = gluon.Trainer(model.collect_params(), recorder, update_on_kvstore=False)
     random = np.random.default_rng(0)
-    batch = notebook["scaled"].global_batch
+    batch = notebook["scaled"].global_batch_size
     grey = random.integers(0, 256, (batch, 32, 32, 1)).astype(np.uint8)
     targets = (random.random((batch, 14)) < 0.3).astype(np.float32)
     host = (mx.nd.array(grey, dtype="uint8"), mx.nd.array(targets))
@@ -440,10 +440,10 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
     run = notebook["this_run"]
     (world,) = run.worlds()
-    batch = run.lesson.make_fixed_loader(world, run.work().noise(world, 2))
+    batch = run.functions.make_fixed_loader(world, run.work().noise(world, 2))
 
     def begun(weights: Any, state: Any) -> Any:
-        replica = run.lesson.start(world, framework.shallow(weights, TWO))
+        replica = run.functions.start(world, framework.shallow(weights, TWO))
         framework.load_optimizer(replica.network, replica.optimizer, state)
         return replica
 
@@ -470,16 +470,16 @@ def test_the_same_seed_gives_the_same_bits(
 ) -> None:
     """The notebook's own loader and loop twice, with batches in flight."""
     run, world = notebook["this_run"], one_world(*TWO[:count])
-    recipe = replace(notebook["scaled"].recipe, batch=2)
+    recipe = replace(notebook["scaled"].recipe, batch_size=2)
     monkeypatch.setitem(notebook, "scaled", recipe.on(count))
     monkeypatch.setattr(run, "devices", world.devices)
     found = []
     for _ in range(2):
-        network = run.lesson.build_model(notebook["initial"].arrays)
-        replica = run.lesson.start(world, network)
-        batches = run.lesson.make_train_loader(world, 0, 2)
+        network = run.functions.build_model(notebook["initial"].arrays)
+        replica = run.functions.start(world, network)
+        batches = run.functions.make_train_loader(world, 0, 2)
         loss, _ = take_steps(run.work(), replica, batches, 6)
-        scores, _ = run.lesson.predict(replica, islice(batches, 1), 2 * count)
+        scores, _ = run.functions.predict(replica, islice(batches, 1), 2 * count)
         found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
     assert equal(*found)
 
@@ -498,13 +498,13 @@ def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
 def test_without_all_reduce_every_device_goes_its_own_way(notebook: dict[str, Any]) -> None:
     run = notebook["this_run"]
     (world,) = run.worlds()
-    replica = run.lesson.start(world, framework.shallow(reference.shallow_arrays(), TWO))
+    replica = run.functions.start(world, framework.shallow(reference.shallow_arrays(), TWO))
     weight = next(iter(replica.network.collect_params().values()))
     grey, targets = run.work().noise(world, 2)[0]
-    loader = run.lesson.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
+    loader = run.functions.make_fixed_loader(world, [(grey, targets), (255 - grey, targets)])
     for train, communicate in (
-        (run.lesson.train_epoch, True),
-        (run.lesson.without_all_reduce, False),
+        (run.functions.train_epoch, True),
+        (run.functions.without_all_reduce, False),
     ):
         with StepClock(framework.completion) as clock:
             train(replica, loader, 1, clock)
@@ -621,7 +621,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     known = {"running variance after 5 SGD steps"}
     average = "the average of all replicas'"
     own_networks.assert_it_is_trained(NOTEBOOK, "mxnet", tmp_path, known, average)

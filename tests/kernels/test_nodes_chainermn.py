@@ -16,7 +16,7 @@ from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import chainermn_communicators, mpi_ranks
-from helpers.launch.causes import RankError
+from helpers.launch.failures import RankError
 
 RANKS = 6
 

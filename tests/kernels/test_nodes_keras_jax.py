@@ -16,7 +16,7 @@ from faulty_gradients import ALONE, SUM, WEIGHT
 from notebook_cells import EPSILON_FIRST, failed
 from resuming import write_small_images
 
-from helpers.fairness import rehearsal
+from helpers.fairness import training_loop
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 
 SURVIVE = "which replica's running statistics are kept"
@@ -44,20 +44,20 @@ def test_a_part_of_the_batch_that_all_read_is_found(
     )
 
 
-def rehearsed(names: two_nodes.Names) -> Any:
+def checked_loop(names: two_nodes.Names) -> Any:
     run = names["this_run"]
-    run.rehearse(run.lesson)
-    return {check.check: check for check in run.certificate.checks}
+    run.check_training_loop(run.functions)
+    return {check.check: check for check in run.fairness_check.checks}
 
 
 @pytest.mark.slow  # test_keras_jax has these rows on two devices of one process
-def test_the_rehearsal_is_passed_over_nodes(tmp_path: Path) -> None:
+def test_the_training_loop_check_is_passed_over_nodes(tmp_path: Path) -> None:
     """BatchNorm's statistics are those of the global batch, of all nodes."""
-    (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, rehearsed, backend="jax")
+    (checks, _) = two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, checked_loop, backend="jax")
     assert failed(checks.values()) == set()
-    known = {name for name, check in checks.items() if check.verdict == "known"}
+    known = {name for name, check in checks.items() if check.verdict == "expected"}
     assert known == {"running variance after 5 SGD steps", EPSILON_FIRST, SURVIVE}
-    assert checks[SURVIVE].reason == rehearsal.GLOBAL
+    assert checks[SURVIVE].reason == training_loop.GLOBAL
     assert {checks[name].verdict for name in N_AGAINST_ONE} == {"pass"}
 
 

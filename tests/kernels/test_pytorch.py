@@ -28,11 +28,11 @@ from agreed import (
 )
 from examples import assert_examples_deliver
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     assert_passed,
     assert_too_few_images_are_refused,
     failed,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
     write_noise_images,
 )
@@ -47,15 +47,15 @@ from torchvision.transforms.v2 import functional as transforms
 import data_prep
 from data_prep import FINDINGS
 from helpers.errors import UserError
-from helpers.fairness import own_network, reference, reference_checks, world_checks
+from helpers.fairness import custom_network, process_checks, reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
-from helpers.networks import own, weights
+from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.training import pytorch_batches
 from helpers.training.all_reduce import AllReduceClock
-from helpers.training.in_world import take_steps
+from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
@@ -66,10 +66,10 @@ TWO = framework.list_devices("cpu", 2)
 def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
     """A notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(request.param, folder, devices=2, until=CERTIFIED)
+    return namespace_of(request.param, folder, devices=2, until=CHECKED)
 
 
-def test_the_certificate_is_passed(cells: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(cells: dict[str, Any]) -> None:
     assert_passed(cells["this_run"], known={"gradients, uneven batch, n devices / one"})
 
 
@@ -80,13 +80,13 @@ OWN_STATISTICS = {
 """What a notebook says and what a wrong one would, whose replicas validate with their own."""
 ALSO_WRONG = {
     "PyTorch_MultiGPU": [],
-    "PyTorch_MultiGPU_Exp_Loss": [world_checks.EVALUATED],  # without a step before it, too
+    "PyTorch_MultiGPU_Exp_Loss": [process_checks.EVALUATED],  # without a step before it, too
 }
 
 
 def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
     notebook = cells["this_run"].record.content["run"]["notebook"]
-    found = failed_in_rehearsal(cells, notebook, *OWN_STATISTICS[notebook])
+    found = failed_in_training_loop(cells, notebook, *OWN_STATISTICS[notebook])
     assert found == {"validated with the statistics that are saved", *ALSO_WRONG[notebook]}
 
 
@@ -110,14 +110,14 @@ def test_other_pixels_are_caught(cells: dict[str, Any], fault: Any) -> None:
 
 def test_weights_come_back_bit_for_bit() -> None:
     model = densenet121(weights=None, num_classes=14)
-    initial = weights.canonical("seeded", seed=5)
+    initial = weights.canonical("random", seed=5)
     framework.load_weights(model, initial.arrays)
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:
     model = densenet121(weights=None, num_classes=14)
-    arrays = weights.canonical("seeded").arrays
+    arrays = weights.canonical("random").arrays
     arrays["features.odd"] = np.zeros(1, np.float32)
     with pytest.raises(ValueError, match=r"features\.odd"):
         framework.load_weights(model, arrays)
@@ -334,12 +334,12 @@ class Waits(TorchDispatchMode):
 
 def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[list[str]]:
     """What the host waited for in epochs of so many steps, of a small network."""
-    names = namespace_of(notebook, folder, until=CERTIFIED, checked=False, precision=precision)
+    names = namespace_of(notebook, folder, until=CHECKED, checked=False, precision=precision)
 
     def replica(world: World, work: Any) -> list[list[str]]:
         network = framework.shallow(reference.shallow_arrays(), world.devices)
-        replica = work.lesson.start(world, network)
-        loader = work.lesson.make_fixed_loader(world, work.noise(world, 4))
+        replica = work.functions.start(world, network)
+        loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
         take_steps(work, replica, loader, 1)  # makes the optimiser's state
         found = []
         for count in steps:
@@ -353,7 +353,7 @@ def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[l
                 names["train_step"](replica, *(batch if notebook == NOTEBOOKS[0] else [batch]))
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        work.lesson.stop(replica)
+        work.functions.stop(replica)
         return found
 
     found: list[list[str]] = names["this_run"].everywhere(replica)[0]
@@ -371,7 +371,7 @@ def test_a_training_step_never_waits_for_the_device(
     assert one
 
 
-def test_replicas_listen_to_nobody_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_listen_to_none_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gloo asks for no password, and where it listens the shell may have set for a cluster."""
     for name, addresses in psutil.net_if_addrs().items():
         if addresses[0].family == socket.AF_INET and not addresses[0].address.startswith("127."):
@@ -515,7 +515,7 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
 def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     """What every notebook is held against, for the recipe's own sizes too."""
     recipe = lookup("chexnet")
-    image = reference_checks.canonical_image(recipe.resized)
+    image = reference_checks.canonical_image(recipe.image_size)
     crop = transforms.center_crop(torch.from_numpy(image).permute(2, 0, 1), [recipe.crop])
     rgb = transforms.to_dtype(crop, scale=True).repeat(3, 1, 1)
     seen = transforms.normalize(rgb, list(recipe.mean), list(recipe.std)).numpy()
@@ -561,7 +561,7 @@ def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow  # planted_ trains one every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_somebodys_own_network_is_trained(notebook: str, tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(notebook: str, tmp_path: Path) -> None:
     uneven = {"gradients, uneven batch, n devices / one"}
     own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
 
@@ -575,9 +575,9 @@ def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
-    """The certificate's row of n devices against one, of somebody's own network."""
+    """The fairness check's row of n devices against one, of somebody's own network."""
     recipe = own_networks.read(own_networks.recipe_of(folder, "pytorch", code))
-    initial = own.initial(framework, recipe, 5)
+    initial = custom.initial(framework, recipe, 5)
 
     def build_model(arrays: Any) -> Any:
         model = networks.build("own", arrays, recipe, 5)
@@ -585,7 +585,7 @@ def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
         return model
 
     module = SimpleNamespace(exact=framework.exact, gradients=gradients)
-    return own_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
+    return custom_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
 
 
 def test_an_own_networks_gradients_that_are_summed_are_caught(tmp_path: Path) -> None:
@@ -614,7 +614,7 @@ def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_p
     said = "TypeError: Net.forward() missing 1 required positional argument: 'more'"
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "more", given, said)
     maps = own_networks.NETS["pytorch"].replace("return self.head(", "return (")
-    said = "its network makes [2, 16]: give 5 logits"
+    said = "its network returns [2, 16]: give 5 logits"
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
 
 

@@ -1,6 +1,6 @@
-"""Ranks under real engines, with functions that take no time: how a run ends when one of them does.
+"""Ranks under real launchers, with functions that take no time: how a run ends when one does.
 
-No framework takes part. The kernel is PyTorch's, whose environment has both engines.
+No framework takes part. The kernel is PyTorch's, whose environment has both launchers.
 """
 
 import json
@@ -25,8 +25,8 @@ import slurm_cluster
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.launch import engines, run_files, values
-from helpers.launch.causes import RankError
+from helpers.launch import json_values, launchers, run_files
+from helpers.launch.failures import RankError
 from helpers.runner import ranks
 
 sys.path.append(str(paths.ROOT / "benchmarks"))
@@ -37,7 +37,7 @@ SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
 
-@pytest.mark.parametrize("launcher", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
 def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> None:
     cell = "import ranks_tools as tools\ntools.keep([tools.variables(), tools.modes()])"
     found = tools.run(tmp_path, cell, launcher=launcher, each=2)
@@ -47,16 +47,19 @@ def test_each_rank_finds_torchruns_variables(launcher: str, tmp_path: Path) -> N
         for n in range(4)
     ]
     assert [modes for _, modes in found] == [[0o700, 0o600]] * 4
-    assert tools.nobody_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
+    assert tools.nothing_is_left(tmp_path) and not list(tmp_path.glob("ranks-*"))
 
 
-@pytest.mark.parametrize("launcher", tools.ENGINES)
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
 @pytest.mark.parametrize(
     ("function", "cause"),
     [
         ("fail", "rank 1 on {host}: ValueError: no such file"),
         ("die", "rank 1 on {host}: killed (signal 9; out of memory?)"),
         ("leave", "rank 1 on {host}: ended with exit code 3"),
+        ("leave_quietly", "rank 1 on {host}: ended before its notebook did (exit code 0)"),
+        ("fail_and_others_abort", "rank 1 on {host}: ValueError: no such file"),
+        ("abort", "rank 1 on {host}: killed (signal 6)"),
     ],
 )
 def test_one_rank_ends_all_and_the_earliest_cause_is_named(
@@ -66,7 +69,7 @@ def test_one_rank_ends_all_and_the_earliest_cause_is_named(
     with pytest.raises(RankError) as caught:
         tools.run(tmp_path, tools.calls(function, 1), launcher=launcher)
     assert str(caught.value) == cause.format(host=os.uname().nodename)
-    assert tools.nobody_is_left(tmp_path) and time.monotonic() - began < SOON
+    assert tools.nothing_is_left(tmp_path) and time.monotonic() - began < SOON
     assert not list(tmp_path.glob("ranks-*"))
     if function == "fail":
         log = (tmp_path / ranks.LOG).read_text()
@@ -92,7 +95,7 @@ def test_ranks_tell_each_other(tmp_path: Path) -> None:
 import time
 import numpy as np
 import ranks_tools as tools
-from helpers.fairness.certificate import Check
+from helpers.fairness.check_results import Check
 from helpers.launch import exchange
 rank = tools.here().rank
 value = {1: np.arange(3, dtype=np.float16) * rank, "row": (Check("a", float("nan"), None), [rank])}
@@ -113,12 +116,12 @@ tools.keep([began, time.monotonic()])
 
 def test_a_kind_that_ranks_do_not_tell_is_refused(tmp_path: Path) -> None:
     cell = "from helpers.launch import exchange\nexchange.exchange(object())"
-    with pytest.raises(RankError, match="TypeError: ranks do not tell each other a object"):
+    with pytest.raises(RankError, match="TypeError: ranks cannot exchange a value of type object"):
         tools.run(tmp_path, cell)
-    with pytest.raises(ValueError, match="no rank of ours tells a 'os:system'"):
-        values.decode({"kind": "os:system", "fields": {"command": "true"}})
-    with pytest.raises(ValueError, match="no rank of ours tells"):
-        values.decode({"kind": "helpers.paths:Path", "fields": {}})
+    with pytest.raises(ValueError, match="no rank sends a 'os:system'"):
+        json_values.decode({"kind": "os:system", "fields": {"command": "true"}})
+    with pytest.raises(ValueError, match="no rank sends"):
+        json_values.decode({"kind": "helpers.paths:Path", "fields": {}})
 
 
 def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> None:
@@ -127,13 +130,13 @@ def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> 
     host = os.uname().nodename
     said = f"no step for 3 s: ranks 0 to 1 at the end; rank 2 on {host} in hang, ranks_tools.py:"
     assert str(caught.value).startswith(said)
-    assert tools.nobody_is_left(tmp_path)
+    assert tools.nothing_is_left(tmp_path)
 
 
 def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(RankError, match=r"ranks 0, 2 in wait_in.*; rank 1 on \S+ in behind, "):
         tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=3 / 60)
-    assert tools.nobody_is_left(tmp_path)
+    assert tools.nothing_is_left(tmp_path)
 
 
 @pytest.mark.parametrize("victim", ["runner", "launcher"])
@@ -145,7 +148,7 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert len(tools.left(tmp_path)) > 2
     (launcher,) = psutil.Process(running.pid).children()
     os.kill(running.pid if victim == "runner" else launcher.pid, signal.SIGKILL)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
     said = running.communicate(timeout=SOON)[1]
     if victim == "launcher":
         assert "mpiexec ended with exit code -9" in said and not list(tmp_path.glob("ranks-*"))
@@ -155,25 +158,38 @@ def test_ranks_end_with_a_process_that_is_killed(victim: str, tmp_path: Path) ->
     assert not list(tmp_path.glob("ranks-*"))
 
 
+def test_a_runner_that_was_stopped_for_long_says_so(tmp_path: Path) -> None:
+    """Ctrl-Z: its ranks hear nothing of it any more, and end themselves."""
+    command = [sys.executable, tools.__file__, "killed", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(paths.ROOT)}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    tools.until_they_run(tmp_path)
+    running.send_signal(signal.SIGSTOP)
+    assert tools.nothing_is_left(tmp_path, SOON)
+    running.send_signal(signal.SIGCONT)
+    said = running.communicate(timeout=SOON)[1]
+    assert f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused" in said
+
+
 def test_an_interrupt_ends_all(tmp_path: Path) -> None:
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.alarm(3)
     with pytest.raises(KeyboardInterrupt):
         tools.run(tmp_path, tools.calls("hang", 1))
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone rank never begins."""
-    monkeypatch.setattr(engines.Engine, "command", _one_fewer(engines.Engine.command))
+    monkeypatch.setattr(launchers.Launcher, "command", _one_fewer(launchers.Launcher.command))
     with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
         tools.run(tmp_path, "1", join_seconds=5)
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def _one_fewer(command):  # type: ignore[no-untyped-def]
-    def fewer(engine: engines.Engine, program: list[str], ranks: int) -> list[str]:
-        words = command(engine, program, ranks)
+    def fewer(launcher: launchers.Launcher, program: list[str], ranks: int) -> list[str]:
+        words = command(launcher, program, ranks)
         words[words.index("-n") + 1] = "1"
         return words
 
@@ -181,19 +197,21 @@ def _one_fewer(command):  # type: ignore[no-untyped-def]
 
 
 def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
-    """Two real nodes, and the engine starts both ranks on this machine."""
+    """Two real nodes, and the launcher starts both ranks on this machine."""
     host = os.uname().nodename
-    real = engines.Engine("mpiexec", 2, False, ("127.0.0.1", "localhost"))
+    real = launchers.Launcher("mpiexec", 2, False, ("127.0.0.1", "localhost"))
     words = real.command([sys.executable], 1)
     assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
-    virtual = engines.Engine("torchrun", 2, False)
+    virtual = launchers.Launcher("torchrun", 2, False)
     with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
-        tools.run(tmp_path, "1", engine=virtual)
-    assert tools.nobody_is_left(tmp_path, SOON)
+        tools.run(tmp_path, "1", started_by=virtual)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
-@pytest.mark.parametrize(("launcher", "engine"), [("auto", "srun"), ("mpiexec", "mpiexec")])
-def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "expected"), [("auto", "srun"), ("mpiexec", "mpiexec")])
+def test_in_an_allocation_they_are_on_its_nodes(
+    launcher: str, expected: str, tmp_path: Path
+) -> None:
     """A real Slurm of two nodes, which are one machine: so they are virtual."""
     try:
         with (
@@ -207,10 +225,10 @@ def test_in_an_allocation_they_are_on_its_nodes(launcher: str, engine: str, tmp_
     except slurm_cluster.CannotBeHad as error:
         pytest.skip(str(error))
     assert said[-2:] == [
-        f"{engine} True n1 n2",
+        f"{expected} True n1 n2",
         "rank 1 on n2: killed (signal 9; out of memory?)",
     ]
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
@@ -228,11 +246,11 @@ def test_ranks_meet_over_the_network_of_their_hosts(tmp_path: Path) -> None:
         f"mpiexec False {first} {second}",
         f"rank 1 on {second}: killed (signal 9; out of memory?)",
     ]
-    assert tools.nobody_is_left(tmp_path, SOON)
+    assert tools.nothing_is_left(tmp_path, SOON)
 
 
 def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
-    """Its link goes down and what ran there no longer does: no rank and no engine hears of it."""
+    """Its link goes down and what ran there no longer does: no rank and no launcher hears of it."""
     try:
         with hosts.up(2) as two:
             two.environment["PYTHONPATH"] = str(paths.ROOT)
@@ -247,7 +265,7 @@ def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
             said = started.communicate(timeout=60)[0]
             took = time.monotonic() - began
             signal_all(gone, signal.SIGCONT)  # it is back
-            assert tools.nobody_is_left(tmp_path, SOON)
+            assert tools.nothing_is_left(tmp_path, SOON)
     except hosts.CannotBeHad as error:
         pytest.skip(str(error))
     silent = "no sign of life for 8 s; its host is gone, or was stopped"
@@ -266,12 +284,12 @@ def test_a_disk_that_is_full_is_the_cause(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(RankError, match=r"^rank 1 on \S+: OSError: .*No space left on device$"):
             tools.run(run, tools.calls("fill_the_disk", 1))
-        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+        assert tools.nothing_is_left(run) and time.monotonic() - began < SOON
         Thread(target=fill_once_inside, args=[run], daemon=True).start()
         began = time.monotonic()
         with pytest.raises(RankError, match=r"No space left on device"):
             tools.run(run, tools.calls("wait_inside"))
-        assert tools.nobody_is_left(run) and time.monotonic() - began < SOON
+        assert tools.nothing_is_left(run) and time.monotonic() - began < SOON
 
 
 def fill_once_inside(run: Path) -> None:
@@ -282,7 +300,7 @@ def fill_once_inside(run: Path) -> None:
             pass
 
 
-def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path) -> None:
+def test_a_launcher_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(RankError, match=r"^mpiexec ended with exit code \d+: see "):
         tools.run(tmp_path, "1", launcher="mpiexec:no-such-host-1,no-such-host-2")
@@ -292,10 +310,12 @@ def test_an_engine_that_is_not_there_or_reaches_no_host_is_named(tmp_path: Path)
     assert not list(tmp_path.glob("ranks-*"))
 
 
-def test_what_a_stranger_left_in_the_environment_does_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("launcher", tools.LAUNCHERS)
+def test_what_an_untrusted_left_in_the_environment_does_not_matter(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = {"RANK": "7", "WORLD_SIZE": "9", "PMI_RANK": "5", "PMI_SIZE": "9", "PMI_FD": "77"}
+    left |= {"PET_MODULE": "1", "PET_NNODES": "3", "PMIX_RANK": "3", "OMPI_COMM_WORLD_RANK": "3"}
     left |= {"MASTER_ADDR": "203.0.113.1", "TF_CONFIG": "{no", "LOCAL_RANK": "4"}
     left |= {"SLURM_JOB_ID": "7", "SLURM_NODELIST": "n[1-2]", "SLURM_NNODES": "2"}
     left |= {"SLURM_TASKS_PER_NODE": "1(x2)", "PBS_JOBID": "1", "PBS_NODEFILE": "/none"}
@@ -303,13 +323,13 @@ def test_what_a_stranger_left_in_the_environment_does_not_matter(
         monkeypatch.setenv(name, value)
     if shutil.which("scontrol"):
         monkeypatch.delenv("SLURM_JOB_ID")
-    found = tools.run(tmp_path, tools.calls("variables"))
+    found = tools.run(tmp_path, tools.calls("variables"), launcher=launcher)
     assert [each["RANK"] for each in found] == ["0", "1"]
     assert {each["WORLD_SIZE"] for each in found} == {"2"}
     assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
 
 
-def test_nobody_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
+def test_none_is_a_rank_whom_no_launcher_started(tmp_path: Path) -> None:
     folder = run_files.make_folder(tmp_path)
     run_files.write(folder / "order", {"rank in": "RANK"})
     command = [sys.executable, "-m", "helpers.launch.rank", str(folder)]
@@ -322,8 +342,8 @@ def test_ranks_that_fail_at_random_moments(tmp_path: Path) -> None:
     """One line, nobody left, and the same command goes on to the weights of an undisturbed run."""
     import rank_kills  # which takes a framework's imports
 
-    kills = int(os.environ.get("COMPARE_KILLS", "20"))
-    seed = int(os.environ.get("COMPARE_SEED", random.randrange(10**6)))
+    kills = int(os.environ.get("ROSETTA_KILLS", "20"))
+    seed = int(os.environ.get("ROSETTA_SEED", random.randrange(10**6)))
     print(f"seed {seed}")
     batch, draws, done = rank_kills.prepare(tmp_path), random.Random(seed), 0
     for whole in (tmp_path / "first", tmp_path / "whole"):  # later runs start sooner than the first

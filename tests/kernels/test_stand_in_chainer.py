@@ -14,18 +14,18 @@ import pytest
 import stand_in_nccl
 from agreed import assert_takes_the_steps_of_a_whole_run, train_shallow
 from import_order import at_import
-from notebook_cells import CERTIFIED, assert_passed, cell_with, failed_in_rehearsal, namespace_of
+from notebook_cells import CHECKED, assert_passed, cell_with, failed_in_training_loop, namespace_of
 from resuming import write_small_images
 
 from helpers.errors import UnsupportedError
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
-from helpers.runner.probe import known
-from helpers.training import in_world, measurement_rounds
+from helpers.runner.self_test import expected
+from helpers.training import measurement_rounds, train_loop
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -33,7 +33,7 @@ BATCH = 8
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dict[str, Any]]:
-    """A function that gives the notebook's names on so many GPUs, up to its rehearsal."""
+    """A function that gives the notebook's names on so many GPUs, up to its training-loop check."""
 
     def on(count: int) -> dict[str, Any]:
         names = tuple(f"GPU {number}" for number in range(count))
@@ -48,7 +48,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
         return namespace_of(
             NOTEBOOK,
             tmp_path,
-            until=CERTIFIED,
+            until=CHECKED,
             checked=False,
             devices=count,
             data=str(write_small_images(tmp_path / "data")),
@@ -59,29 +59,31 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dic
     return on
 
 
-def use_all(*given: Any, devices: Any, **named: Any) -> Certificate:
-    """In place of the network's half of the certificate, which takes half a minute."""
+def use_all(*given: Any, devices: Any, **named: Any) -> FairnessCheck:
+    """In place of the network's half of the fairness check, which takes half a minute."""
     for device in devices:
         device.use()
-    return Certificate((Check("used", 0.0, 0.0),))
+    return FairnessCheck((Check("used", 0.0, 0.0),))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_loop_walks_the_path_of_one_device_stand_in(gpus: Any, count: int) -> None:
     """MultiprocessParallelUpdater sums gradients, and changes the optimiser to make up for it."""
     run = gpus(count)["this_run"]
-    run.rehearse(run.lesson)
+    run.check_training_loop(run.functions)
     if count > 1:
         assert_passed(run)
     else:
-        assert run.certificate.comparable
+        assert run.fairness_check.comparable
 
 
 def test_a_rate_that_the_updater_changes_is_caught_stand_in(gpus: Any) -> None:
     names = gpus(2)
     hook = "parallel.rate_of_step(rule, rates)"
     hooked, once = f"optimizer.add_hook({hook})", f"{hook}(optimizer)"
-    assert "weight change after 5 SGD steps" in failed_in_rehearsal(names, NOTEBOOK, hooked, once)
+    assert "weight change after 5 SGD steps" in failed_in_training_loop(
+        names, NOTEBOOK, hooked, once
+    )
 
 
 def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
@@ -91,19 +93,19 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     names = gpus(2)
     run, start = names["this_run"], reference.shallow_arrays()
     train_shallow(names)
-    monkeypatch.setattr(reference_checks, "certify", use_all)
-    exec(cell_with(NOTEBOOK, "this_run.certify("), names)
-    assert [check.check for check in run.certificate.checks] == ["used"]
-    run.progress.skip("rehearse")
-    run.everywhere(in_world.attempt, start, BATCH)
-    for text in (CERTIFIED, "this_run.test()", "this_run.take_apart()"):
+    monkeypatch.setattr(reference_checks, "check_fairness", use_all)
+    exec(cell_with(NOTEBOOK, "this_run.check_fairness("), names)
+    assert [check.check for check in run.fairness_check.checks] == ["used"]
+    run.progress.skip("check_training_loop")
+    run.everywhere(train_loop.attempt, start, BATCH)
+    for text in (CHECKED, "this_run.test()", "this_run.profile()"):
         exec(cell_with(NOTEBOOK, text), names)
     assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"
 
     steps = names["scaled"].steps(len(names["images"].train))
     assert [row["images"] for row in run.history] == [2 * BATCH * steps] * len(run.history)
     assert {row["learning_rate"] for row in run.history} == {names["scaled"].learning_rate}
-    assert {row["sync_seconds"] for row in run.history} == {None}
+    assert {row["communication_seconds"] for row in run.history} == {None}
     assert run.history[-1]["train_loss"] < run.history[0]["train_loss"]
     trained = weights.load(run.folder / "weights.safetensors")
     assert not np.array_equal(trained["classifier.weight"], start["classifier.weight"])
@@ -175,8 +177,8 @@ def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expe
 def test_the_probes_all_reduce_forks_and_takes_nccl_stand_in(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, known.SHARE))
-    shares = known.shares(count)
+    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, expected.SHARE))
+    shares = expected.shares(count)
     found = framework.all_reduced(shares, [stand_in_nccl.Gpu(place) for place in range(count)])
-    assert known.wrong_sum(found, shares) is None
+    assert expected.wrong_sum(found, shares) is None
     assert not stand_in_nccl.started, "CUDA starts in the process that forks, after it has forked"

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import stand_in_cuda
 import torch
-from notebook_cells import CERTIFIED, assert_passed, failed_in_rehearsal, namespace_of
+from notebook_cells import CHECKED, assert_passed, failed_in_training_loop, namespace_of
 from resuming import write_small_images
 
 from helpers.fairness import reference
 from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
-from helpers.runner.probe import known
-from helpers.training import roll_call
+from helpers.runner.self_test import expected
+from helpers.training import data_coverage
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.world import World
 
@@ -28,15 +28,17 @@ ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
 @pytest.fixture(autouse=True)
 def _nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The roll call reads through DataLoader, which pins memory by the driver, itself in C++."""
-    monkeypatch.setattr(roll_call, "certify", lambda certificate, *given, **named: certificate)
+    """The data-coverage check reads through DataLoader, which pins memory by the driver in C++."""
+    monkeypatch.setattr(
+        data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
+    )
 
 
 @pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names for so many replicas on so many GPUs, up to its rehearsal."""
+    """A notebook's names for so many replicas on so many GPUs, up to its training-loop check."""
     notebook, count, gpus = request.param
     there = [Gpu(f"GPU {number}") for number in range(gpus)]
     monkeypatch.setattr(devices, "visible", lambda: there)
@@ -50,7 +52,7 @@ def loop(
     return namespace_of(
         notebook,
         tmp_path,
-        until=CERTIFIED,
+        until=CHECKED,
         checked=False,
         devices=count,
         gpus=gpus,
@@ -65,14 +67,14 @@ LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    loop["this_run"].rehearse(loop["this_run"].lesson)
+    loop["this_run"].check_training_loop(loop["this_run"].functions)
     assert_passed(loop["this_run"])
 
 
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
     divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
-    assert "weight change after 5 SGD steps" in failed_in_rehearsal(
+    assert "weight change after 5 SGD steps" in failed_in_training_loop(
         loop, ONE_FOR_ALL, divided, summed
     )
 
@@ -82,7 +84,7 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
     """Weights that are broadcast come without their strides: those devices would do other work."""
     run = loop["this_run"]
     (world,), shallow = run.worlds(), framework.shallow(reference.shallow_arrays(), run.devices)
-    replica = run.lesson.start(world, shallow)
+    replica = run.functions.start(world, shallow)
     model = replica.network
     seen: list[tuple[bool, bool]] = []
 
@@ -179,7 +181,7 @@ def test_replicas_are_dealt_out_to_the_gpus_stand_in(gpus: int, places: list[int
 @pytest.mark.parametrize(
     ("count", "gpus", "backend"), [(2, 2, "nccl"), (2, 1, "gloo"), (4, 2, "gloo")]
 )
-def test_the_certificate_too_joins_what_shares_a_gpu_by_gloo_stand_in(
+def test_the_fairness_check_too_joins_what_shares_a_gpu_by_gloo_stand_in(
     monkeypatch: pytest.MonkeyPatch, count: int, gpus: int, backend: str
 ) -> None:
     asked = []
@@ -202,7 +204,9 @@ def test_the_certificate_too_joins_what_shares_a_gpu_by_gloo_stand_in(
 def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
     count: int, gpus: int, turns: int, tmp_path: Path
 ) -> None:
-    names = namespace_of(ONE_FOR_ALL, tmp_path, until="this_run.rehearse(", checked=False)
+    names = namespace_of(
+        ONE_FOR_ALL, tmp_path, until="this_run.check_training_loop(", checked=False
+    )
     world = World(0, count, (torch.device("cpu"),) * count, "gpu" if gpus else "cpu", gpus)
     replica = SimpleNamespace(world=world, parallel=torch.nn.Identity())
     trained: list[Any] = []
@@ -236,6 +240,6 @@ def test_the_probes_all_reduce_goes_the_notebooks_way_stand_in(
 ) -> None:
     """NCCL and a process for each GPU; Gloo where they share one."""
     monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus is not None))
-    shares = known.shares(count)
+    shares = expected.shares(count)
     found = framework.all_reduced(shares, framework.list_devices("gpu", count, gpus))
-    assert known.wrong_sum(found, shares) is None
+    assert expected.wrong_sum(found, shares) is None

@@ -16,7 +16,7 @@ import probed
 import pytest
 import tensorflow as tf
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     EPSILON_FIRST,
     assert_passed,
     failed,
@@ -104,7 +104,7 @@ def test_a_gpu_that_is_too_full_to_be_shared_is_one_line_stand_in(free: list[int
 
 @pytest.mark.usefixtures("four_gpus", "free")
 @pytest.mark.parametrize(("gpus", "shared"), [(2, False), (1, True)])
-def test_the_certificate_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
+def test_the_fairness_check_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
     gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensorflow, "_STRATEGIES", {})
@@ -116,14 +116,14 @@ def test_the_certificate_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
 
 
-SKIPPED = 'this_run.progress.skip("certify")'
+SKIPPED = 'this_run.progress.skip("check")'
 
 
 @pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names for two replicas on one or two "GPUs", up to its rehearsal.
+    """A notebook's names for two replicas on one or two "GPUs", up to its training-loop check.
 
     CPU devices compute for them.
     """
@@ -135,8 +135,8 @@ def loop(
     return namespace_of(
         NOTEBOOKS[module],
         tmp_path,
-        until=CERTIFIED,
-        changed=lambda text: SKIPPED if "certify(" in text else text,
+        until=CHECKED,
+        changed=lambda text: SKIPPED if "check(" in text else text,
         devices=2,
         gpus=gpus,
         recipe="demo",

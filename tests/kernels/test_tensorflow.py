@@ -28,23 +28,23 @@ from agreed import (
     steps_of,
     train_shallow,
 )
+from coverage_checks import failed_in_data_coverage
 from examples import assert_examples_deliver
 from mirrored import Heard, crops, noise, shallow_replica, tuned, world
 from notebook_cells import (
-    CERTIFIED,
+    CHECKED,
     SIDE,
     adam,
     assert_passed,
     assert_too_few_images_are_refused,
     cell_with,
-    failed_in_rehearsal,
+    failed_in_training_loop,
     namespace_of,
 )
 from resuming import assert_resumes
-from roll_calls import failed_in_roll_call
 
 from helpers.errors import UserError
-from helpers.fairness import reference, world_checks
+from helpers.fairness import process_checks, reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import tensorflow as networks
 from helpers.networks import weights
@@ -66,11 +66,11 @@ def heard() -> Iterator[Heard]:
 def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CERTIFIED)
+    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CHECKED)
 
 
 def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
-    initial = weights.canonical("seeded", seed=0)
+    initial = weights.canonical("random", seed=0)
     assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
 
 
@@ -85,18 +85,20 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         framework.load_weights(layer, {"classifier.weight": np.zeros((3, 2))})
 
 
-def test_the_certificate_is_passed(notebook: dict[str, Any]) -> None:
+def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
     assert_passed(notebook["this_run"])
 
 
 def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
-    assert failed_in_roll_call(notebook, "TensorFlow_MultiGPU", *fixed) == {world_checks.ORDER}
+    assert failed_in_data_coverage(notebook, "TensorFlow_MultiGPU", *fixed) == {
+        process_checks.ORDER
+    }
     cut = "(exchange.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
     padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
-    found = failed_in_roll_call(notebook, "TensorFlow_MultiGPU", cut, padded)
-    assert found == {world_checks.LOSS}
+    found = failed_in_data_coverage(notebook, "TensorFlow_MultiGPU", cut, padded)
+    assert found == {process_checks.LOSS}
 
 
 def test_resnet50_is_the_references() -> None:
@@ -145,7 +147,7 @@ def test_the_notebook_trains_the_recipes_network(
 
 def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
     divided = "loss / strategy.num_replicas_in_sync"
-    found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", divided, "loss")
+    found = failed_in_training_loop(notebook, "TensorFlow_MultiGPU", divided, "loss")
     assert "weight change after 5 SGD steps" in found
 
 
@@ -153,7 +155,7 @@ def test_a_validation_with_every_replicas_own_statistics_is_caught(
     notebook: dict[str, Any],
 ) -> None:
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_rehearsal(notebook, "TensorFlow_MultiGPU", shared, kept)
+    found = failed_in_training_loop(notebook, "TensorFlow_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
@@ -246,7 +248,7 @@ def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
 def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
     before = threads()
     stream = notebook["this_run"].training_batches(2)
-    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch
+    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch_size
     assert threads() > before
     stream.close()
     assert threads() == before
@@ -276,12 +278,12 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
-    asked, goes_on = threading.Event(), threading.Event()
+    asked, may_continue = threading.Event(), threading.Event()
 
     def slow(image: tf.Tensor) -> tf.Tensor:
         def read(number: np.ndarray) -> np.ndarray:
             asked.set()
-            assert goes_on.wait(60)
+            assert may_continue.wait(60)
             return np.zeros((SIDE, SIDE, 1), np.uint8)
 
         return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (SIDE, SIDE, 1))
@@ -290,20 +292,20 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
     part = notebook["images"].valid
     batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
     assert asked.wait(60)
-    goes_on.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch)
+    may_continue.set()
+    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The notebook's names before it trains, in a precision of 16 bits."""
     return namespace_of(
-        "TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, precision=request.param
+        "TensorFlow_MultiGPU", tmp_path, devices=2, until=CHECKED, precision=request.param
     )
 
 
-def test_the_rehearsal_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    assert lower["this_run"].certificate.comparable
+def test_the_training_loop_check_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
+    assert lower["this_run"].fairness_check.comparable
     shallow = framework.shallow(reference.shallow_arrays(), TWO)
     output = shallow(tf.zeros((2, 32, 32, 3), lower["compute"]), training=True)
     assert output.dtype == tf.float32 and lower["compute"].size == 2
@@ -314,7 +316,7 @@ def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
         "TensorFlow_MultiGPU",
         tmp_path,
         devices=2,
-        until=CERTIFIED,
+        until=CHECKED,
         checked=False,
         precision="fp16",
     )
@@ -358,14 +360,14 @@ def test_nothing_that_is_iterated_is_tuned(
     assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
 
 
-def test_nothing_is_said_that_nobody_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+def test_nothing_is_said_that_none_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
     """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
     replica = shallow_replica(notebook)
     next(notebook["make_train_loader"](world(notebook), 0, 2))
     with StepClock(framework.completion) as clock:
         notebook["train_epoch"](replica, noise(notebook), 2, clock)
     notebook["all_reduce_alone"](replica, 2, clock)
-    assert not heard.lines, "in the check of fairness, the rehearsal, or here"
+    assert not heard.lines, "in the check of fairness, the training-loop check, or here"
 
 
 def test_the_import_says_nothing() -> None:
@@ -376,7 +378,7 @@ def test_the_import_says_nothing() -> None:
 
 def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     """The notebook's own search and training, with a small network and a small memory."""
-    names = namespace_of("TensorFlow_MultiGPU", tmp_path, devices=2, until=CERTIFIED, checked=False)
+    names = namespace_of("TensorFlow_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False)
     run, train_step = names["this_run"], names["train_step"]
 
     def limited(network: Any, optimizer: Any, grey: Any, targets: Any) -> Any:
@@ -387,10 +389,10 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     names["train_step"] = limited
     train_shallow(names)
     run.setup = replace(run.setup, search_batch=True)
-    exec(cell_with("TensorFlow_MultiGPU", CERTIFIED), names)
+    exec(cell_with("TensorFlow_MultiGPU", CHECKED), names)
     run.monitor.stop()
     scaled, last = names["scaled"], run.history[-1]
-    assert (scaled.recipe.batch, scaled.global_batch) == (16, 32)
+    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (16, 32)
     assert last["images"] == 32 * steps_of(names) > 32
     assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
     taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
@@ -493,7 +495,7 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # planted_ trains one every day
-def test_somebodys_own_network_is_trained(tmp_path: Path) -> None:
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
     own_networks.assert_it_is_trained(
         "TensorFlow_MultiGPU", "tensorflow", tmp_path, set(), "replica 0's"
     )

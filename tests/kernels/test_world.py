@@ -7,13 +7,13 @@ one process for all.
 from typing import Any
 
 import pytest
-from notebook_cells import failed, lesson_with
-from roll_calls import called, failed_after_training, failed_in_roll_call, world_of
+from coverage_checks import called, failed_after_training, failed_in_data_coverage, world_of
+from notebook_cells import failed, functions_with
 from torch import distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from helpers.fairness import world_checks
-from helpers.training import roll_call
+from helpers.fairness import process_checks
+from helpers.training import data_coverage
 
 PROCESSES, ONE_PROCESS = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 
@@ -36,8 +36,8 @@ def test_a_sound_world_passes(world: str, request: pytest.FixtureRequest) -> Non
     found = {check.check: check for check in called(names).checks}
     assert [check.verdict for check in found.values()] == ["pass"] * 5
     count = "2 processes" if world == "processes" else "1 process"
-    assert found[world_checks.JOINED].reason == f"{count}, 2 devices, 1 host"
-    once = found[world_checks.ONCE].reason
+    assert found[process_checks.JOINED].reason == f"{count}, 2 devices, 1 host"
+    once = found[process_checks.ONCE].reason
     assert once == (
         "128 of 140: 12 fill no batch and are dropped; all 128 where 128 images fill whole batches"
     )
@@ -58,18 +58,18 @@ ALONE = """        init_method=os.environ[replicas.RENDEZVOUS] + str(world.rank)
 @pytest.mark.parametrize(
     ("sound", "broken", "rows"),
     [
-        (TICKETS, TICKETS.replace("rank,", "rank * 0,"), {world_checks.ONCE}),
-        (TICKETS, TICKETS.replace("seed)", "seed + world.rank)"), {world_checks.ONCE}),
-        ("set_epoch(self.epoch + 1)", "set_epoch(1)", {world_checks.ORDER}),
+        (TICKETS, TICKETS.replace("rank,", "rank * 0,"), {process_checks.ONCE}),
+        (TICKETS, TICKETS.replace("seed)", "seed + world.rank)"), {process_checks.ONCE}),
+        ("set_epoch(self.epoch + 1)", "set_epoch(1)", {process_checks.ORDER}),
         (
             "part.iloc[world.rank :: world.size]",
             "part.iloc[np.array_split(range(len(part)), world.size)[world.rank]]",
-            {world_checks.EVALUATED, world_checks.LOSS},
+            {process_checks.EVALUATED, process_checks.LOSS},
         ),
         (
             JOIN,
             ALONE,
-            {world_checks.JOINED, world_checks.EVALUATED, world_checks.LOSS},
+            {process_checks.JOINED, process_checks.EVALUATED, process_checks.LOSS},
         ),
     ],
     ids=["no sharding", "another seed on one rank", "no reshuffle", "other rows", "alone"],
@@ -77,17 +77,17 @@ ALONE = """        init_method=os.environ[replicas.RENDEZVOUS] + str(world.rank)
 def test_a_fault_in_one_of_several_processes_is_caught(
     processes: dict[str, Any], sound: str, broken: str, rows: set[str]
 ) -> None:
-    assert failed_in_roll_call(processes, PROCESSES, sound, broken) == rows
+    assert failed_in_data_coverage(processes, PROCESSES, sound, broken) == rows
 
 
 @pytest.mark.parametrize(
     ("sound", "broken", "rows"),
     [
-        ("for epoch in count(self.epoch + 1):", "for epoch in repeat(1):", {world_checks.ORDER}),
+        ("for epoch in count(self.epoch + 1):", "for epoch in repeat(1):", {process_checks.ORDER}),
         (
             "random.permutation(self.images)[:whole]",
             "random.integers(self.images, size=whole)",
-            {world_checks.ONCE},
+            {process_checks.ONCE},
         ),
     ],
     ids=["no reshuffle", "at random"],
@@ -95,7 +95,7 @@ def test_a_fault_in_one_of_several_processes_is_caught(
 def test_a_fault_in_the_one_process_is_caught(
     one_process: dict[str, Any], sound: str, broken: str, rows: set[str]
 ) -> None:
-    assert failed_in_roll_call(one_process, ONE_PROCESS, sound, broken) == rows
+    assert failed_in_data_coverage(one_process, ONE_PROCESS, sound, broken) == rows
 
 
 def test_a_padded_evaluation_is_caught_by_its_loss(
@@ -106,7 +106,7 @@ def test_a_padded_evaluation_is_caught_by_its_loss(
     evaluation, predict = names["make_evaluation_loader"], names["predict"]
 
     def padded(world: Any, part: Any, workers: int) -> Any:
-        size = names["scaled"].global_batch
+        size = names["scaled"].global_batch_size
         filled = part.iloc[[n % len(part) for n in range(-(-len(part) // size) * size)]]
         return evaluation(world, filled, workers)
 
@@ -117,10 +117,10 @@ def test_a_padded_evaluation_is_caught_by_its_loss(
     monkeypatch.setitem(names, "make_evaluation_loader", padded)
     monkeypatch.setitem(names, "predict", cut_off)
     run = names["this_run"]
-    lesson = run.lesson
-    run.take(lesson_with(names))
-    assert failed(called(names).checks) == {world_checks.LOSS}
-    run.take(lesson)
+    functions = run.functions
+    run.take(functions_with(names))
+    assert failed(called(names).checks) == {process_checks.LOSS}
+    run.take(functions)
 
 
 def test_fewer_ranks_than_asked_for_are_caught(
@@ -130,14 +130,14 @@ def test_fewer_ranks_than_asked_for_are_caught(
     (first, _), everywhere = run.worlds(), run.everywhere
     alone = type(first)(0, 1, first.devices, first.kind)
     monkeypatch.setattr(run, "worlds", lambda: [alone])
-    found = roll_call.certify(
-        type(run.certificate)(()), everywhere, run.images, run.recipe, processes=2, hosts=1
+    found = data_coverage.check_fairness(
+        type(run.fairness_check)(()), everywhere, run.images, run.recipe, processes=2, hosts=1
     )
     rows = {check.check: check for check in found.checks}
-    assert rows[world_checks.JOINED].verdict == "fail"
+    assert rows[process_checks.JOINED].verdict == "fail"
     said = "1 of 2 processes, not every rank once, not all in one world, other devices"
-    assert rows[world_checks.JOINED].reason == said
-    assert rows[world_checks.ONCE].verdict == "fail", "half of each batch is missing"
+    assert rows[process_checks.JOINED].reason == said
+    assert rows[process_checks.ONCE].verdict == "fail", "half of each batch is missing"
 
 
 def deaf(group: Any, bucket: dist.GradBucket) -> Any:
@@ -150,13 +150,13 @@ def test_one_rank_without_all_reduce_is_caught(processes: dict[str, Any]) -> Non
     processes["deaf"] = deaf
     broken = "AllReduceClock(model, *[deaf][: world.rank])"
     found = failed_after_training(processes, PROCESSES, "AllReduceClock(model)", broken)
-    assert found == {world_checks.REPLICAS, world_checks.WEIGHTS}
+    assert found == {process_checks.REPLICAS, process_checks.WEIGHTS}
     assert processes["this_run"].record.content["fairness"]["comparable"] is False
 
 
 def test_equal_ranks_pass_after_training(processes: dict[str, Any]) -> None:
     as_it_is = "AllReduceClock(model)"
     assert failed_after_training(processes, PROCESSES, as_it_is, as_it_is) == set()
-    rows = {check.check: check for check in processes["this_run"].certificate.checks}
-    assert rows[world_checks.REPLICAS].difference == 0.0
-    assert str(rows[world_checks.WEIGHTS].reason).endswith(" on all 2")
+    rows = {check.check: check for check in processes["this_run"].fairness_check.checks}
+    assert rows[process_checks.REPLICAS].difference == 0.0
+    assert str(rows[process_checks.WEIGHTS].reason).endswith(" on all 2")

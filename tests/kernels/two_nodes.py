@@ -15,15 +15,15 @@ import numpy as np
 import psutil
 import pytest
 import ranks_tools as tools
-from notebook_cells import CERTIFIED, SIDE, namespace_of, write_noise_images
+from notebook_cells import CHECKED, SIDE, namespace_of, write_noise_images
 
 from helpers import paths
 from helpers.fairness import reference
-from helpers.frameworks import place, row_of
-from helpers.launch.causes import RankError
-from helpers.training import bus_bandwidth, in_world
-from helpers.training.in_world import Work
+from helpers.frameworks import rank_info, row_of
+from helpers.launch.failures import RankError
+from helpers.training import bus_bandwidth, train_loop
 from helpers.training.measured_run import Run
+from helpers.training.train_loop import Work
 from helpers.training.world import World
 
 Found = Mapping[str, Any]
@@ -32,7 +32,7 @@ EPOCHS = 2
 LATE_SECONDS = 0.3
 END_SECONDS = 15
 """In which nothing of a run may be left whose rank has died."""
-SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nresized = {SIDE}\ncrop = 32\n'
+SMALL = f'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = {SIDE}\ncrop = 32\n'
 
 
 def names_of(notebook: str, folder: Path, devices: int, **more: Any) -> Names:
@@ -45,8 +45,8 @@ def names_of(notebook: str, folder: Path, devices: int, **more: Any) -> Names:
     recipe = folder / "small.toml"
     if not recipe.exists():
         recipe.write_text(SMALL)
-    given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 8, "workers": 2} | more
-    return namespace_of(notebook, folder, devices=devices, until=CERTIFIED, checked=False, **given)
+    given: dict[str, Any] = {"recipe": str(recipe), "batch_size": 8, "num_workers": 1} | more
+    return namespace_of(notebook, folder, devices=devices, until=CHECKED, checked=False, **given)
 
 
 def on_ranks(
@@ -110,21 +110,21 @@ def few_steps(world: World, work: Work) -> Found:
 
 def trained(world: World, work: Work) -> Found:
     """Two epochs of the shallow network on the run's images, and an evaluation of an odd number."""
-    lesson, framework = work.lesson, work.framework
-    with lesson.scope():
+    functions, framework = work.functions, work.framework
+    with functions.scope():
         network = framework.shallow(reference.shallow_arrays(), world.devices)
-    replica = lesson.start(world, network)
-    loader = lesson.make_train_loader(world, 0, work.workers)
+    replica = functions.start(world, network)
+    loader = functions.make_train_loader(world, 0, work.workers)
     steps, part = work.recipe.steps(len(work.images.train)), work.images.valid
     part = part[: len(part) - 1 + len(part) % 2]
-    losses = [in_world.take_steps(work, replica, loader, steps)[0] for _ in range(EPOCHS)]
-    batches = iter(lesson.make_evaluation_loader(world, part, work.workers))
-    logits, loss = in_world.predict(lesson, replica, batches, len(part))
+    losses = [train_loop.take_steps(work, replica, loader, steps)[0] for _ in range(EPOCHS)]
+    batches = iter(functions.make_evaluation_loader(world, part, work.workers))
+    logits, loss = train_loop.predict(functions, replica, batches, len(part))
     state = framework.dump_optimizer(replica.network, replica.optimizer)
     found = {"losses": losses, "valid loss": loss, "logits": logits}
     found |= {f"weight {n}": w for n, w in framework.dump_weights(replica.network).items()}
     found |= {f"optimiser {n}": array for n, array in state.items()}
-    lesson.stop(replica)
+    functions.stop(replica)
     return found
 
 
@@ -133,7 +133,7 @@ def of_two(names: Names) -> Found:
     run = names["this_run"]
     found = few_steps(run.world, run.work())
     assert_gradients_are_reduced(run)
-    assert run.record.content["world"]["nodes"] == 2
+    assert run.record.content["cluster"]["nodes"] == 2
     return found
 
 
@@ -196,9 +196,9 @@ def plant(
 def gradients_alone(world: World, work: Work) -> tuple[int, float]:
     """What the all-reduce of the gradients sends; what rank 0 waits for another that is late."""
     framework = work.framework
-    with work.lesson.scope():
+    with work.functions.scope():
         network = framework.shallow(reference.shallow_arrays(), world.devices)
-    replica = work.lesson.start(world, network)
+    replica = work.functions.start(world, network)
     measured = bus_bandwidth.measure(world, framework, replica)
     assert measured is not None and min(measured.seconds) > 0
     hooks = importlib.import_module(f"{framework.__name__}_ranks")
@@ -210,7 +210,7 @@ def gradients_alone(world: World, work: Work) -> tuple[int, float]:
     if wait := framework.completion(reduction.once()):
         wait()
     waited = time.perf_counter() - began
-    work.lesson.stop(replica)
+    work.functions.stop(replica)
     return measured.bytes, waited
 
 
@@ -276,7 +276,7 @@ def assert_a_death_ends_all(
     ended = time.time()
     talked = [folder / "run" / f"talks-{each}" for each in range(2)]
     assert ended - max(path.stat().st_mtime for path in talked) < 2 + END_SECONDS
-    assert tools.nobody_is_left(folder, 1)
+    assert tools.nothing_is_left(folder, 1)
 
 
 def started_for(folder: Path) -> list[str]:
@@ -284,6 +284,6 @@ def started_for(folder: Path) -> list[str]:
     found = []
     for process in psutil.process_iter(["environ", "cmdline"]):
         environ = process.info["environ"] or {}
-        if environ.get(place.VARIABLE) == str(folder):
+        if environ.get(rank_info.VARIABLE) == str(folder):
             found.append(" ".join(process.info["cmdline"] or []))
     return found

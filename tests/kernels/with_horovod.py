@@ -18,17 +18,17 @@ def trained(names: two_nodes.Names) -> two_nodes.Found:
     """On a rank: what it trains."""
     run = names["this_run"]
     slowest = run.framework.slowest(float(run.rank), run.world.devices)
-    assert slowest == 1.0 and run.record.content["world"]["launcher"] == "mpiexec"
+    assert slowest == 1.0 and run.record.content["cluster"]["launcher"] == "mpiexec"
     return two_nodes.trained(run.world, run.work())
 
 
-def certified(names: two_nodes.Names) -> Any:
-    """On a rank: the whole certificate."""
+def checked(names: two_nodes.Names) -> Any:
+    """On a rank: the whole fairness check."""
     run = names["this_run"]
     build, pixels = names["build_model"], names["evaluate_pixels"]
-    run.certify(names["model"], build, pixels)
-    run.rehearse(run.lesson)
-    return run.certificate
+    run.check_fairness(names["model"], build, pixels)
+    run.check_training_loop(run.functions)
+    return run.fairness_check
 
 
 def assert_as_without(notebook: str, folder: Path, limit: float) -> None:
@@ -58,8 +58,8 @@ def assert_ranks_part_without_the_tape(
     assert not np.array_equal(first[name], second[name])
 
 
-def assert_certified(notebook: str, folder: Path) -> None:
-    """The whole certificate, with the rehearsal on two ranks."""
-    certificate, same = two_nodes.on_ranks(notebook, folder, certified, nodes=1, devices=2)
-    assert failed(certificate.checks) == failed(same.checks) == set()
-    assert "not checked" not in set(certificate.table()["verdict"])
+def assert_fair(notebook: str, folder: Path) -> None:
+    """The whole fairness check, with the training-loop check on two ranks."""
+    fairness_check, same = two_nodes.on_ranks(notebook, folder, checked, nodes=1, devices=2)
+    assert failed(fairness_check.checks) == failed(same.checks) == set()
+    assert "not checked" not in set(fairness_check.table()["verdict"])

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gpumon.boot import boot
+from gpumon.boot_id import boot_id
 from helpers.launch import clocks
 from helpers.launch.clocks import Meetings, Round
 
@@ -47,4 +47,4 @@ def test_meetings_take_the_rounds_asked_for() -> None:
     found = clocks.meet(lambda: called.append(1), rounds=3)
     assert len(found.rounds) == 3 and len(called) == 4
     assert all(each.entered <= each.left for each in found.rounds)
-    assert found.boot == boot()
+    assert found.boot == boot_id()

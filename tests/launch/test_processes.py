@@ -25,14 +25,14 @@ def test_one_that_has_only_got_the_number_is_another() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2**31 - 1])
-def test_of_another_host_nobody_can_tell(number: int) -> None:
+def test_of_another_host_none_can_tell(number: int) -> None:
     """Whether this host has a process of that number or not."""
     there = {"process": number, "process_ticks": 1, "host": "node7"}
     assert processes.runs(there | {"process_space": "another-boot pid:[4026531836]"}) is None
     assert processes.runs(there) is None, "as older versions wrote it"
 
 
-def test_of_another_container_of_this_machine_nobody_can_tell() -> None:
+def test_of_another_container_of_this_machine_none_can_tell() -> None:
     said = processes.own()
     boot = processes.boot(said["process_space"])
     assert processes.runs(said | {"process_space": f"{boot} pid:[1]"}) is None

@@ -14,7 +14,7 @@ from helpers import paths
 SEES = """
 import os, sys
 from pathlib import Path
-from helpers.frameworks.place import Place
+from helpers.frameworks.rank_info import Place
 from helpers.launch import rank
 number, devices, virtual = map(int, sys.argv[1:])
 hosts = ("a", "b")
@@ -43,7 +43,7 @@ def test_on_a_node_of_its_own_a_rank_names_what_slurm_gave_it_by_uuid(
     assert seen(tmp_path, rank, 2, virtual=False, shown=None) == [uuid(0), uuid(1)]
 
 
-def test_virtual_nodes_share_out_the_gpus_of_their_machine(tmp_path: Path) -> None:
+def test_simulated_nodes_share_out_the_gpus_of_their_machine(tmp_path: Path) -> None:
     shown = ",".join(map(uuid, range(4)))
     assert seen(tmp_path, 1, 2, virtual=True, shown=shown) == [uuid(2), uuid(3)]
     assert seen(tmp_path, 1, 4, virtual=True, shown=f"{uuid(0)},{uuid(1)}") == [uuid(0), uuid(1)]

@@ -10,7 +10,7 @@ from helpers.errors import UserError
 from helpers.launch import processes, run_files
 
 
-def test_a_strangers_file_is_not_read(tmp_path: Path) -> None:
+def test_untrusted_file_is_not_read(tmp_path: Path) -> None:
     """Another user's, one that others may write, and what is no file: each is refused in a line."""
     path = tmp_path / "call-0"
     assert run_files.read(path) is None
@@ -26,7 +26,7 @@ def test_a_strangers_file_is_not_read(tmp_path: Path) -> None:
             run_files.read(path)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to("elsewhere")
-    with pytest.raises(UserError, match="none of our files"):
+    with pytest.raises(UserError, match="this project did not write it"):
         run_files.read(path)
     path.unlink()
     os.mkfifo(path)

@@ -8,8 +8,8 @@ from gpumon_tools import Marks, write
 
 import gpumon
 from gpumon.drawing import lanes
-from helpers.frameworks import place
-from helpers.frameworks.place import Place
+from helpers.frameworks import rank_info
+from helpers.frameworks.rank_info import Place
 from helpers.launch import samplers
 from helpers.launch.clocks import Bounds
 
@@ -25,7 +25,7 @@ def place_of(rank: int) -> Place:
 
 
 def of_rank(folder: Path, rank: int, patch: pytest.MonkeyPatch) -> Any:
-    patch.setattr(place, "here", lambda: place_of(rank))
+    patch.setattr(rank_info, "here", lambda: place_of(rank))
     return samplers.of_process(folder, live=False)
 
 
@@ -73,7 +73,7 @@ def test_traces_of_wrong_clocks_are_laid_on_one_axis(tmp_path: Path) -> None:
     trace = samplers.read(tmp_path)
     starts = trace.phases()["start (s)"]
     assert list(starts) == pytest.approx([2.0, 2.0], abs=1e-6), "both began to train together"
-    stated = trace.provenance()["parts"][1]["clock"]
+    stated = trace.metadata()["parts"][1]["clock"]
     assert "wall clock was +100.000000 s ahead, within 0.002000 s" in stated
     shown = lanes.lanes_of(trace.recording, (0, 6))
     assert [lane.name for lane in shown] == ["n1:gpu0", "n1:host", "n2:gpu0", "n2:host"]

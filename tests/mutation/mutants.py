@@ -1,4 +1,4 @@
-"""Would the tests notice? Changes the certificate's code in small ways, and runs the tests on each.
+"""Would the tests notice? Changes the fairness check's code, and runs the tests on each change.
 
 A mutant is one module with one change: a limit three times as wide, ``<`` for ``<=``, a row less in
 a table, a statement left out. Tests that fail have killed it; one that survives is a fault that
@@ -6,7 +6,7 @@ nobody would notice, unless it is none: ``mutants.toml`` lists those, with reaso
 
     python tests/mutation/mutants.py --sample 40           some of them, the same each time (--seed)
     python tests/mutation/mutants.py --all                 all of them, as `make soak` does
-    python tests/mutation/mutants.py --all fairness.rehearsal    all of one module
+    python tests/mutation/mutants.py --all fairness.training_loop    all of one module
 
 Runs in the lab. The lab's tests come first, those in a framework's kernel for what survived them.
 Nothing on disk is changed: each mutant is tried in a process of its own that has it in memory,
@@ -32,15 +32,17 @@ from pathlib import Path
 from mutations import ROOT, Mutant, mutants, path_of
 
 TESTS = {
-    "results.agreement": {"lab": ["results/test_agreement.py", "results/test_other_recipes.py"]},
-    "fairness.certificate": {"lab": ["fairness/test_certificate.py"]},
+    "results.shared_settings": {
+        "lab": ["results/test_shared_settings.py", "results/test_other_recipes.py"]
+    },
+    "fairness.check_results": {"lab": ["fairness/test_check_results.py"]},
     "training.checkpoint": {"lab": ["training/test_checkpoint.py"]},
     "fairness.reference_checks": {
         "lab": ["fairness/test_reference_checks.py"],
         "pytorch": ["kernels/test_limits.py"],
     },
-    "fairness.rehearsal": {"lab": ["fairness/test_rehearsal.py"]},
-    "fairness.world_checks": {"lab": ["fairness/test_world_checks.py"]},
+    "fairness.training_loop": {"lab": ["fairness/test_training_loop.py"]},
+    "fairness.process_checks": {"lab": ["fairness/test_process_checks.py"]},
 }
 KERNELS = {
     "lab": (

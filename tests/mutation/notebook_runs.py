@@ -15,7 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-STAGES = ("this_run.certify(", "this_run.rehearse(", "this_run.train()", "this_run.test()")
+STAGES = (
+    "this_run.check_fairness(",
+    "this_run.check_training_loop(",
+    "this_run.train()",
+    "this_run.test()",
+)
 """Cells after which the fairness check has new rows: the first that notices something is enough."""
 LATE = "time limit"
 """The error of a mutant that takes too long: on a faster machine it may run to its end."""
@@ -34,10 +39,10 @@ class Grey(Reader):
         return np.random.default_rng(i).integers(0, 256, (33, 35, 1), dtype=np.uint8)
 '''
 OTHERS = {
-    '"mine.py:Reader"': '"mine.py:Grey"\ncolour = "grey"',
-    "resized = 32": "resized = 33",
-    '"classes"': '"findings"',
-    '"momentum"': '"adam"',
+    '"mine.py:Reader"': '"mine.py:Grey"\ncolor_mode = "grayscale"',
+    "image_size = 32": "image_size = 33",
+    '"multiclass"': '"multilabel"',
+    '"sgd"\nmomentum = 0.9': '"adam"',
 }
 """What the second recipe has in place of the first's. It is tried on what survives the first."""
 
@@ -67,7 +72,7 @@ def write_recipes(folder: Path, module: str) -> dict[str, Path]:
     found = {}
     for name, changes in {"momentum": {}, "adam": OTHERS}.items():
         path = recipe_of_classes(folder / name, module)
-        text = path.read_text().replace("epochs = [2, 4]", "epochs = [1]")
+        text = path.read_text().replace("milestones = [2, 4]", "milestones = [1]")
         for before, after in changes.items():
             text = text.replace(before, after)
         path.write_text(text)
@@ -135,7 +140,7 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
         return f"{new}\nlook(this_run)" if any(stage in text for stage in STAGES) else new
 
     given: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "look": _look}
-    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "workers": 2}
+    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "num_workers": 1}
     names = run_cells(f"{notebook}_MultiGPU", until="## 11.", changed=changed, **given)
     run = names["this_run"]
     losses = [[row["train_loss"], row["valid_loss"]] for row in run.history]
@@ -145,6 +150,8 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
 
 
 def _look(run: Any) -> None:
-    rows = [each.check for each in run.certificate.checks if each.verdict in ("fail", "different")]
+    rows = [
+        each.check for each in run.fairness_check.checks if each.verdict in ("fail", "different")
+    ]
     if rows:
         raise Noticed(rows)

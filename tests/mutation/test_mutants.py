@@ -7,7 +7,7 @@ import pytest
 from mutations import Mutant, path_of
 
 ONE = Mutant("fairness.reference_checks", 12, "a <= b", "a <= b  ->  a < b", "")
-OTHER = Mutant("fairness.rehearsal", 7, "1", "1  ->  2", "")
+OTHER = Mutant("fairness.training_loop", 7, "1", "1  ->  2", "")
 LISTED = [
     {
         "module": "fairness.reference_checks",
@@ -23,16 +23,16 @@ LISTED = [
     [
         ("fairness.reference_checks", "1e-10  ->  3e-10"),
         ("fairness.reference_checks", "1e-05  ->  3.0000000000000004e-05"),
-        ("results.agreement", "without lambda c: c['recipe']['batch']"),
-        ("results.agreement", "without lambda c: c['recipe']['learning_rate']"),
-        ("fairness.certificate", "self.rest <= self.threshold  ->  self.rest < self.threshold"),
+        ("results.shared_settings", "without lambda c: c['recipe']['batch_size']"),
+        ("results.shared_settings", "without lambda c: c['recipe']['learning_rate']"),
+        ("fairness.check_results", "self.rest <= self.threshold  ->  self.rest < self.threshold"),
     ],
 )
 def test_the_faults_that_survived_once_are_among_the_mutants(module: str, change: str) -> None:
     assert change in {mutant.change for mutant in mutants.mutants(module)}
 
 
-@pytest.mark.parametrize("module", ["results.agreement", "fairness.certificate"])
+@pytest.mark.parametrize("module", ["results.shared_settings", "fairness.check_results"])
 def test_every_mutant_is_a_program_and_another_one(module: str) -> None:
     path = mutants.ROOT / path_of(module)
     original = ast.unparse(ast.parse(path.read_text(encoding="utf-8")))

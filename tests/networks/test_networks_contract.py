@@ -20,7 +20,7 @@ def build(module: str) -> ast.FunctionDef:
 
 
 def test_there_is_a_module_for_each_framework() -> None:
-    others = {"__init__", "own", "shapes", "weights"}
+    others = {"__init__", "custom", "shapes", "weights"}
     assert {path.stem for path in FOLDER.glob("*.py")} - others == set(MODULES)
 
 

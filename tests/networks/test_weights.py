@@ -12,8 +12,8 @@ from helpers.networks import shapes, weights
 
 def test_seeded_weights_are_the_same_bytes_everywhere() -> None:
     # One digest for every kernel: NumPy 1.23 (mxnet, chainer) and 2 alike.
-    assert weights.canonical("seeded", seed=0).sha256.startswith("35911202cadc3978")
-    assert weights.canonical("seeded", seed=1).sha256 != weights.canonical("seeded").sha256
+    assert weights.canonical("random", seed=0).sha256.startswith("35911202cadc3978")
+    assert weights.canonical("random", seed=1).sha256 != weights.canonical("random").sha256
 
 
 @pytest.mark.parametrize("kernel", sorted({row.kernel for row in ROWS}))
@@ -23,10 +23,10 @@ def test_same_bytes_in_kernel(kernel: str) -> None:
         pytest.skip(f"the {kernel} environment is not built")
     code = (
         "from helpers.networks import shapes, weights\n"
-        "for name in shapes.NETWORKS: print(weights.canonical('seeded', network=name).sha256)"
+        "for name in shapes.NETWORKS: print(weights.canonical('random', network=name).sha256)"
     )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    expected = [weights.canonical("seeded", network=name).sha256 for name in shapes.NETWORKS]
+    expected = [weights.canonical("random", network=name).sha256 for name in shapes.NETWORKS]
     assert done.stdout.split() == expected
 
 
@@ -49,13 +49,13 @@ def test_a_resnets_are_over_the_fan_out(name: str) -> None:
     assert arrays["fc.bias"].tolist() == [0.0] * 10
 
 
-def test_nobody_publishes_imagenets_weights_of_resnet44() -> None:
+def test_none_publishes_imagenets_weights_of_resnet44() -> None:
     found = weights.canonical("auto", network="resnet44", outputs=10, seed=3)
-    assert found.source == "seeded" and "nobody publishes them for resnet44" in found.note
+    assert found.source == "random" and "no published ImageNet weights" in found.note
     assert (
-        found.sha256 == weights.canonical("seeded", network="resnet44", outputs=10, seed=3).sha256
+        found.sha256 == weights.canonical("random", network="resnet44", outputs=10, seed=3).sha256
     )
-    with pytest.raises(UserError, match=r"resnet44\); use weights=seeded"):
+    with pytest.raises(UserError, match=r"resnet44\); use weights=random"):
         weights.canonical("imagenet", network="resnet44")
 
 
@@ -73,10 +73,10 @@ def test_auto_falls_back_to_seeded_and_says_why(
     monkeypatch.setattr(paths, "VENVS", tmp_path)
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     found = weights.canonical("auto")
-    assert found.source == "seeded" and "pytorch environment" in found.note
-    with pytest.raises(UserError, match="weights=seeded"):
+    assert found.source == "random" and "pytorch environment" in found.note
+    with pytest.raises(UserError, match="weights=random"):
         weights.canonical("imagenet")
-    with pytest.raises(UserError, match="give imagenet, seeded or auto"):
+    with pytest.raises(UserError, match="give imagenet, random or auto"):
         weights.canonical("imagnet")
 
 

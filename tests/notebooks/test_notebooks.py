@@ -68,7 +68,7 @@ def test_it_is_short_and_ends_with_a_newline(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_it_names_its_kernel(name: str) -> None:
     metadata = read(name)["metadata"]
-    framework = metadata.get("compare", {}).get("framework", "")
+    framework = metadata.get("rosetta", {}).get("framework", "")
     expected = KERNELS.get(name, "lab")
     if name in STUDIES:  # a study runs in any kernel, and is no run of a framework
         assert framework == "" and metadata["kernelspec"]["name"] in KERNELS.values()
@@ -86,7 +86,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         assert set(mocked) <= {target.id for target in assigned}
         return
     names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
-    names += [] if name == "Compare" else ["precision", "workers", "batch_size", "epochs"]
+    names += [] if name == "Compare" else ["precision", "num_workers", "batch_size", "epochs"]
     names += [] if name == "Compare" else ["warmup_epochs"]
     names += [] if name == "Compare" else ["cores_per_device", "loader_cores", "resume"]
     names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
@@ -118,7 +118,7 @@ def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_its_name_begins_with_its_framework(name: str) -> None:
-    framework = read(name)["metadata"]["compare"]["framework"].replace(" ", "_")
+    framework = read(name)["metadata"]["rosetta"]["framework"].replace(" ", "_")
     others = f"{framework}MN_MultiNode", f"{framework}_Horovod"
     assert name.startswith(f"{framework}_MultiGPU") or name in others
 

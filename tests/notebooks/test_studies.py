@@ -19,7 +19,7 @@ from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores as cores
-from helpers.results import all_reduce_model, intervals, scaled_out
+from helpers.results import all_reduce_model, intervals, published_scaling
 from helpers.runner.notebook_code import run_cells
 from helpers.training import figure_style as style
 
@@ -90,7 +90,7 @@ def test_no_workers_are_not_recommended_for_what_chance_explains(
     assert "the training process itself" not in told
     assert re.search(r"read by 2 (processes|threads)\. Training is at \d+ % \(\d+ % to", told)
     assert re.search(r"enough for at most \d+\.\d devices", told)
-    assert re.search(r"without workers, training is changed by .*: not told apart", told)
+    assert re.search(r"without workers, training is changed by .*: no significant difference", told)
     # 64 images are read in 64/26,000 s and trained in 64/288 s, one after the other.
     assert "would be at 285 without workers" in told
 
@@ -258,7 +258,7 @@ def test_scaling_gives_every_rule_and_every_run(capsys: pytest.CaptureFixture[st
     assert re.search(r"- linear \+ warm-up: .* 1 of 4 runs never arrived\)", free)
     assert re.search(r"- square root: 0\.1 \(0\.1 to 0\.1\) times as soon", price)
     assert [line.split(":")[0][2:] for line in nothing.splitlines()] == rules[1:]
-    assert "not told apart from it: 0.01." in told
+    assert "not significantly different from it: 0.01." in told
 
 
 def all_reduced(monkeypatch: pytest.MonkeyPatch, slower: float) -> str:
@@ -337,7 +337,8 @@ def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
             "Study_AllReduce", "def expected(",
             verdicts=verdicts, LIMIT=0.15, MORE=(16, 64), numbers=[2, 4, 8], lacking=[],
             steps=[1.0, 1.0], backward=0.3, nbytes=28e6, display=drawn.append,
-            grids=grids, all_reduce_model=all_reduce_model, scaled_out=scaled_out, style=style,
+            grids=grids, all_reduce_model=all_reduce_model, published_scaling=published_scaling,
+            style=style,
         )  # fmt: skip
         return capsys.readouterr().out
 
@@ -350,7 +351,7 @@ def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
     assert [line.get_markerfacecolor() for line in hollow] == ["none"] * 2
     assert [line.get_xdata()[-1] for line in hollow] == [64, 64]
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
-    assert len(crosses) == len(scaled_out.POINTS) + 1
+    assert len(crosses) == len(published_scaling.POINTS) + 1
     assert crosses[-1].get_label() == "published: other networks, GPUs and links"
 
 
@@ -373,7 +374,7 @@ def test_what_cannot_be_measured_is_one_line(
     with pytest.raises(UserError, match=r"give at least 2, and multiples of 4 bytes$"):
         measure.run(*given, 1, 0.1)
     monkeypatch.setattr(measure, "missing", lambda: "no mpi4py in here")
-    with pytest.raises(UserError, match="cannot be started: no mpi4py in here; make envs"):
+    with pytest.raises(UserError, match="cannot be started: no mpi4py in here; run 'make envs'"):
         measure.run(*given, 1, 0.1)
 
 

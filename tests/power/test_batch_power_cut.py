@@ -41,7 +41,7 @@ for state in ("running", "finished"):
 
 def finished(suite: Suite) -> dict[str, bytes]:
     """The records of the runs that the batch's journal calls finished; none without a journal."""
-    if not (suite.folder / "runs" / "b" / "batch.json").exists():
+    if not (suite.folder / "runs" / "b" / "experiment.json").exists():
         return {}
     names = [name for name, state in suite.states("b").items() if state == "finished"]
     return {name: (suite.run("b", name) / "record.json").read_bytes() for name in names}
@@ -49,7 +49,7 @@ def finished(suite: Suite) -> dict[str, bytes]:
 
 def over(suite: Suite) -> bool:
     """Whether the batch has come to its end, after which its name is taken."""
-    there = (suite.folder / "runs" / "b" / "batch.json").exists()
+    there = (suite.folder / "runs" / "b" / "experiment.json").exists()
     return there and suite.journal("b")["finished"] is not None
 
 

@@ -53,7 +53,7 @@ def pack(tmp_path: Path) -> Command:
 
 @pytest.fixture
 def demo() -> Command:
-    return lambda target: ["demo", str(target), "--images", "40", "--size", "64"]
+    return lambda target: ["generate", str(target), "--num-images", "40", "--size", "64"]
 
 
 def start(words: list[str]) -> subprocess.Popen[bytes]:

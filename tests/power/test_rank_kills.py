@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from data_prep import make_demo, resize_folder
+from data_prep import generate_nih, resize_folder
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.training import record
 
 NOTEBOOK = "PyTorch_MultiGPU"
@@ -45,7 +45,7 @@ recipe = "demo"
 [model]
 pytorch = "mine.py:net"
 [train]
-batch = 8
+batch_size = 8
 epochs = 3
 """
 NAMES = "test-rank-kills"
@@ -59,7 +59,7 @@ def data_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("few")
     (folder / "mine.py").write_text(NET)
     (folder / "mine.toml").write_text(RECIPE)
-    make_demo(folder / "large", images=200, size=64, progress=False)
+    generate_nih(folder / "large", images=200, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=38, progress=False)
     return folder / "data"
 
@@ -107,7 +107,7 @@ def started_for(name: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            mark = process.environ().get(place.VARIABLE, "")
+            mark = process.environ().get(rank_info.VARIABLE, "")
         except (psutil.Error, OSError):
             continue
         if f"/{name}/" in mark and process.status() != psutil.STATUS_ZOMBIE:

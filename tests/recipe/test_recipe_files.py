@@ -17,11 +17,11 @@ from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import (
     RECIPES,
     Recipe,
+    custom_code,
     file_of,
     full_name,
     keys,
     lookup,
-    own_code,
     recipe_file,
     toml_file,
 )
@@ -32,13 +32,13 @@ MODEL = '[model]\nnetwork = "resnet44"\n'
 OWN = '[model]\npytorch = "mine.py:net"\n'
 
 AS_EVER: dict[str, Any] = {
-    "resized": 264,
+    "image_size": 264,
     "crop": 224,
     "channels": 3,
     "mean": (0.485, 0.456, 0.406),
     "std": (0.229, 0.224, 0.225),
     "epochs": 5,
-    "batch": 64,
+    "batch_size": 64,
     "learning_rate": 1e-4,
     "warmup_epochs": 0.0,
     "adam_betas": (0.9, 0.999),
@@ -48,25 +48,25 @@ AS_EVER: dict[str, Any] = {
     "precision": "fp32",
     "weights": "auto",
     "seed": 0,
-    "task": "findings",
+    "task": "multilabel",
     "network": "densenet121",
     "reader": "nih",
     "folder": "auto",
     "options": {},
-    "colour": "grey",
+    "color_mode": "grayscale",
     "loader_cores": "device",
     "optimizer": "adam",
-    "momentum": 0.9,
+    "momentum": 0.0,
     "weight_decay": 0.0,
-    "scaling": "linear",
-    "drop_by": 1.0,
-    "drop_epochs": (),
+    "lr_scaling": "linear",
+    "lr_gamma": 1.0,
+    "lr_milestones": (),
     "metric": "auc",
-    "targets": (0.75, 0.8),
+    "quality_targets": (0.75, 0.8),
     "own": {},
     "beside": "",
     "code": {},
-    "small": False,
+    "demo": False,
 }
 
 
@@ -82,7 +82,7 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
     return path
 
 
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("demo", [False, True])
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
@@ -90,17 +90,17 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
         (
             "demo",
             {
-                "resized": 38,
+                "image_size": 38,
                 "crop": 32,
-                "weights": "seeded",
+                "weights": "random",
                 "epochs": 4,
-                "targets": (0.65, 0.7, 0.75),
+                "quality_targets": (0.65, 0.7, 0.75),
             },
         ),
     ],
 )
-def test_the_articles_recipes_are_what_they_were(name: str, changed: Any, small: bool) -> None:
-    found = vars(lookup(name, small=small))
+def test_the_articles_recipes_are_what_they_were(name: str, changed: Any, demo: bool) -> None:
+    found = vars(lookup(name, demo=demo))
     text = (paths.ROOT / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
     trained = text.partition("[sweep]")[0]  # the last table, which trains nothing
     digest = hashlib.sha256(trained.encode()).hexdigest()
@@ -111,25 +111,30 @@ def test_the_articles_recipes_are_what_they_were(name: str, changed: Any, small:
 def test_those_that_ship_are_these_four() -> None:
     assert set(RECIPES) == {"chexnet", "demo", "resnet44-cifar10", "resnet50-imagenet"}
     imagenet, cifar = RECIPES["resnet50-imagenet"], RECIPES["resnet44-cifar10"]
-    assert (imagenet.resized, imagenet.crop, imagenet.batch, imagenet.epochs) == (256, 224, 32, 100)
-    assert (imagenet.drop_by, imagenet.drop_epochs) == (0.1, (30, 60, 90))
+    assert (imagenet.image_size, imagenet.crop, imagenet.batch_size, imagenet.epochs) == (
+        256,
+        224,
+        32,
+        100,
+    )
+    assert (imagenet.lr_gamma, imagenet.lr_milestones) == (0.1, (30, 60, 90))
     for recipe in (imagenet, cifar):
-        assert (recipe.task, recipe.metric, recipe.colour) == ("classes", "top1", "rgb")
-        assert (recipe.optimizer, recipe.momentum, recipe.weight_decay) == ("momentum", 0.9, 1e-4)
-        small = lookup(recipe.name, small=True)
-        assert small.small and small.epochs < recipe.epochs
+        assert (recipe.task, recipe.metric, recipe.color_mode) == ("multiclass", "top1", "rgb")
+        assert (recipe.optimizer, recipe.momentum, recipe.weight_decay) == ("sgd", 0.9, 1e-4)
+        small = lookup(recipe.name, demo=True)
+        assert small.demo and small.epochs < recipe.epochs
         assert (small.network, small.optimizer) == (recipe.network, recipe.optimizer)
-    assert cifar.targets == (0.5, 0.6, 0.7, 0.75, 0.8)
+    assert cifar.quality_targets == (0.5, 0.6, 0.7, 0.75, 0.8)
 
 
 def test_a_recipe_of_ones_own(folder: Path) -> None:
     text = (
-        '[data]\nreader = "mine.py:Reader"\nfolder = "pictures"\ncolour = "rgb"\n'
+        '[data]\nreader = "mine.py:Reader"\nfolder = "pictures"\ncolor_mode = "rgb"\n'
         f'{OWN}mxnet = "mine.py:net"\n'
-        '[train]\ntask = "classes"\nepochs = 40\noptimizer = "momentum"\nlearning_rate = 1\n'
-        "drops = {by = 0.1, epochs = [20, 30]}\n[target]\nvalues = [0.5]\n"
+        '[train]\ntask = "multiclass"\nepochs = 40\noptimizer = "sgd"\nlearning_rate = 1\n'
+        "lr_schedule = {gamma = 0.1, milestones = [20, 30]}\n[target]\nquality_targets = [0.5]\n"
         "[demo]\nepochs = 2\n[sweep]\ndevices = [1, 2]\n"
-        '[slurm]\npartition = "gpu"\nbefore = ["module load cuda"]\n'
+        '[slurm]\npartition = "gpu"\nsetup = ["module load cuda"]\n'
     )
     path = write(folder, text)
     found = file_of(str(path))
@@ -141,15 +146,19 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
         "reader": "mine.py:Reader",
     }
     assert recipe.code == {"mine.py": digest} and recipe.folder == str(folder / "pictures")
-    assert (recipe.resized, recipe.crop, recipe.weights) == (0, 0, "seeded")
-    assert (recipe.drop_by, recipe.drop_epochs, recipe.targets) == (0.1, (20, 30), (0.5,))
+    assert (recipe.image_size, recipe.crop, recipe.weights) == (0, 0, "random")
+    assert (recipe.lr_gamma, recipe.lr_milestones, recipe.quality_targets) == (
+        0.1,
+        (20, 30),
+        (0.5,),
+    )
     assert isinstance(recipe.learning_rate, float) and recipe.metric == "top1"
-    assert found.small.epochs == 2 and found.small.small and not recipe.small
-    assert found.slurm == {"partition": "gpu", "before": ["module load cuda"]}
+    assert found.demo.epochs == 2 and found.demo.demo and not recipe.demo
+    assert found.slurm == {"partition": "gpu", "setup": ["module load cuda"]}
     assert recipe.lacks("pytorch") is None
     assert "no network of its own for keras" in str(recipe.lacks("keras"))
     record = recipe.on(2).as_record()
-    assert "\n".join(record["text"]) == text and record["task"] == "classes"
+    assert "\n".join(record["text"]) == text and record["task"] == "multiclass"
     trained = text.partition("[sweep]")[0]
     assert record["sha256"] == hashlib.sha256(trained.encode()).hexdigest()
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
@@ -177,15 +186,17 @@ def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
 
 
 def test_what_follows_replaces_what_it_begins_with(folder: Path) -> None:
-    path = write(folder, 'recipe = "resnet44-cifar10"\n[train]\nepochs = 7\n[demo]\nbatch = 8\n')
+    path = write(
+        folder, 'recipe = "resnet44-cifar10"\n[train]\nepochs = 7\n[demo]\nbatch_size = 8\n'
+    )
     found, base = file_of(str(path)), RECIPES["resnet44-cifar10"]
-    assert (found.recipe.epochs, found.recipe.batch) == (7, base.batch)
-    assert (found.recipe.network, found.recipe.drop_epochs) == ("resnet44", (20, 30))
-    assert found.small.batch == 8 and found.small.epochs == 4, "the shipped [demo] holds too"
+    assert (found.recipe.epochs, found.recipe.batch_size) == (7, base.batch_size)
+    assert (found.recipe.network, found.recipe.lr_milestones) == ("resnet44", (20, 30))
+    assert found.demo.batch_size == 8 and found.demo.epochs == 4, "the shipped [demo] holds too"
     own = file_of(str(write(folder, f'recipe = "chexnet"\n{OWN}'))).recipe
-    assert (own.network, own.resized, own.weights) == ("own", 264, "seeded")
+    assert (own.network, own.image_size, own.weights) == ("own", 264, "random")
     other = '[data]\nreader = "imagefolder"\n'
-    assert file_of(str(write(folder, f'recipe = "chexnet"\n{other}'))).recipe.resized == 0
+    assert file_of(str(write(folder, f'recipe = "chexnet"\n{other}'))).recipe.image_size == 0
 
 
 def test_a_table_of_another_csv(folder: Path) -> None:
@@ -230,7 +241,10 @@ BAD: dict[str, tuple[str, str]] = {
         f'{MODEL}[train]\nepochs = "ten"\n',
         "line 4: 'epochs' in [train] is 'ten': give a whole number from 1",
     ),
-    "true for a number": (f"{MODEL}[train]\nbatch = true\n", "line 4: 'batch' in [train] is True"),
+    "true for a number": (
+        f"{MODEL}[train]\nbatch_size = true\n",
+        "line 4: 'batch_size' in [train] is True",
+    ),
     "no epochs": (f"{MODEL}[train]\nepochs = 0\n", "line 4: 'epochs' in [train] is 0"),
     "a rate that is no number": (
         f"{MODEL}[train]\nlearning_rate = nan\n",
@@ -245,22 +259,25 @@ BAD: dict[str, tuple[str, str]] = {
     "a decay below zero": (f"{MODEL}[train]\nweight_decay = -1e-4\n", "line 4: 'weight_decay'"),
     "momentum that nobody uses": (
         f"{MODEL}[train]\nmomentum = 0.9\n",
-        'line 4: \'momentum\' goes with optimizer = "momentum" only, and this recipe has "adam"',
+        'line 4: \'momentum\' goes with optimizer = "sgd" only, and this recipe has "adam"',
     ),
     "an optimiser nobody has": (
         f'{MODEL}[train]\noptimizer = "lamb"\n',
-        "line 4: 'optimizer' in [train] is 'lamb': give one of sgd, momentum, adam",
+        "line 4: 'optimizer' in [train] is 'lamb': give one of sgd, adam",
     ),
-    "drops that rise": (f"{MODEL}[train]\ndrops = {{by = 10, epochs = [1]}}\n", "line 4: 'drops'"),
+    "drops that rise": (
+        f"{MODEL}[train]\nlr_schedule = {{gamma = 10, milestones = [1]}}\n",
+        "line 4: 'lr_schedule'",
+    ),
     "drops out of order": (
-        f"{MODEL}[train]\ndrops = {{by = 0.1, epochs = [3, 2]}}\n",
-        "line 4: 'drops'",
+        f"{MODEL}[train]\nlr_schedule = {{gamma = 0.1, milestones = [3, 2]}}\n",
+        "line 4: 'lr_schedule'",
     ),
     "no network": (
         "[train]\nepochs = 5\n",
         'no network: under [model] give network = "densenet121"',
     ),
-    "nothing": ("# nothing\n", "nothing in it; a recipe has tables"),
+    "nothing": ("# nothing\n", "the file is empty; a recipe has tables"),
     "two ways at once": (
         f'{MODEL}pytorch = "mine.py:net"\n',
         "line 3: [model] has both 'network' and 'pytorch'",
@@ -308,23 +325,23 @@ BAD: dict[str, tuple[str, str]] = {
     "a reader nobody has": (f'[data]\nreader = "cifar"\n{MODEL}', "line 2: unknown reader 'cifar'"),
     "another reader's option": (
         f'[data]\nreader = "cifar10"\ngroup = "x"\n{MODEL}',
-        "line 3: the reader cifar10 takes no 'group'",
+        "line 3: the reader cifar10 has no option 'group'",
     ),
     "a crop of nothing": (
         f'[data]\nreader = "cifar10"\ncrop = 28\n{MODEL}',
         "line 3: 'crop' needs",
     ),
     "a crop too large": (
-        f"[data]\nresized = 32\ncrop = 33\n{MODEL}",
+        f"[data]\nimage_size = 32\ncrop = 33\n{MODEL}",
         "line 3: a crop of 33 px does not",
     ),
     "a metric of another task": (
         f'{MODEL}[target]\nmetric = "top1"\n',
-        "line 4: 'top1' does not go with task = \"findings\": give auc",
+        "line 4: 'top1' does not go with task = \"multilabel\": give auc",
     ),
     "a target above all": (
-        f"{MODEL}[target]\nvalues = [50]\n",
-        "line 4: 'values' in [target] is [50]",
+        f"{MODEL}[target]\nquality_targets = [50]\n",
+        "line 4: 'quality_targets' in [target] is [50]",
     ),
     "a demo of another network": (
         f'{MODEL}[demo]\nnetwork = "resnet50"\n',
@@ -332,9 +349,9 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a recipe to begin with that is none": (
         'recipe = "mine"\n',
-        "line 1: 'mine' is not a recipe that ships: begin with one of chexnet, demo",
+        "line 1: 'mine' is not a built-in recipe: begin with one of chexnet, demo",
     ),
-    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a recipe that ships"),
+    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a built-in recipe"),
     "a text for a table": ('model = "resnet44"\n', "line 1: 'model' is a table: write [model]"),
     "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' is given twice"),
     "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' is given twice"),
@@ -385,11 +402,11 @@ def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     assert (demo["devices"], demo["seeds"], len(demo["notebooks"])) == ([1, 2], [0, 1, 2], 4)
     assert {name: choices for name, choices in sweeps.items() if choices} == {
         "resnet44-cifar10": {"devices": [1, 2, 4, 8, 12], "cores_per_device": "shared"},
-        "resnet50-imagenet": {"nodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
+        "resnet50-imagenet": {"nnodes": [1, 2, 4, 8, 16, 32], "devices": [4]},
     }
     found = []
     for recipe in ("resnet44-cifar10", str(files["resnet44-cifar10"].path)):
-        main(["--recipe", recipe, "--frameworks", "keras", "--gpus", "0", "--dry-run"])
+        main(["run", "--recipe", recipe, "--frameworks", "keras", "--gpus", "0", "--dry-run"])
         found.append(capsys.readouterr().out.count("Keras_MultiGPU on "))
     assert found == [1, 5]
 
@@ -410,7 +427,7 @@ def test_a_bad_recipe_is_one_line_and_nothing_of_it_is_run(what: str, tmp_path: 
 def test_the_command_ends_with_one_line_and_2(tmp_path: Path) -> None:
     lay_traps(tmp_path)
     path = write(tmp_path / "inner", '[model]\npytorch = "linked.py:net"\n')
-    given = [sys.executable, "-m", "helpers", "--recipe", str(path), "--dry-run"]
+    given = [sys.executable, "-m", "helpers", "run", "--recipe", str(path), "--dry-run"]
     done = subprocess.run(given, capture_output=True, text=True, check=False, cwd=paths.ROOT)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"error: {path}, line 2: 'linked.py' leads out of the recipe's")
@@ -418,7 +435,7 @@ def test_the_command_ends_with_one_line_and_2(tmp_path: Path) -> None:
 
 
 def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
-    with pytest.raises(UserError, match="'chexnet' is a recipe that ships"):
+    with pytest.raises(UserError, match="'chexnet' is the name of a built-in recipe"):
         file_of(str(write(folder, MODEL, "chexnet.toml")))
 
 
@@ -441,13 +458,13 @@ def test_own_code_is_named_before_it_runs_once_and_only_as_it_was(
     code.write_text("print('now it runs')\n\n\ndef net(outputs):\n    return outputs\n")
     recipe = lookup(str(write(folder, '[model]\npytorch = "quiet.py:net"\n')))
     assert capfd.readouterr().out == ""
-    assert own_code.load(recipe, "pytorch")(5) == 5
-    assert own_code.load(recipe, "pytorch")(6) == 6
+    assert custom_code.load(recipe, "pytorch")(5) == 5
+    assert custom_code.load(recipe, "pytorch")(6) == 6
     said = capfd.readouterr().out.splitlines()
     assert said == [f"Own code: {code}, SHA-256 {recipe.code['quiet.py'][:12]}", "now it runs"]
     code.write_text("print('another')\n\n\ndef net(outputs): ...\n")
     with pytest.raises(UserError, match="has changed since the recipe mine was read"):
-        own_code.load(recipe, "pytorch")
+        custom_code.load(recipe, "pytorch")
     assert capfd.readouterr().out == ""
 
 

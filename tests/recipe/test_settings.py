@@ -15,27 +15,27 @@ ONE_DEVICE = {
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
 def test_linear_scaling(name: str, devices: int) -> None:
     record, (batch, rate) = lookup(name).on(devices).as_record(), ONE_DEVICE[name]
-    assert record["global_batch"] == batch * devices
+    assert record["global_batch_size"] == batch * devices
     assert record["scaled_learning_rate"] == pytest.approx(rate * devices, rel=1e-15)
     assert record["devices"] == devices
 
 
 @pytest.mark.parametrize(("scaling", "rate"), [("linear", 4e-4), ("sqrt", 2e-4), ("none", 1e-4)])
 def test_other_scalings(scaling: str, rate: float) -> None:
-    recipe = lookup("demo", scaling=scaling)
+    recipe = lookup("demo", lr_scaling=scaling)
     assert recipe.on(4).learning_rate == pytest.approx(rate)
-    assert recipe.with_batch(4 * 64).learning_rate == pytest.approx(rate)
-    assert recipe.with_batch(4 * 64).batch == 256
+    assert recipe.with_batch_size(4 * 64).learning_rate == pytest.approx(rate)
+    assert recipe.with_batch_size(4 * 64).batch_size == 256
 
 
 def test_article_recipe() -> None:
     recipe = lookup("chexnet")
-    assert (recipe.resized, recipe.crop, recipe.epochs, recipe.planes) == (264, 224, 5, 1)
+    assert (recipe.image_size, recipe.crop, recipe.epochs, recipe.planes) == (264, 224, 5, 1)
 
 
 def test_both_recipes_keep_the_articles_ratio_of_crop_to_image() -> None:
     for recipe in (RECIPES["chexnet"], RECIPES["demo"]):
-        assert recipe.crop == round(recipe.resized * 224 / 264)
+        assert recipe.crop == round(recipe.image_size * 224 / 264)
 
 
 def test_crop_suits_the_images() -> None:
@@ -62,12 +62,12 @@ def test_warmup_climbs_to_the_scaled_rate() -> None:
 
 def test_other_images_keep_the_recipes_own_ratio_and_without_sizes_their_own() -> None:
     assert lookup("resnet50-imagenet").for_images(128).crop == 112
-    own = lookup("demo", reader="own", resized=0, crop=0).for_images(48)
-    assert (own.resized, own.crop) == (48, 48)
+    own = lookup("demo", reader="own", image_size=0, crop=0).for_images(48)
+    assert (own.image_size, own.crop) == (48, 48)
 
 
 def test_the_rate_drops_after_epochs() -> None:
-    scaled = lookup("demo", drop_by=0.1, drop_epochs=(1, 3), warmup_epochs=0.5).on(2)
+    scaled = lookup("demo", lr_gamma=0.1, lr_milestones=(1, 3), warmup_epochs=0.5).on(2)
     rates = [scaled.learning_rate_at(step, steps_per_epoch=4) for step in range(14)]
     assert rates[:4] == pytest.approx([1e-4, 1.5e-4, 2e-4, 2e-4])
     assert rates[4:12] == pytest.approx([2e-5] * 8) and rates[12:] == pytest.approx([2e-6] * 2)

@@ -17,21 +17,21 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.results import (
     by_class,
+    caveats,
     charts,
     comparison,
     comparison_tables,
+    conclusions,
     learning_curves,
-    limits,
-    paired,
+    paired_test,
     published,
     regression,
     repeated_runs,
     report,
-    three_answers,
 )
 from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
-from helpers.runner import batch_folder, messages, plans, progress_board
+from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
 from helpers.training import tasks
 
@@ -106,7 +106,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     confused = by_class.confusions(compared)
     assert len(confused) == by_class.CONFUSIONS
     first = test["confusions"][0]
-    name = f"{first['class']} taken for {first['taken_for']}"
+    name = f"{first['class']} classified as {first['predicted_as']}"
     assert (
         confused.loc[name, "Keras, 2 devices"]
         == f"{100 * first['share']:.1f} % ({first['images']})"
@@ -118,13 +118,13 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
 
 def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
     tests = {entry.label: entry.content["test"] for entry in compared.entries}
-    found = paired.differences(compared).loc["MXNet Gluon, 2 devices"]
+    found = paired_test.differences(compared).loc["MXNet Gluon, 2 devices"]
     assert found["reference"] == "Keras, 2 devices"
     one, other = tests["MXNet Gluon"], tests["Keras"]
     assert found["difference"] == pytest.approx(one["top1"] - other["top1"])
     each = np.subtract(one["resamples"], other["resamples"])
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(each, [0.0125, 0.9875]))
-    text = paired.table(compared)
+    text = paired_test.table(compared)
     assert text.columns.tolist() == ["test top-1", "difference", "verdict"]
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
@@ -168,7 +168,7 @@ def test_a_recipe_without_targets_has_no_table_of_them(tmp_path: Path) -> None:
 
 def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
     content = class_records.make()
-    content["recipe"] |= {"metric": "top5", "targets": [0.9]}
+    content["recipe"] |= {"metric": "top5", "quality_targets": [0.9]}
     for number, epoch in enumerate(content["epochs"]):
         epoch["valid_top5"] = 0.8 + 0.04 * number
     records.save(tmp_path, content)
@@ -242,7 +242,7 @@ def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path
     table = by_class.table(compared)
     assert list(table.index) == ["a", "b", "c", "d", "All images"]
     assert table.loc["d", "PyTorch, 2 devices"] == "n/a"
-    assert "d: no test image" in limits.remarks(compared)["remark"].to_list()
+    assert "d: no test image" in caveats.remarks(compared)["remark"].to_list()
     assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
 
 
@@ -279,7 +279,7 @@ def test_a_finding_called_mean_is_not_the_mean(tmp_path: Path) -> None:
 def test_targets_of_another_metric_are_not_those_that_are_shown(tmp_path: Path) -> None:
     for number, (metric, wanted) in enumerate({"top1": 0.5, "top5": 0.9}.items()):
         content = class_records.make()
-        content["recipe"] |= {"metric": metric, "targets": [wanted]}
+        content["recipe"] |= {"metric": metric, "quality_targets": [wanted]}
         records.save(tmp_path / str(number), content)
     compared = comparison.load([tmp_path / "0", tmp_path / "1"])
     assert compared.metric is tasks.TOP1 and learning_curves.targets(compared) == [0.5]
@@ -309,7 +309,7 @@ def test_against_an_older_batch(
     records.save(tmp_path / "new", class_records.make(top1=top1))
     found = regression.compare(*(comparison.load(tmp_path / name) for name in ("old", "new")))
     assert found.set_index("figure")["verdict"]["test top-1"] == verdict
-    code = main(["--against", str(tmp_path / "old"), "--name", str(tmp_path / "new")])
+    code = main(["diff", str(tmp_path / "old"), str(tmp_path / "new")])
     told = capsys.readouterr().out
     assert code == (verdict != "same")
     assert re.search(
@@ -329,17 +329,17 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
     records.save(tmp_path, class_records.make(top1=0.7))
     records.save(tmp_path, class_records.make("Keras", top1=0.5))
     compared = comparison.load(tmp_path)
-    text = three_answers.fastest(compared).text
+    text = conclusions.fastest(compared).text
     assert "to a test top-1 and passed" in text and "; compared with the top-1 of Keras" in text
     assert "that of PyTorch, 2 devices is higher" in text
-    assert "AUC" not in " ".join(limits.remarks(compared)["remark"])
+    assert "AUC" not in " ".join(caveats.remarks(compared)["remark"])
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
 
 
-def test_of_own_networks_nobody_claims_that_they_are_the_same(tmp_path: Path) -> None:
-    """A certificate without a reference cannot say it, and so neither can an answer."""
+def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
+    """A fairness check without a reference cannot say it, and so neither can an answer."""
     claims = ("train the same network", "same weights")
     for own in (False, True):
         folder = tmp_path / str(own)
@@ -349,11 +349,11 @@ def test_of_own_networks_nobody_claims_that_they_are_the_same(tmp_path: Path) ->
                 content["recipe"]["network"] = "own"
             records.save(folder, content)
         compared = comparison.load(folder)
-        said = " ".join(answer.text for answer in three_answers.answers(compared))
+        said = " ".join(answer.text for answer in conclusions.answers(compared))
         said += "".join(section.lead for section in contents.sections(compared))
         assert [claim in said for claim in claims] == [not own, not own]
         assert ("no check can tell" in said) == own
-        assert three_answers.fairness(compared).verdict == ("only in part" if own else "yes")
+        assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
 
 
 def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_names_of_classes_are_text_wherever_they_stand(tmp_path: Path) -> None:
     table = (tmp_path / report.CSV / "classes.csv").read_text()
     assert "'=cmd" in table
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert any("taken for" in row for row in rows)
+    assert any("classified as" in row for row in rows)
     for row in rows:
         assert row.endswith(" |")
 
@@ -398,13 +398,13 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     assert main(["report", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "error: runs of different tasks stand in no table together: findings in xrays, classes in "
-        "cars; give batches of one task"
+        "error: runs of different tasks stand in no table together: multilabel in xrays, "
+        "multiclass in cars; give experiments of one task"
     )
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))
-    assert main(["--against", str(tmp_path / "xrays"), "--name", str(tmp_path / "cars")]) == 2
+    assert main(["diff", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "xrays is of the task findings and cars of classes" in line
+    assert "xrays is of the task multilabel and cars of multiclass" in line
 
 
 def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
@@ -418,14 +418,14 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     records.save(tmp_path, new)
     records.save(tmp_path, records.short("TensorFlow", "failed", "no driver"))
     compared = comparison.load(tmp_path)
-    assert compared.task is tasks.CLASSES
+    assert compared.task is tasks.MULTICLASS
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
-    assert "Keras_MultiGPU-2x/record.json: of the task findings" in said
-    assert limits.remarks(compared).loc["a record", "remark"] == said
+    assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
+    assert caveats.remarks(compared).loc["a record", "remark"] == said
     assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
-    with pytest.raises(UserError, match="of the task findings"):
+    with pytest.raises(UserError, match="of the task multilabel"):
         regression.check(tmp_path, tmp_path)
 
 
@@ -434,7 +434,7 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     [
         ("network", "resnet50", "network (resnet44, resnet50)"),
         ("reader", "imagefolder", "reader (cifar10, imagefolder)"),
-        ("optimizer", "sgd", "optimiser (momentum 0.9, weight decay 0.0001, sgd"),
+        ("momentum", 0.0, "optimiser (sgd with momentum 0.9, weight decay 0.0001, sgd, weight"),
         ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
     ],
 )
@@ -450,7 +450,7 @@ def test_runs_of_different_recipes_are_not_ranked(
     compared = comparison.load(tmp_path)
     sentence = unequal(compared)
     assert sentence is not None and said in sentence
-    assert three_answers.fastest(compared).verdict == "nobody"
+    assert conclusions.fastest(compared).verdict == "unknown"
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
     (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
@@ -462,7 +462,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     folder = records.save(tmp_path, content)
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", state="finished")
     assert folder.name == state.folder
-    batch = batch_folder.Batch(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("resnet44-cifar10", "auto", [state]), "")
     head, row, note = messages.final_table(batch).splitlines()
     half = 50 * (content["test"]["top1_high"] - content["test"]["top1_low"])
     assert re.search(r"Test top-1 +Images/s$", head)
@@ -470,7 +470,7 @@ def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:
     assert note.startswith("Test top-1: ± half its 95 % interval over the test part")
     console_of = pytest.importorskip("rich.console").Console
     for recipe, name in (("resnet44-cifar10", "Top-1"), ("chexnet", "AUC"), ("auto", "AUC")):
-        batch = batch_folder.Batch(tmp_path, plans.Plan(recipe, "auto", [state]), "")
+        batch = experiments.Experiment(tmp_path, plans.Plan(recipe, "auto", [state]), "")
         text = io.StringIO()
         console = console_of(file=text, force_terminal=True, width=120, height=20)
         board = progress_board.Table(batch, History(batch.plan), console)

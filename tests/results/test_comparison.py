@@ -9,7 +9,7 @@ import records
 import gpumon
 from helpers import paths
 from helpers.frameworks import ROWS
-from helpers.results import by_class, charts, comparison, comparison_tables, device_waits, limits
+from helpers.results import by_class, caveats, charts, comparison, comparison_tables, wait_causes
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 
@@ -19,7 +19,7 @@ TABLES = (
     by_class.table,
     comparison_tables.state,
     comparison_tables.fairness,
-    device_waits.table,
+    wait_causes.table,
     comparison_tables.versions,
     comparison_tables.hardware,
 )
@@ -128,7 +128,7 @@ def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) ->
     assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
     assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
-    said = limits.remarks(several)["remark"]
+    said = caveats.remarks(several)["remark"]
     assert "no positive image" in said["Keras, 1 device"]
 
 
@@ -139,7 +139,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert f"Hernia: {reason}" in limits.remarks(compared)["remark"].to_list()
+    assert f"Hernia: {reason}" in caveats.remarks(compared)["remark"].to_list()
     assert by_class.table(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
     assert chart_descriptions.left_out(compared).endswith("negative test images: Hernia. ")
 
@@ -152,7 +152,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     compared = comparison.load(tmp_path)
     assert by_class.table(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "old record:" in " ".join(limits.remarks(compared)["remark"])
+    assert "old record:" in " ".join(caveats.remarks(compared)["remark"])
     assert chart_descriptions.left_out(compared) == ""
     assert charts.by_class(compared) is not None
 
@@ -226,7 +226,7 @@ def test_runs_that_did_not_finish_keep_their_reason(
     records.save(tmp_path, records.make("PyTorch"))
     compared = comparison.load(tmp_path)
     assert comparison_tables.state(compared).loc["Keras", "reason"] == reason
-    assert limits.remarks(compared).loc["Keras, 2 devices", "remark"] == said
+    assert caveats.remarks(compared).loc["Keras, 2 devices", "remark"] == said
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
     for chart in CHARTS:
         chart(compared)
@@ -240,12 +240,12 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["fairness"]["checks"][0]["verdict"] = "fail"
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
     records.save(tmp_path, other)
-    said = limits.remarks(comparison.load(tmp_path))["remark"]
+    said = caveats.remarks(comparison.load(tmp_path))["remark"]
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
     about_keras = list(said[["Keras, 2 devices"]])
-    assert "fairness certificate not passed: logits" in about_keras
+    assert "fairness fairness check not passed: logits" in about_keras
     assert "bf16: not in this framework" in about_keras
     assert "share cores" in said["every finished run"].to_list()[0]
 
@@ -256,7 +256,7 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
     assert list(comparison_tables.training(compared).index) == ["PyTorch"]
-    assert "not JSON that is written here" in limits.remarks(compared).loc["a record", "remark"]
+    assert "not a JSON file of this project" in caveats.remarks(compared).loc["a record", "remark"]
     assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
 
 
@@ -268,7 +268,7 @@ def test_without_records_one_sentence_says_how_to_make_one(
     said = comparison.how_to_begin(compared)
     assert said is not None and "make compare" in said
     assert all(table(compared).empty for table in TABLES)
-    assert limits.remarks(compared).empty and comparison.results(compared).empty
+    assert caveats.remarks(compared).empty and comparison.results(compared).empty
     assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
     assert comparison_tables.sentences(compared) == []
 
@@ -278,9 +278,9 @@ def test_every_table_and_chart_of_one_framework_and_of_several(
 ) -> None:
     one = records.save(tmp_path / "one", records.make())
     with gpumon.Monitor(one / "trace", interval=0.05) as monitor:
-        with monitor.phase("train", epoch=1, images=10):
+        with monitor.phase("train", epoch=1, items=10):
             sum(range(2_000_000))
-        with monitor.phase("validate", epoch=1, images=10):
+        with monitor.phase("validate", epoch=1, items=10):
             sum(range(1_000_000))
     alone = comparison.load(tmp_path / "one")
     for compared in (alone, several):
@@ -317,14 +317,14 @@ def test_colours_are_one_a_framework() -> None:
 
 def test_what_ranks_measured_stands_beside_their_nodes() -> None:
     world = records.world(virtual=False)
-    nodes = comparison_tables._nodes_cell({"world": world})
+    nodes = comparison_tables._nodes_cell({"cluster": world})
     assert nodes.startswith(", 2 nodes by ") and ";" not in nodes
     rank = {"host": "node0", "data": 0.1, "compute": 0.2, "all_reduce": 0.3, "update": None}
     parts = [rank | {"rank": 0}, rank | {"rank": 1, "host": "node1", "compute": 0.4}]
     all_reduce = {"bytes": 10**7, "rounds": 6, "seconds": 2.0, "interval": [1.9, 2.1]}
     all_reduce |= {"bus_bytes_per_second": 5e6, "over": "gloo on eth0"}
     said = comparison_tables._nodes_cell(
-        {"world": world | {"all_reduce": all_reduce, "parts": parts}}
+        {"cluster": world | {"all_reduce": all_reduce, "step_parts": parts}}
     )
     assert said == (
         f"{nodes}; All-reduce alone: 10.0 MB of gradients over gloo on eth0 in 2 s (1.9 to 2.1, "

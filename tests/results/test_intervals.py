@@ -35,7 +35,10 @@ def test_a_ratio_is_of_pairs() -> None:
 
 def test_a_change_that_may_be_none_says_so() -> None:
     assert intervals.change(Interval(0.68, 0.59, 0.79)) == "-32 % (-41 to -21)"
-    assert intervals.change(Interval(1.02, 0.90, 1.16)) == "+2 % (-10 to +16): not told apart"
+    assert (
+        intervals.change(Interval(1.02, 0.90, 1.16))
+        == "+2 % (-10 to +16): no significant difference"
+    )
     assert Interval(0.22, 0.2, 0.25).text(".0%") == "22 % (20 % to 25 %)"
 
 
@@ -74,4 +77,4 @@ def test_a_run_that_never_arrives_takes_the_interval_away() -> None:
     half = intervals.soon([40, 40], [20, math.inf])
     assert half.text() == "1 of 2 runs never arrived, so there is no time to give"
     nothing = intervals.soon([40, math.inf], [20, 20])
-    assert "nothing to compare with" in nothing.text()
+    assert "not comparable" in nothing.text()

@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, three_answers
+from helpers.results import comparison, conclusions
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
@@ -22,7 +22,7 @@ def two_batches(
     monkeypatch.setattr(paths, "RUNS", runs)
     for batch, given in (("a", first), ("b", second)):
         content = records.make(gpu=given.pop("gpu", True))
-        content["run"]["batch"] = batch
+        content["run"]["experiment"] = batch
         for section, changed in given.items():
             content[section] |= changed
         records.save(runs / batch, content)
@@ -55,17 +55,19 @@ def two_batches(
         ),
         (
             {},
-            {"recipe": {"batch": 16, "learning_rate": 0.000025}},  # of a smaller batch, as ever
+            {
+                "recipe": {"batch_size": 16, "learning_rate": 0.000025}
+            },  # of a smaller batch, as ever
             ["PyTorch 16 per device", "PyTorch 64 per device"],
         ),
         (
-            {"recipe": {"optimizer": "momentum", "momentum": 0.5}},
-            {"recipe": {"optimizer": "momentum", "momentum": 0.9}},
-            ["PyTorch momentum 0.5", "PyTorch momentum 0.9"],
+            {"recipe": {"optimizer": "sgd", "momentum": 0.5}},
+            {"recipe": {"optimizer": "sgd", "momentum": 0.9}},
+            ["PyTorch sgd with momentum 0.5", "PyTorch sgd with momentum 0.9"],
         ),
         (
             {},
-            {"recipe": {"drop_by": 0.1, "drop_epochs": [3]}},
+            {"recipe": {"lr_gamma": 0.1, "lr_milestones": [3]}},
             ["PyTorch linear", "PyTorch linear, x 0.1 after [3]"],
         ),
         (
@@ -112,9 +114,9 @@ def test_own_code_that_changed_under_the_same_recipe_ranks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [{"recipe": {"code": {"mine.py": digit * 64}}} for digit in "0f"]
-    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, *given))
-    assert found.verdict == "nobody"
-    assert "they differ in own code (mine.py 000000, mine.py ffffff)" in found.text
+    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, *given))
+    assert found.verdict == "unknown"
+    assert "they differ in custom code (mine.py 000000, mine.py ffffff)" in found.text
 
 
 def test_a_split_by_another_seed_is_of_the_same_images(
@@ -129,8 +131,8 @@ def test_times_on_other_numbers_of_images_rank_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {"data": {"images": {"train": 112, "valid": 16, "test": 32}}}
-    found = three_answers.fastest(two_batches(tmp_path, monkeypatch, few, {}))
-    assert found.verdict == "nobody"
+    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, few, {}))
+    assert found.verdict == "unknown"
     assert "they differ in number of images (160, 1600)" in found.text
 
 
@@ -150,9 +152,9 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
 ) -> None:
     two_batches(tmp_path, monkeypatch, {}, {})
     assert main(["report", "a", "bb"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such batch\n"
+    assert capsys.readouterr().err == f"error: {tmp_path / 'bb'}: there is no such experiment\n"
     assert not (tmp_path / "a" / "report.html").exists()
-    with pytest.raises(UserError, match="bb: there is no such batch"):
+    with pytest.raises(UserError, match="bb: there is no such experiment"):
         comparison.load(["bb", "a"])
 
 

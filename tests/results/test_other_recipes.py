@@ -8,7 +8,7 @@ import records
 
 from helpers.__main__ import main
 from helpers.recipe import lookup
-from helpers.results import comparison, limits, repeated_runs, three_answers
+from helpers.results import caveats, comparison, conclusions, repeated_runs
 from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
 from helpers.results.report import contents
@@ -18,10 +18,10 @@ EPOCHS = lookup("demo").epochs
 
 def made(framework: str = "PyTorch", workers: int = 2, gpu: bool = True, **recipe: Any) -> Any:
     """A finished run's record, of the demo recipe with some of its fields changed."""
-    batch = recipe.pop("batch", 64)
-    changed = lookup("demo", **recipe).with_batch(batch).on(2)
+    batch = recipe.pop("batch_size", 64)
+    changed = lookup("demo", **recipe).with_batch_size(batch).on(2)
     content = records.make(framework, gpu=gpu, recipe=changed.as_record())
-    content["data"]["workers"] = workers
+    content["data"]["loader_workers"] = workers
     return content
 
 
@@ -36,9 +36,9 @@ def compared(tmp_path: Path, *contents: Any) -> Comparison:
     [
         ({}, None),
         ({"epochs": 1}, f"1 epoch instead of {EPOCHS}"),
-        ({"batch": 16}, "16 images per device instead of 64"),
+        ({"batch_size": 16}, "16 images per device instead of 64"),
         (
-            {"batch": 1, "epochs": 90},
+            {"batch_size": 1, "epochs": 90},
             f"90 epochs instead of {EPOCHS}, 1 image per device instead of 64",
         ),
         ({"warmup_epochs": 0.5}, "a warm-up of 0.5 epochs instead of 0"),
@@ -52,20 +52,20 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
     sentence = None if said is None else f"Not the recipe's own training: {said}."
     assert off_the_recipe(runs) == sentence and unequal(runs) is None
     leads = {section.name: section.lead for section in contents.sections(runs)}
-    remarks = list(limits.remarks(runs)["remark"].items())
+    remarks = list(caveats.remarks(runs)["remark"].items())
     told = "the recipe's own training"
     if sentence is None:
-        assert told not in f"{leads} {remarks} {three_answers.headline(runs)}"
+        assert told not in f"{leads} {remarks} {conclusions.headline(runs)}"
     else:
-        assert three_answers.headline(runs).endswith(f". {sentence}")
+        assert conclusions.headline(runs).endswith(f". {sentence}")
         assert sentence in leads["learning"]
         assert ("every finished run", f"not {told}: {said}") in remarks
     # All of them did the same, so they are ranked as ever.
-    assert three_answers.fastest(runs).verdict != "nobody"
+    assert conclusions.fastest(runs).verdict != "unknown"
 
 
 def test_only_some_runs_changed_it(tmp_path: Path) -> None:
-    runs = compared(tmp_path, made(), made(batch=16))
+    runs = compared(tmp_path, made(), made(batch_size=16))
     assert off_the_recipe(runs) == (
         "Not the recipe's own training: 16 images per device instead of 64 "
         "(PyTorch 16 per device, 2 devices)."
@@ -83,7 +83,7 @@ def test_a_recipe_that_is_not_known_here_is_no_departure(tmp_path: Path) -> None
     [
         ({"epochs": 1}, {"PyTorch 1 epoch", f"PyTorch {EPOCHS} epochs"}, f"epochs (1, {EPOCHS})"),
         (
-            {"batch": 16},
+            {"batch_size": 16},
             {"PyTorch 16 per device", "PyTorch 64 per device"},
             "batch size (16, 64)",
         ),
@@ -96,25 +96,25 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     runs = compared(tmp_path, made(), made(**changed))
     summary = repeated_runs.summarise(runs)
     assert set(summary["label"]) == labels and list(summary["runs"]) == [1, 1]
-    assert three_answers.fairness(runs).verdict == "only in part"
-    fastest = three_answers.fastest(runs)
+    assert conclusions.fairness(runs).verdict == "only in part"
+    fastest = conclusions.fastest(runs)
     if differ is None:  # the same work, in another order of learning rates
-        assert fastest.verdict != "nobody"
+        assert fastest.verdict != "unknown"
         return
     sentence = f"These runs did not train the same: they differ in {differ}."
-    assert fastest.verdict == "nobody" and fastest.text.startswith(sentence)
-    assert "no framework can be called fastest" in three_answers.headline(runs)
+    assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
+    assert "no framework can be called fastest" in conclusions.headline(runs)
     (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
     assert sentence in speed.lead
 
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
     runs = compared(tmp_path, made(workers=2), made("Keras", workers=8))
-    remarks = limits.remarks(runs)["remark"].to_dict()
+    remarks = caveats.remarks(runs)["remark"].to_dict()
     assert remarks["loader workers differ"] == "2 (PyTorch, 2 devices); 8 (Keras, 2 devices)"
-    assert three_answers.fairness(runs).verdict == "yes"
+    assert conclusions.fairness(runs).verdict == "yes"
     same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
-    assert "loader workers differ" not in limits.remarks(same).index
+    assert "loader workers differ" not in caveats.remarks(same).index
 
 
 def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
@@ -123,13 +123,13 @@ def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(
     for name, content in {
         "old": made(),
         "short": made(epochs=1),
-        "small": made(batch=16),
+        "small": made(batch_size=16),
         "more": made(workers=8),
     }.items():
         records.save(tmp_path / name, content)
-    against = ["--against", str(tmp_path / "old"), "--name"]
+    against = ["diff", str(tmp_path / "old")]
     assert main([*against, str(tmp_path / "short")]) == 2
-    assert f"epochs was {EPOCHS} and is 1, so the two batches cannot" in capsys.readouterr().err
+    assert f"epochs was {EPOCHS} and is 1, so the two experiments cannot" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "small")]) == 2
     assert "batch per device was 64 and is 16" in capsys.readouterr().err
     assert main([*against, str(tmp_path / "more")]) == 0

@@ -24,13 +24,13 @@ def run(nodes: int, *, hidden: float = 0.0, slower: float = 0.0, **given: Any) -
     """A run of one device a node, whose ranks work equally long; its record."""
     content = law.make(devices=nodes, nodes=nodes, **given)
     took = all_reduce(nodes, slower)
-    content["world"] |= {
+    content["cluster"] |= {
         "all_reduce": {
             "bytes": int(BYTES), "rounds": 6, "seconds": took,
             "interval": [0.98 * took, 1.02 * took], "over": "gloo on eth0",
             "bus_bytes_per_second": 2 * (nodes - 1) / nodes * BYTES / took,
         },
-        "parts": [
+        "step_parts": [
             {"rank": rank, "host": f"node{rank}", "data": 0.0, "compute": OWN - 0.01,
              "update": 0.01, "all_reduce": max(0.0, took - hidden)}
             for rank in range(nodes)
@@ -102,7 +102,7 @@ def test_two_numbers_of_nodes_cannot_be_judged_and_virtual_ones_are_no_network(
     assert over_nodes.expected(compared(tmp_path / "two", [run(2), run(4)])) == []
     runs = [run(nodes) for nodes in (2, 4, 8)]
     for content in runs:
-        content["world"]["virtual"] = True
+        content["cluster"]["simulated"] = True
     assert over_nodes.expected(compared(tmp_path / "virtual", runs)) == []
 
 

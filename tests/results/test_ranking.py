@@ -7,7 +7,7 @@ import gpumon_tools
 import pytest
 import records
 
-from helpers.results import charts, comparison, learning_curves, report, three_answers
+from helpers.results import charts, comparison, conclusions, learning_curves, report
 from helpers.results.comparability import kind, ranked, ranks, unranked
 from helpers.results.comparison_tables import hardware, training
 from helpers.results.repeated_runs import summarise
@@ -49,11 +49,11 @@ def on_cores(names: tuple[str, ...] = ("PyTorch", "Keras", "TensorFlow"), **give
 
 def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
     compared = load(tmp_path, on_cores())
-    assert three_answers.headline(compared) == (
+    assert conclusions.headline(compared) == (
         "On this CPU (2 devices of 1 core each), PyTorch and Keras train fastest; all three are "
         "fairly compared; the second device adds 88 %."
     )
-    first = three_answers.fastest(compared)
+    first = conclusions.fastest(compared)
     assert first.verdict == "PyTorch and Keras"
     assert "adds 88 % (81 to 96) to PyTorch" in first.text
     assert list(training(compared).index) == ["PyTorch", "Keras", "TensorFlow"]
@@ -77,16 +77,16 @@ def test_loader_workers_elsewhere_are_no_repeats(tmp_path: Path) -> None:
 
 def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
     one = [records.make(name, 1, cores=2, speed=rate) for name, rate in (("Keras", 9), ("JAX", 5))]
-    assert three_answers.headline(load(tmp_path / "cpu", one)) == (
+    assert conclusions.headline(load(tmp_path / "cpu", one)) == (
         "On this CPU (1 device of 2 cores), Keras trains fastest; both are fairly compared."
     )
     for content in one:  # a core of two hardware threads
         content["devices"]["cpus"][0]["threads"] = 1
     said = "On this CPU (1 device of 1 core), Keras"
-    assert three_answers.headline(load(tmp_path / "threads", one)).startswith(said)
+    assert conclusions.headline(load(tmp_path / "threads", one)).startswith(said)
     runs = [records.make("Keras", count, speed=60 * count, gpu=True) for count in (1, 4)]
     runs += [records.make("JAX", count, speed=30 * count, gpu=True) for count in (1, 4)]
-    line = three_answers.headline(load(tmp_path / "gpu", runs))
+    line = conclusions.headline(load(tmp_path / "gpu", runs))
     assert line == (
         "On 4 NVIDIA H100, Keras trains fastest; both are fairly compared; "
         "4 devices instead of 1 add 300 %."
@@ -98,8 +98,8 @@ def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
     [
         ({"cores": 1}, "cpu"),
         ({}, "shared cores"),
-        ({"cores": 1, "world": records.world(2)}, "virtual"),
-        ({"cores": 1, "world": records.world(2, virtual=False)}, "cpu"),
+        ({"cores": 1, "cluster": records.world(2)}, "simulated"),
+        ({"cores": 1, "cluster": records.world(2, virtual=False)}, "cpu"),
         ({"gpu": True}, "gpu"),
         ({"shared_gpus": 1}, "shared"),
     ],
@@ -114,7 +114,7 @@ def test_a_core_of_two_devices_is_shared_but_not_that_of_two_machines(tmp_path: 
     content = records.make(cores=2)
     content["devices"]["cpus"][1]["cores"] = [1, 2]
     assert kind(content) == "shared cores"
-    assert kind(content | {"world": records.world(2, virtual=False)}) == "cpu"
+    assert kind(content | {"cluster": records.world(2, virtual=False)}) == "cpu"
     content["devices"]["cpus"].pop()
     assert kind(content) == "shared cores"  # of one device nothing is known
     assert "no cores of their own" in (unranked(load(tmp_path, [content])) or "")
@@ -124,8 +124,8 @@ def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
     runs = [records.make("Keras", speed=10, gpu=True), *on_cores()]
     compared = load(tmp_path, runs)
     assert [entry.label for entry in ranked(compared)] == ["Keras on NVIDIA H100"]
-    assert three_answers.headline(compared).startswith("On 2 NVIDIA H100, Keras")
-    assert "CPU results" not in three_answers.fastest(compared).text
+    assert conclusions.headline(compared).startswith("On 2 NVIDIA H100, Keras")
+    assert "CPU results" not in conclusions.fastest(compared).text
     rows = learning_curves.time_to(compared)
     assert [row["run"] for row in rows if row["ranks"]] == ["Keras on NVIDIA H100, 2 devices"]
     assert cost.numbers(compared)["ranks"].sum() == 1
@@ -145,7 +145,7 @@ def test_cpu_runs_rank_only_on_one_cpu_with_equal_devices(
     runs[1]["hardware"]["cpu"] = cpu
     compared = load(tmp_path, runs)
     assert unranked(compared) == f"CPU runs are not ranked, because {why}"
-    assert three_answers.fastest(compared).verdict == three_answers.UNRANKED
+    assert conclusions.fastest(compared).verdict == conclusions.UNRANKED
     assert list(summarise(compared)["runs"]) == [1, 1]  # nor are they repeats of each other
     assert not any(row["ranks"] for row in learning_curves.time_to(compared))
 
@@ -153,7 +153,7 @@ def test_cpu_runs_rank_only_on_one_cpu_with_equal_devices(
 def test_the_metric_is_the_rate_of_the_rounds_and_not_the_total_time(tmp_path: Path) -> None:
     slow = with_rounds(records.make("Keras", gpu=True, speed=100), 150, 155, 160)
     compared = load(tmp_path, [slow, records.make("PyTorch", gpu=True, speed=130)])
-    assert three_answers.fastest(compared).verdict == "Keras"
+    assert conclusions.fastest(compared).verdict == "Keras"
     assert list(training(compared).index) == ["Keras", "PyTorch"]
     first, below = charts.first(compared), charts.throughput(compared)
     assert first is not None and below is not None
@@ -168,7 +168,7 @@ def test_a_framework_is_fastest_only_where_its_interval_is_clear(tmp_path: Path)
     fast = with_rounds(records.make("Keras", gpu=True), 95, 110, 120)
     near = with_rounds(records.make("PyTorch", gpu=True), 80, 90, 96)
     far = with_rounds(records.make("Chainer", gpu=True), 80, 90, 94)
-    said = three_answers.fastest(load(tmp_path, [fast, near, far]))
+    said = conclusions.fastest(load(tmp_path, [fast, near, far]))
     assert said.verdict == "Keras and PyTorch"
     assert "no significant difference from PyTorch 90.0 (80.0 to 96.0)" in said.text
 
@@ -197,12 +197,12 @@ def test_what_the_second_device_adds_where_frameworks_differ(
     runs = on_cores(("PyTorch",))
     for count, times in ((1, 188 / 100 / keras), (2, 1.88)):
         runs.append(records.make("Keras", count, cores=1, speed=100 * times))
-    assert said in three_answers.headline(load(tmp_path, runs))
+    assert said in conclusions.headline(load(tmp_path, runs))
 
 
 def test_a_second_device_without_a_significant_gain_adds_nothing(tmp_path: Path) -> None:
     runs = [records.make(devices=count, cores=1, speed=99 + count) for count in (1, 2)]
-    line = three_answers.headline(load(tmp_path, runs))
+    line = conclusions.headline(load(tmp_path, runs))
     assert line.endswith("the second device adds nothing significant.")
 
 

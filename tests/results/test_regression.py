@@ -1,4 +1,4 @@
-"""compare --against: what counts as moved, and the exit code that says so."""
+"""rosetta run --against: what counts as moved, and the exit code that says so."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def moved(old: Path, new: Path) -> dict[str, str]:
 
 def test_same_batch_did_not_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = batch(tmp_path / "old", records.make(), records.make("Keras"))
-    assert main(["--against", str(old), "--name", str(old)]) == 0
+    assert main(["diff", str(old), str(old)]) == 0
     assert "Nothing moved beyond the spread" in capsys.readouterr().out
 
 
@@ -64,7 +64,7 @@ def test_without_repeats_the_stated_tolerance_holds(
     old = batch(tmp_path / "old", records.make(speed=100, auc=0.75))
     new = batch(tmp_path / "new", records.make(speed=speed, auc=auc))
     assert moved(old, new) == expected
-    assert main(["--against", str(old), "--name", str(new)]) == (1 if expected else 0)
+    assert main(["diff", str(old), str(new)]) == (1 if expected else 0)
 
 
 @pytest.mark.parametrize(("speeds", "is_moved"), [((94, 95, 96), False), ((96, 97, 98), True)])
@@ -86,10 +86,10 @@ def test_what_is_gone_counts_as_moved(tmp_path: Path) -> None:
     found = regression.compare(comparison.load(old), comparison.load(new))
     assert list(found.loc[found["verdict"] == "lost", "run"]) == ["Keras, 2 devices"]
     broken = batch(tmp_path / "broken", records.short("PyTorch", "failed", "driver gone"))
-    assert main(["--against", str(old), "--name", str(broken)]) == 1
+    assert main(["diff", str(old), str(broken)]) == 1
 
 
-def test_a_certificate_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
+def test_a_fairness_check_that_fails_now_counts_as_moved(tmp_path: Path) -> None:
     old = batch(tmp_path / "old", records.make())
     bad = records.make()
     bad["fairness"]["comparable"] = False
@@ -125,11 +125,11 @@ def test_batches_that_cannot_be_compared_are_a_mistake(
     for new, said in (
         (batch(tmp_path / "crop", other), "crop in pixels was 32 and is 224"),
         (batch(tmp_path / "keras", records.make("Keras")), "no run in common"),
-        (tmp_path / "missing", "no such batch"),
+        (tmp_path / "missing", "no such experiment"),
     ):
-        assert main(["--against", str(old), "--name", str(new)]) == 2
+        assert main(["diff", str(old), str(new)]) == 2
         assert said in capsys.readouterr().err
-    assert main(["--against", str(old), "--devices", "1"]) == 2
-    assert "runs nothing" in capsys.readouterr().err
+    assert main(["diff", str(old), "--devices", "1"]) == 2
+    assert "unrecognized arguments: --devices 1 (rosetta diff" in capsys.readouterr().err
     with pytest.raises(UserError, match="no finished run"):
         regression.compare(comparison.load(tmp_path / "missing"), comparison.load(old))

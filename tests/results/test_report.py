@@ -14,21 +14,21 @@ from matplotlib.text import Text
 
 from helpers.__main__ import main
 from helpers.results import (
+    caveats,
     charts,
     comparison,
     comparison_tables,
-    device_waits,
+    conclusions,
     learning_curves,
-    limits,
     published,
     repeated_runs,
     report,
     scaling,
-    three_answers,
+    wait_causes,
 )
 from helpers.results.report import chart_descriptions, contents
 from helpers.results.report.blocks import Texts
-from helpers.runner import batch_folder, messages, plans
+from helpers.runner import experiments, messages, plans
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ BAD = {"check": "gradients", "difference": 0.4, "threshold": 0.05, "verdict": "f
 UNFAIR = {"comparable": False, "checks": [BAD | {"reason": "summed"}]}
 
 
-def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path) -> None:
+def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", speed=50, gpu=True))
     quick = records.make("Keras", speed=500, gpu=True, fairness=UNFAIR)
     records.save(tmp_path, quick)
@@ -129,7 +129,7 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
         compared, "seconds"
     )
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
-    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     said = "Keras_MultiGPU on 2 devices, not comparable: its times are not comparable"
     assert said in messages.final_table(batch)
     page = report.write(tmp_path).read_text()
@@ -137,9 +137,9 @@ def test_what_failed_its_certificate_is_marked_where_it_is_timed(tmp_path: Path)
     assert len(re.findall(marked, page)) == 1
     assert re.search(r'<td class="bad">fail: 4\.0e-01', page)
     assert "summed" in page
-    first = three_answers.fastest(compared)
+    first = conclusions.fastest(compared)
     assert first.verdict == "PyTorch" and "not counted: Keras (not comparable)" in first.text
-    assert three_answers.fairness(compared).verdict == "only in part"
+    assert conclusions.fairness(compared).verdict == "only in part"
 
 
 def trained_differently(variant: str) -> dict[str, Any]:
@@ -153,14 +153,14 @@ def test_a_variant_stands_beside_the_others_and_is_not_ranked(tmp_path: Path) ->
     fairness = trained_differently("augmentation (no flip)")
     records.save(tmp_path, records.make("Keras", speed=500, gpu=True, fairness=fairness))
     compared = comparison.load(tmp_path)
-    first, fair = three_answers.fastest(compared), three_answers.fairness(compared)
+    first, fair = conclusions.fastest(compared), conclusions.fairness(compared)
     assert first.verdict == "PyTorch"
     assert "not counted: Keras (trained differently)" in first.text
     said = "Keras trained differently: augmentation (no flip); the comparison of the others is fair"
-    assert said in three_answers.headline(compared)
+    assert said in conclusions.headline(compared)
     said = "Keras trained differently: augmentation (no flip)"
     assert fair.verdict == "yes" and said in fair.text
-    assert said in three_answers.headline(compared)
+    assert said in conclusions.headline(compared)
     page = report.write(tmp_path).read_text()
     assert 'Keras <span class="badge">trained differently' in page
     assert "augmentation (no flip)" in page and "not comparable" not in page.split("<h1")[1][:300]
@@ -171,13 +171,13 @@ def test_a_variant_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None
     fairness = trained_differently("learning rate (4 times the recipe's)")
     records.save(tmp_path, records.make("Keras", speed=50, fairness=fairness))
     compared = comparison.load(tmp_path)
-    assert three_answers.fairness(compared).verdict == "one framework"
+    assert conclusions.fairness(compared).verdict == "one framework"
     said = "learning rate (4 times the recipe's)"
-    line = three_answers.headline(compared)
+    line = conclusions.headline(compared)
     assert f"Keras trained differently: {said}; only PyTorch trained as the recipe says;" in line
     for name in ("Keras", "PyTorch"):
         records.save(tmp_path / "all", records.make(name, speed=50, fairness=fairness))
-    line = three_answers.headline(comparison.load(tmp_path / "all"))
+    line = conclusions.headline(comparison.load(tmp_path / "all"))
     assert f"Keras trained differently: {said}; none trained as the recipe says;" in line
 
 
@@ -187,10 +187,10 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path, devices: in
     records.save(tmp_path, records.make("Keras", devices, speed=50))
     compared = comparison.load(tmp_path)
     why = "These CPU devices have no cores of their own"
-    first, line = three_answers.fastest(compared), three_answers.headline(compared)
-    assert first.verdict == three_answers.UNRANKED and first.text.startswith(why)
+    first, line = conclusions.fastest(compared), conclusions.headline(compared)
+    assert first.verdict == conclusions.UNRANKED and first.text.startswith(why)
     # Only against the reference was it looked, not every pair.
-    assert "no mean AUC can be told apart from that of PyTorch" in first.text
+    assert "no mean AUC is significantly different from that of PyTorch" in first.text
     assert line.startswith("2 frameworks trained the same network on")
     assert "fair" in line and "speed is not ranked here" in line
     page = report.write(tmp_path).read_text()
@@ -206,11 +206,11 @@ def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("Keras", 4, speed=50, gpu=True))
     records.save(tmp_path, records.make("PyTorch", 4, speed=100, gpu=True))
     compared = comparison.load(tmp_path)
-    first = three_answers.fastest(compared)
+    first = conclusions.fastest(compared)
     assert first.verdict == "PyTorch"
     assert "100 images/s (98.0 to 102) on 4 devices, 2.00 (1.92 to 2.08) times" in first.text
     said = "On 4 NVIDIA H100, PyTorch trains fastest; both are fairly compared."
-    assert three_answers.headline(compared) == said
+    assert conclusions.headline(compared) == said
     assert next(iter(learning_curves.table(compared).index)).startswith("PyTorch")
     assert '"ranks": true' in report.write(tmp_path).read_text()
 
@@ -220,7 +220,7 @@ def test_runs_without_rounds_that_are_close_do_not_differ_significantly(tmp_path
         content = records.make(name, speed=speed, gpu=True)
         del content["files"]
         records.save(tmp_path, content)
-    first = three_answers.fastest(comparison.load(tmp_path))
+    first = conclusions.fastest(comparison.load(tmp_path))
     assert first.verdict == "PyTorch and Keras"  # 10 % are the tolerance
     assert "no significant difference from Keras 95.0" in first.text
 
@@ -234,14 +234,14 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     records.save(tmp_path, records.make("Keras", 1, speed=40, gpu=True))
     records.save(tmp_path, records.make("Keras", 2, speed=70, gpu=True))
     compared = comparison.load(tmp_path)
-    first = three_answers.fastest(compared)
+    first = conclusions.fastest(compared)
     assert first.verdict == "Keras" and "not counted: PyTorch (resumed)" in first.text
     name = "PyTorch (resumed on 2 devices)"
     assert name in comparison_tables.training(compared).index
     assert list(scaling.speed.table(compared).index) == ["Keras"]
     assert set(scaling.speed.numbers(compared)["marks"]) == {()}
     run = "PyTorch, 2 devices, resumed"
-    for timed in (learning_curves.table(compared), device_waits.table(compared)):
+    for timed in (learning_curves.table(compared), wait_causes.table(compared)):
         assert run in timed.index
     assert (
         comparison_tables.state(compared)["state"]
@@ -249,7 +249,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
         .count("finished, resumed after epoch 3")
         == 1
     )
-    said = limits.remarks(compared)["remark"]
+    said = caveats.remarks(compared)["remark"]
     assert "times are those of its last process" in said[run]
     page = report.write(tmp_path).read_text()
     badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
@@ -263,22 +263,22 @@ def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", seconds=3661.4)
     state.state = "finished"
     folder = records.save(tmp_path, records.make())
-    batch_folder.complete(folder, run=state.about())
+    experiments.complete(folder, run=state.about())
     shown = comparison_tables.state(comparison.load(tmp_path)).loc["PyTorch", "run time"]
     assert shown == "1:01:01" and messages.outcome(state) == f"finished after {shown}"
 
 
 def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     other = {"gpu": "GPU-1", "process": 7, "name": "x", "memory_mib": 1.0, "seen": "during"}
-    shared: dict[str, Any] = {"neighbours": {"processes": [other], "reason": None}}
+    shared: dict[str, Any] = {"other_processes": {"processes": [other], "reason": None}}
     records.save(tmp_path, records.make("PyTorch", speed=400, gpu=True, **shared))
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
-    assert three_answers.fastest(compared).verdict == "Keras"
+    assert conclusions.fastest(compared).verdict == "Keras"
     assert list(comparison_tables.training(compared).index) == ["Keras", "PyTorch (shared GPU)"]
     records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
-    nobody = three_answers.fastest(comparison.load(tmp_path / "all"))
-    assert nobody.verdict == "nobody" and "PyTorch (shared GPU)" in nobody.text
+    nobody = conclusions.fastest(comparison.load(tmp_path / "all"))
+    assert nobody.verdict == "unknown" and "PyTorch (shared GPU)" in nobody.text
 
 
 def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -286,11 +286,11 @@ def test_unknown_verdicts_are_shown_as_they_are(tmp_path: Path) -> None:
     content["fairness"]["checks"] = [
         {"check": f"c{number}", "difference": None, "threshold": None, "verdict": verdict,
          "reason": f"because {number}"}
-        for number, verdict in enumerate(("not checked", "known"))
+        for number, verdict in enumerate(("not checked", "expected"))
     ]  # fmt: skip
     records.save(tmp_path, content)
     page = report.write(tmp_path).read_text()
-    assert len(re.findall(r'<td class="other">(not checked|known)<', page)) == 2
+    assert len(re.findall(r'<td class="other">(not checked|expected difference)<', page)) == 2
     assert "because 0" in page and "because 1" in page
 
 
@@ -330,7 +330,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     compared = seeds(tmp_path)
     machine = comparison_tables.hardware(compared)
     assert list(machine.loc["seed"]) == ["0; 1; 2", "every run"]
-    weights = "; ".join(f"seeded, {str(seed) * 12}" for seed in range(3))
+    weights = "; ".join(f"random, {str(seed) * 12}" for seed in range(3))
     assert list(machine.loc["initial weights"]) == [weights, "every run"]
     assert list(comparison_tables.state(compared)["variant"]) == ["seed0", "seed1", "seed2"] * 2
     found = {section.name: section.lead for section in contents.sections(compared)}
@@ -342,14 +342,16 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
 
 
 def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch", gpu=True, probe=records.probe()))
+    records.save(tmp_path, records.make("PyTorch", gpu=True, self_test=records.probe()))
     records.save(tmp_path, records.make("Keras", gpu=True))
-    reason = "kernel 'mxnet' failed its probe: pooling on device 0 (NVIDIA H100): hung"
-    skipped = records.short("MXNet Gluon", "skipped", reason) | {"probe": records.probe(2, reason)}
+    reason = "environment 'mxnet' failed its self-test: pooling on device 0 (NVIDIA H100): hung"
+    skipped = records.short("MXNet Gluon", "skipped", reason) | {
+        "self_test": records.probe(2, reason)
+    }
     records.save(tmp_path, skipped)
     compared = comparison.load(tmp_path)
-    probes = comparison_tables.hardware(compared).loc[["probe"]]
-    right = "layers and all-reduce were right before the batch (0:09)"
+    probes = comparison_tables.hardware(compared).loc[["self-test"]]
+    right = "layers and all-reduce were right before the experiment (0:09)"
     assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
         right: "PyTorch, 2 devices",
         "none": "Keras, 2 devices",
@@ -375,9 +377,9 @@ def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     assert checks.loc["logits", "PyTorch, 2 devices"].startswith("pass")
     reasons = next(s for s in contents.sections(compared) if s.name == "fairness").blocks[1]
     assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
-    told = device_waits.telling(compared)["data"]
+    told = wait_causes.telling(compared)["data"]
     assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
-    assert "a wait counts only if every one shows it" in three_answers.waiting(compared).text
+    assert "a wait counts only if every one shows it" in conclusions.waiting(compared).text
 
 
 def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
@@ -469,9 +471,9 @@ def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
 
 def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any]:
     """The section attribution of a run that waited for data for a share of an epoch."""
-    shares = {"compute": 0.9 - data, "data": data, "synchronisation": 0.0, "validation": 0.1}
+    shares = {"compute": 0.9 - data, "data": data, "communication": 0.0, "validation": 0.1}
     intervals = {"data": [data - 0.02 if low is None else low, data + 0.02]}
-    intervals["synchronisation"] = [-0.01, 0.01]
+    intervals["communication"] = [-0.01, 0.01]
     found = {"shares": shares, "intervals": intervals, "invalid": None, "sentence": "x"}
     return found | more
 
@@ -483,10 +485,10 @@ def test_all_numbers_of_devices_are_named_where_nothing_is_ranked(tmp_path: Path
     for count in (1, 2, 4):
         for name in ("PyTorch", "Keras"):
             records.save(tmp_path, records.make(name, devices=count))
-    line = three_answers.headline(comparison.load(tmp_path))
+    line = conclusions.headline(comparison.load(tmp_path))
     assert "trained the same network on 1, 2 and 4 CPU devices" in line
     records.save(tmp_path, records.make("Chainer", devices=2))
-    line = three_answers.headline(comparison.load(tmp_path))
+    line = conclusions.headline(comparison.load(tmp_path))
     assert "3 frameworks trained the same network on 1, 2 or 4 CPU devices" in line
 
 
@@ -511,11 +513,11 @@ def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdic
     for name, attribution in zip(("PyTorch", "Keras", "Chainer"), found, strict=True):
         records.save(tmp_path, records.make(name, attribution=attribution, gpu=True))
     compared = comparison.load(tmp_path)
-    said = three_answers.waiting(compared)
+    said = conclusions.waiting(compared)
     assert said.verdict == verdict
     assert ("invalid" in said.text) == any(section["invalid"] for section in found)
     assert "faster" not in said.text  # why is each run's own, and this one was resumed
-    assert charts.attribution(compared) is not None and not device_waits.table(compared).empty
+    assert charts.attribution(compared) is not None and not wait_causes.table(compared).empty
 
 
 def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> None:
@@ -528,7 +530,7 @@ def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> Non
     assert figure is not None
     drawn = [text.get_text() for text in figure.findobj(Text)]
     assert len([text for text in drawn if text.startswith("invalid")]) == 1
-    table = device_waits.table(compared)
+    table = wait_causes.table(compared)
     assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
     text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
     assert "| Keras, 2 devices | invalid |" in text
@@ -543,7 +545,7 @@ def test_a_lead_within_the_repeats_is_called_that(tmp_path: Path) -> None:
         records.save(batch, records.make("PyTorch", speed=first, gpu=True))
         records.save(batch, records.make("Keras", speed=second, gpu=True))
         records.save(batch, records.make("Chainer", speed=second / 2, gpu=True))
-    first_of = three_answers.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
+    first_of = conclusions.fastest(comparison.load([tmp_path / "0", tmp_path / "1"]))
     assert first_of.verdict == "PyTorch and Keras"
     said = "PyTorch trains 102 images/s (100 to 103 in 2 runs) on 2 devices; no significant"
     assert first_of.text.startswith(said)
@@ -585,7 +587,7 @@ def test_what_a_framework_does_not_do_is_told_once(tmp_path: Path) -> None:
         records.save(
             tmp_path, records.make(name, skipped=[same] if name == "Keras" else [same, own])
         )
-    said = limits.remarks(comparison.load(tmp_path))["remark"]
+    said = caveats.remarks(comparison.load(tmp_path))["remark"]
     assert f"{same['what']}: {same['reason']}" in list(said[["every finished run"]])
     assert said[["MXNet Gluon, 2 devices"]].to_list() == ["bf16: not in MXNet Gluon"]
 

@@ -28,7 +28,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of six demo records, one of which failed its certificate."""
+    """The report of six demo records, one of which failed its fairness check."""
     batch = tmp_path_factory.mktemp("batch")
     folder = records.six(batch)[-1]
     content = json.loads((folder / "record.json").read_text())
@@ -111,7 +111,7 @@ def test_long_names_of_classes_leave_room_for_the_chart_on_a_phone(
 
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_no_table_is_cut_off_on_a_screen(tab: browser.Page, address: str, width: int) -> None:
-    """The certificate and the AUCs of six runs once lost the last one at 1440 pixels."""
+    """The fairness check and the AUCs of six runs once lost the last one at 1440 pixels."""
     tab.size(width, 900)
     tab.open(address)
     assert tab.run(WIDER) == []
@@ -131,7 +131,7 @@ def test_more_runs_than_fit_go_into_another_table(tab: browser.Page, tmp_path: P
     tab.open(report.write(tmp_path).as_uri())
     assert tab.run(WIDER) == []
     captions = "[...document.querySelectorAll('.verdicts caption')].map(c => c.textContent)"
-    assert tab.run(captions) == [f"Certificate, part {part} of 3" for part in (1, 2, 3)]
+    assert tab.run(captions) == [f"Fairness check, part {part} of 3" for part in (1, 2, 3)]
     heads = "[...document.querySelectorAll('.verdicts thead tr')].map(r => r.cells.length)"
     assert tab.run(heads) == [7, 7, 7]
     assert tab.run(STRUCTURE) == []
@@ -140,7 +140,7 @@ def test_more_runs_than_fit_go_into_another_table(tab: browser.Page, tmp_path: P
 def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, address: str) -> None:
     tab.size(*PHONE)
     tab.open(address)
-    assert "Certificate" in tab.run(WIDER) and tab.run(HINTED)
+    assert "Fairness check" in tab.run(WIDER) and tab.run(HINTED)
     tab.run(
         "document.head.append(Object.assign(document.createElement('style'),"
         " {textContent: '.scroll.over::before { content: none !important }'}))"
@@ -165,7 +165,7 @@ HIDDEN = """
 
 
 def test_nothing_is_lost_on_paper(tab: browser.Page, address: str) -> None:
-    """Printing once left out the certificate, clipped tables and lost the legend's colours."""
+    """Printing once left out the fairness check, clipped tables and lost the legend's colours."""
     try:
         tab.size(*PAPER)
         tab.call("Emulation.setEmulatedMedia", media="print")

@@ -35,9 +35,9 @@ from helpers.results import (
     charts,
     comparison,
     comparison_tables,
-    device_waits,
     learning_curves,
     report,
+    wait_causes,
 )
 
 RATES = {
@@ -277,8 +277,12 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         "table",
         lambda f: f.map(lambda cell: re.sub(r"(\.\d\d)\d", r"\1", cell)),
     ),
-    "two columns of the certificate": (comparison_tables, "fairness", lambda f: _swapped(f, 0, 3)),
-    "two shares": (device_waits, "table", lambda f: _swapped(f, 0, 1)),
+    "two columns of the fairness check": (
+        comparison_tables,
+        "fairness",
+        lambda f: _swapped(f, 0, 3),
+    ),
+    "two shares": (wait_causes, "table", lambda f: _swapped(f, 0, 1)),
     "another run's sentence": (
         comparison_tables,
         "sentences",

@@ -19,15 +19,15 @@ from helpers.errors import UserError
 from helpers.results import (
     charts,
     comparison,
+    conclusions,
     learning_curves,
     machine_cards,
     prices,
+    published_scaling,
     report,
-    scaled_out,
-    three_answers,
 )
-from helpers.results.report import tidy
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.report import long_table
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,15 @@ def compared(batch: Path) -> comparison.Comparison:
 
 def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
     found = speed.numbers(compared).set_index("devices")
-    factors = split.numbers(compared, law.TARGET).set_index("devices")
+    factors = speedup_factors.numbers(compared, law.TARGET).set_index("devices")
     for count in law.EPOCHS:
         ideal = law.speed_up(count)
         assert found.loc[count, "efficiency"] == pytest.approx(ideal / count, rel=0.01)
         assert found.loc[count, "speed_up"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "hardware"] == pytest.approx(ideal, rel=0.01)
-        assert factors.loc[count, "learning"] == pytest.approx(law.penalty(count), rel=0.01)
+        assert factors.loc[count, "hardware_efficiency"] == pytest.approx(ideal, rel=0.01)
+        assert factors.loc[count, "statistical_efficiency"] == pytest.approx(
+            law.penalty(count), rel=0.01
+        )
         won = ideal / law.penalty(count)
         assert factors.loc[count, "speed_up"] == pytest.approx(won, rel=0.01)
 
@@ -69,17 +71,17 @@ def test_the_split_is_what_the_raw_records_say(
             if epoch["valid_top1"] >= 0.6:
                 break
         way[content["devices"]["count"]] = (seconds, images)
-    found = split.numbers(compared, 0.6).set_index("devices")
+    found = speedup_factors.numbers(compared, 0.6).set_index("devices")
     for count, (seconds, images) in way.items():
         assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
-        assert found.loc[count, "learning"] == pytest.approx(images / way[1][1])
+        assert found.loc[count, "statistical_efficiency"] == pytest.approx(images / way[1][1])
         rate = (images / seconds) / (way[1][1] / way[1][0])
-        assert found.loc[count, "hardware"] == pytest.approx(rate)
+        assert found.loc[count, "hardware_efficiency"] == pytest.approx(rate)
 
 
 def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
-    assert split.target(compared) == law.TARGET  # 80 % was not reached on 128
-    said = split.sentences(compared)
+    assert speedup_factors.target(compared) == law.TARGET  # 80 % was not reached on 128
+    said = speedup_factors.sentences(compared)
     assert said[2] == (
         "PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.02 times the "
         "images a second of 1 and needed "
@@ -91,13 +93,13 @@ def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None
     )
     assert said[-1].startswith(failed)
     assert "top-1 80 % was not reached with 2,031,616 images (best 77.5 %)" in said[-1]
-    answer = three_answers.answers(compared)[-1]
+    answer = conclusions.answers(compared)[-1]
     assert answer.question == "More devices" and answer.verdict == "6.03 times as soon"
 
 
 def test_of_frameworks_alike_the_answer_names_one(tmp_path: Path) -> None:
     runs = [law.make(label, devices=n) for label in ("PyTorch", "Keras", "Chainer") for n in (1, 8)]
-    answer = three_answers.answers(comparison.load(law.save(tmp_path / "b", runs)))[-1]
+    answer = conclusions.answers(comparison.load(law.save(tmp_path / "b", runs)))[-1]
     assert answer.text.count("until top-1") == 1
 
 
@@ -105,11 +107,15 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     runs = [law.make(devices=1, seed=seed) for seed in (0, 1)]
     runs += [law.make(devices=8, seed=0), law.make(devices=8, seed=1, needed=90)]  # ends at 52 %
     one = comparison.load(law.save(tmp_path / "b", runs))
-    row = split.numbers(one, 0.75).set_index("devices").loc[8]
+    row = speedup_factors.numbers(one, 0.75).set_index("devices").loc[8]
     assert math.isnan(row["speed_up"]) and (row["reached"], row["runs"]) == (1, 2)
-    assert split.numbers(one, 0.5).set_index("devices").loc[8, "learning"] > 2
-    assert "not reached by 1 of 2 runs" in split.table(one).to_string()
-    assert any("in 1 of 2 runs, top-1 60 % was not reached" in s for s in split.sentences(one))
+    assert (
+        speedup_factors.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
+    )
+    assert "not reached by 1 of 2 runs" in speedup_factors.table(one).to_string()
+    assert any(
+        "in 1 of 2 runs, top-1 60 % was not reached" in s for s in speedup_factors.sentences(one)
+    )
     times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
     assert times["top-1 75 %", "time"].endswith(", 1 of 2 runs")
 
@@ -123,16 +129,18 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
     low, high = 0.9, 1.1  # the medians of the runs
     assert row["speed_up_low"] == pytest.approx(ideal * low / high)
     assert row["efficiency_high"] == pytest.approx(ideal * high / low / 4)
-    way = split.numbers(one).set_index("devices").loc[4]
-    assert way["hardware_low"] == pytest.approx(ideal * 0.9 / 1.1)
-    assert way["hardware"] / way["learning"] == pytest.approx(way["speed_up"])
+    way = speedup_factors.numbers(one).set_index("devices").loc[4]
+    assert way["hardware_efficiency_low"] == pytest.approx(ideal * 0.9 / 1.1)
+    assert way["hardware_efficiency"] / way["statistical_efficiency"] == pytest.approx(
+        way["speed_up"]
+    )
 
 
 @pytest.mark.parametrize(
     ("needed", "came", "said_first", "unit"),
     [
         (11, 1, "so it came ", "as soon"),
-        (38, 1, "so whether it came sooner cannot be told: ", "as soon"),
+        (38, 1, "so its time to the target is not significantly different: ", "as soon"),
         (60, -1, "so it came later, after ", "the time"),
     ],
 )
@@ -144,7 +152,10 @@ def test_a_sentence_gives_the_range_in_its_own_unit(
     runs = [law.make(devices=1, faster=rate) for rate in rates]
     runs += [law.make(devices=4, faster=rate, needed=needed) for rate in rates]
     one = comparison.load(law.save(tmp_path / "b", runs))
-    said, way = split.sentences(one)[0], split.numbers(one).set_index("devices").loc[4]
+    said, way = (
+        speedup_factors.sentences(one)[0],
+        speedup_factors.numbers(one).set_index("devices").loc[4],
+    )
     low, high = sorted(way[f"speed_up_{end}"] ** came for end in ("low", "high"))
     ends = f"3 runs against 3, {low:.2f} to {high:.2f} over the pairs of runs"
     times = f"{way['speed_up'] ** came:.2f} times {unit}"
@@ -157,15 +168,17 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     runs = [law.make(devices=1, seed=seed, needed=epochs) for seed, epochs in needed.items()]
     runs += [law.make(devices=4, seed=seed, needed=epochs + 1) for seed, epochs in needed.items()]
     one = comparison.load(law.save(tmp_path / "b", runs[::-1]))
-    way = split.numbers(one, law.TARGET).set_index("devices").loc[4]
+    way = speedup_factors.numbers(one, law.TARGET).set_index("devices").loc[4]
     assert way["by_seed"]
-    assert way["learning_low"] == pytest.approx(31 / 30)
-    assert way["learning_high"] == pytest.approx(11 / 10)
-    assert way["learning"] == pytest.approx((11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3))
-    assert split.sentences(one)[0].endswith("over the seeds).")
+    assert way["statistical_efficiency_low"] == pytest.approx(31 / 30)
+    assert way["statistical_efficiency_high"] == pytest.approx(11 / 10)
+    assert way["statistical_efficiency"] == pytest.approx(
+        (11 * 21 * 31 / (10 * 20 * 30)) ** (1 / 3)
+    )
+    assert speedup_factors.sentences(one)[0].endswith("over the seeds).")
     other = comparison.load(law.save(tmp_path / "c", runs[:-1]))  # a seed less on 4 devices
-    apart = split.numbers(other, law.TARGET).set_index("devices").loc[4]
-    assert not apart["by_seed"] and apart["learning_low"] == pytest.approx(11 / 30)
+    apart = speedup_factors.numbers(other, law.TARGET).set_index("devices").loc[4]
+    assert not apart["by_seed"] and apart["statistical_efficiency_low"] == pytest.approx(11 / 30)
 
 
 def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
@@ -178,7 +191,10 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_pa
     assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
     assert found.loc["PyTorch 2 x 4", "base"] == 1
     assert list(speed.sharing(one).index) == ["Keras sharing 1 GPU"] * 2
-    assert set(split.numbers(one)["kind"]) == {"gpu", "shared"}  # images needed are told of both
+    assert set(speedup_factors.numbers(one)["kind"]) == {
+        "gpu",
+        "shared",
+    }  # images needed are told of both
     points = cost.pareto(one)
     assert not points[points["label"].str.startswith("Keras")]["front"].any()
 
@@ -236,7 +252,7 @@ def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
 def ranks(**world: Any) -> str:
     """What is said of a run on two nodes with these parts."""
     content = law.make(devices=4, nodes=2)
-    content["world"] |= world
+    content["cluster"] |= world
     entry = comparison.Entry(Path("a"), content)
     return " ".join(step_parts.sentences(comparison.Comparison((entry,), (), (Path("a"),))))
 
@@ -246,12 +262,12 @@ ALONE = {"bytes": 10**7, "rounds": 5, "seconds": 0.2, "interval": [0.19, 0.22]}
 
 def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
     assert "rank 3 on node1 is the slowest: its own work takes 86.0 ms a step" in ranks(
-        parts=law.parts(3)
+        step_parts=law.parts(3)
     )
-    quiet = ranks(parts=law.parts(link=0.004))
+    quiet = ranks(step_parts=law.parts(link=0.004))
     assert "no rank's own work stands out" in quiet and "wait for the link" not in quiet
     over = ALONE | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
-    slow = ranks(parts=law.parts(link=0.2), all_reduce=over)
+    slow = ranks(step_parts=law.parts(link=0.2), all_reduce=over)
     assert "takes 78 % of a step, so they wait for the link: by itself, over gloo on eth0" in slow
     assert "50 MB/s" in slow
     links = [
@@ -259,15 +275,15 @@ def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
         for other, rate in (("node1", 1e7), ("node2", 1e8), ("node3", 1e8))
     ]
     assert "the link between node0 and node1 (10 MB/s)" in ranks(
-        parts=law.parts(link=0.2), links=links
+        step_parts=law.parts(link=0.2), links=links
     )
     unseen = [part | {"all_reduce": None} for part in law.parts()]
-    assert "cannot be told from compute" in ranks(parts=unseen)
+    assert "cannot be separated from compute" in ranks(step_parts=unseen)
 
 
 def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     measured = law.make(devices=4, nodes=2)
-    measured["world"]["parts"] = law.parts(3)
+    measured["cluster"]["step_parts"] = law.parts(3)
     one = comparison.load(law.save(tmp_path / "b", [law.make(devices=4), measured]))
     found = step_parts.numbers(one).set_index(["how", "part"])
     assert found.loc[("measured", "compute"), ["seconds", "high"]].tolist() == [0.05, 0.08]
@@ -306,13 +322,13 @@ def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Pat
         np.asarray(line.get_xydata()).tolist() for line in right.lines if line.get_marker() == "x"
     ]
     assert crosses == [[[4.0, 88.0]], [[128.0, 79.16]]]
-    assert scaled_out.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
-    about = scaled_out.notes(one)
+    assert published_scaling.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
+    about = published_scaling.notes(one)
     assert "88 % on 4 GPUs and 79 % on 128 GPUs" in about[0]
     report.write([tmp_path / "b"])
     assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
-    assert scaled_out.notes(comparison.load(law.save(tmp_path / "c", other))) == []
+    assert published_scaling.notes(comparison.load(law.save(tmp_path / "c", other))) == []
 
 
 def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
@@ -399,7 +415,7 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
 def test_the_tidy_table_and_json_hold_every_number(
     batch: Path, compared: comparison.Comparison, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = pd.read_parquet(io.BytesIO(tidy.parquet(compared)))
+    table = pd.read_parquet(io.BytesIO(long_table.parquet(compared)))
     losses = table[(table["measure"] == "valid_loss") & (table["devices"] == 8)]
     assert list(losses["epoch"]) == list(range(1, law.LAST + 1)) and losses["value"].notna().all()
     reached = table[(table["measure"] == "images_to_target") & (table["devices"] == 8)]
@@ -409,22 +425,22 @@ def test_the_tidy_table_and_json_hold_every_number(
     assert {"runs", "split", "scaling", "cost", "step_parts", "epochs"} <= set(told["tables"])
     assert len(told["tables"]["runs"]) == len(law.EPOCHS)
     assert not (batch / report.HTML).exists()
-    assert main(["report", str(batch), "--json", "--to", "x"]) == 2
+    assert main(["report", str(batch), "--json", "--out", "x"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        {"parts": [{"rank": 0, "host": "a"}]},
-        {"parts": [law.parts()[0] | {"compute": 1e300}]},
-        {"parts": [law.parts()[0] | {"data": -1.0}]},
+        {"step_parts": [{"rank": 0, "host": "a"}]},
+        {"step_parts": [law.parts()[0] | {"compute": 1e300}]},
+        {"step_parts": [law.parts()[0] | {"data": -1.0}]},
         {"all_reduce": {"seconds": 0.1}},
     ],
 )
-def test_a_strangers_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
+def test_untrusted_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
     content = law.make(devices=2, nodes=2)
-    content["world"] |= bad
+    content["cluster"] |= bad
     folder = tmp_path / "b" / "run"
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content))

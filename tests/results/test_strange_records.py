@@ -13,7 +13,7 @@ from hostile.records import STRANGE
 
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, comparison_tables, paired, report
+from helpers.results import comparison, comparison_tables, paired_test, report
 from helpers.training import record
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -46,7 +46,7 @@ def named(text: str) -> dict[str, Any]:
 
     for section in ("run", "framework", "hardware", "recipe", "monitor"):
         content[section] = spoilt(content[section])
-    content["recipe"] |= {"task": "findings", "optimizer": "adam", "scaling": "linear"}
+    content["recipe"] |= {"task": "multilabel", "optimizer": "adam", "lr_scaling": "linear"}
     content["devices"]["names"] = [text, text]
     content["data"] |= {"folder": text, "format": text, "decoder": text}
     content["weights"] |= {"sha256": text, "note": text}
@@ -59,7 +59,7 @@ def named(text: str) -> dict[str, Any]:
     content["test"]["findings"] = [row | {"finding": text} for row in content["test"]["findings"]]
     content["skipped"] = [{"what": text, "reason": text}]
     reason = text or None  # the schema wants some
-    content["probe"] = records.probe(reason=reason) | {
+    content["self_test"] = records.probe(reason=reason) | {
         "devices": [text, text],
         "versions": {text: text},
         "steps": [{"what": "start", "device": None, "seconds": None, "reason": reason}],
@@ -140,7 +140,7 @@ def test_runs_with_other_numbers_of_resamples_are_not_paired(tmp_path: Path) -> 
     content["test"]["resamples"] = content["test"]["resamples"][:7]
     for one in (records.make("PyTorch"), records.make("Chainer"), content):
         records.save(tmp_path, one)
-    verdicts = paired.table(comparison.load(tmp_path))["verdict"]
+    verdicts = paired_test.table(comparison.load(tmp_path))["verdict"]
     assert verdicts["Keras, 2 devices"] == "cannot be paired: other test images"
 
 
@@ -175,7 +175,7 @@ def test_how_many_strange_ones_there_are_is_said(
     assert not (tmp_path / report.HTML).exists() and not (tmp_path / report.CSV).exists()
 
 
-def test_a_record_that_nobody_may_read_is_one_line(
+def test_a_record_that_none_may_read_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:

@@ -17,7 +17,7 @@ from slurm_cluster import Cluster
 from helpers import paths
 from helpers.runner.slurm import script
 
-SLURM = '[slurm]\npartition = "p"\ntime = "10"\ncpus = 1\nnotice = 60\n'
+SLURM = '[slurm]\npartition = "p"\ntime = "10"\ncpus = 1\nsignal_seconds = 60\n'
 UNLIMITED = SLURM.replace('time = "10"\n', "")
 """For jobs that only the test is to end: a busy machine would take any limit."""
 
@@ -73,11 +73,11 @@ class Jobs:
         self.suite, self.cluster = suite, cluster
         self.nodes, self.name = nodes, f"mine-{nodes}n"
         words = words or suite.command()
-        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[3:])}\n'
-        compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
-        compare.parent.mkdir(parents=True)
-        compare.write_text("#!/bin/bash\n" + line, encoding="utf-8")
-        compare.chmod(0o755)
+        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[4:])}\n'
+        rosetta = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
+        rosetta.parent.mkdir(parents=True)
+        rosetta.write_text("#!/bin/bash\n" + line, encoding="utf-8")
+        rosetta.chmod(0o755)
         cluster.environment["PYTHONPATH"] = str(ROOT)
         cluster.environment["CUDA_VISIBLE_DEVICES"] = ""
         cluster.environment["JUPYTER_PATH"] = os.environ.get("JUPYTER_PATH", "")

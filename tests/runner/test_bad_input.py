@@ -17,7 +17,7 @@ LABELS = "Data_Entry_2017.csv"
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """240 small images, enough for one global batch of 128."""
     folder = tmp_path_factory.mktemp("good") / "demo"
-    data_prep.make_demo(folder, images=240, size=64, progress=False)
+    data_prep.generate_nih(folder, images=240, size=64, progress=False)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_broken_data(
     damage(folder)
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
 
-    assert main(["--data", str(folder), "--notebooks", "PyTorch_MultiGPU"]) == 2
+    assert main(["run", "--data", str(folder), "--notebooks", "PyTorch_MultiGPU"]) == 2
     printed = capsys.readouterr().err.strip()
     assert printed.startswith("error: ") and "\n" not in printed
     assert named in printed
@@ -100,6 +100,6 @@ def test_wrong_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
-    assert main(arguments) == 2
+    assert main(["run", *arguments]) == 2
     printed = capsys.readouterr().err.strip()
     assert printed.startswith("error: ") and "\n" not in printed and named in printed

@@ -25,7 +25,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err
 
 
-@pytest.mark.parametrize("option", ["--epochs", "--batch-size", "--workers", "--warmup-epochs"])
+@pytest.mark.parametrize("option", ["--epochs", "--batch-size", "--num-workers", "--warmup-epochs"])
 def test_a_number_of_5000_digits_is_refused(
     suite: Suite, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,16 +53,16 @@ def test_a_hostile_sweep_is_refused(
     suite.notebook("A", BEGIN, FINISH)
     file = tmp_path / "sweep.toml"
     file.write_text(text)
-    assert main(["--dry-run", "--sweep", str(file)]) == 2
+    assert main(["run", "--dry-run", "--sweep", str(file)]) == 2
     line = refused(capsys)
     assert said in line and str(file) in line
 
 
-def test_a_home_that_nobody_has_is_a_folder_that_is_not_there(
+def test_a_home_that_none_has_is_a_folder_that_is_not_there(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite.notebook("A", BEGIN, FINISH)
-    assert main(["--dry-run", "--sweep", "~nobody-has-this-name/sweep.toml"]) == 2
+    assert main(["run", "--dry-run", "--sweep", "~nobody-has-this-name/sweep.toml"]) == 2
     assert "~nobody-has-this-name/sweep.toml: the sweep cannot be read" in refused(capsys)
 
 

@@ -86,7 +86,7 @@ def test_a_job_that_slurm_began_again_takes_its_own_over(
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     for other in ({"job": " 13", "starts": "0"}, {"job": " 12", "starts": "1"}):
         said_by(lock, **ELSEWHERE, **other)
-        with pytest.raises(UserError, match="nobody can tell"):
+        with pytest.raises(UserError, match="cannot check whether it still runs"):
             take(lock)
     said_by(lock, **ELSEWHERE, job=" 12", starts="0")
     take(lock)
@@ -95,7 +95,7 @@ def test_a_job_that_slurm_began_again_takes_its_own_over(
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"process": "1"}', "\xff", "[" * 9000, '{"process": -1, "host": "", "sin']
 )
-def test_what_we_would_not_write_holds_nobody_up(lock: Path, text: str) -> None:
+def test_what_we_would_not_write_holds_none_up(lock: Path, text: str) -> None:
     lock.write_text(text, encoding="latin-1")
     take(lock)
 
@@ -130,7 +130,9 @@ def test_two_jobs_at_once(
     monkeypatch.setenv("SLURM_JOB_ID", "2")
     assert suite.compare("--name", "one") == 2
     line = capsys.readouterr().err
-    assert line.startswith("error: another compare works on the batch 'one' (job 1, process ")
+    assert line.startswith(
+        "error: another rosetta run works on the experiment 'one' (job 1, process "
+    )
     assert f"process {first.pid} on " in line and "give this one another --name" in line
     assert suite.compare("--name", "two") == 0
     assert first.poll() is None

@@ -1,4 +1,4 @@
-"""Runs on several nodes: planned, told apart, and never ranked where nodes are virtual."""
+"""Runs on several nodes: planned, distinguished, and never ranked where nodes are virtual."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.results import comparability, comparison, comparison_tables, limits, three_answers
-from helpers.runner import batch_folder, journal, messages, plans, ranks
+from helpers.results import caveats, comparability, comparison, comparison_tables, conclusions
+from helpers.runner import experiments, journal, messages, plans, ranks
 from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -26,7 +26,7 @@ def planned(**choices: object) -> list[tuple[str, int, int]]:
 
 
 def test_each_number_of_nodes_is_a_run_of_its_own() -> None:
-    found = planned(notebooks=["PyTorch_MultiGPU"], nodes=["1", "2"], devices=[1, 2])
+    found = planned(notebooks=["PyTorch_MultiGPU"], nnodes=["1", "2"], devices=[1, 2])
     assert found == [("PyTorch_MultiGPU", nodes, each) for nodes in (1, 2) for each in (1, 2)]
 
 
@@ -36,15 +36,15 @@ def test_what_is_for_several_nodes_runs_only_there_unless_it_is_named(suite: Sui
     one, two = ("ChainerMN_MultiNode", 1, 1), ("ChainerMN_MultiNode", 2, 1)
     plain = ("PyTorch_MultiGPU", 1, 1)
     assert planned(devices=[1]) == [plain]
-    assert set(planned(devices=[1], nodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
-    assert planned(devices=[1], notebooks=["ChainerMN_MultiNode"], nodes=[1, 2]) == [one, two]
+    assert set(planned(devices=[1], nnodes=[1, 2])) == {plain, ("PyTorch_MultiGPU", 2, 1), two}
+    assert planned(devices=[1], notebooks=["ChainerMN_MultiNode"], nnodes=[1, 2]) == [one, two]
 
 
 def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite: Suite) -> None:
     for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
         suite.notebook(name)
     suite.notebook("Keras_MultiGPU", framework="Keras")
-    two = {"devices": [1], "nodes": [2]}
+    two = {"devices": [1], "nnodes": [2]}
     spans, keras = ("PyTorch_MultiGPU", 2, 1), ("Keras_MultiGPU", 2, 1)
     assert planned(**two) == [spans, keras]  # of Keras there is no other: it says why it cannot
     assert planned(frameworks=["pytorch"], **two) == [spans]
@@ -56,7 +56,7 @@ def test_of_a_notebooks_rows_each_says_itself_whether_it_spans_nodes(suite: Suit
     """Keras on JAX does; the two others were asked for too, and are skipped with their reasons."""
     suite.notebook("Keras_MultiGPU", framework="Keras")
     words = ["keras", "keras-jax", "keras-torch"]
-    runs = plans.make_plan(recipe="demo", frameworks=words, devices=[1], nodes=[2]).runs
+    runs = plans.make_plan(recipe="demo", frameworks=words, devices=[1], nnodes=[2]).runs
     reasons = {run.kernel: why_not(run.notebook, run.kernel, run.devices, 2) for run in runs}
     assert list(reasons) == ["tiny", "jax", "pytorch"]
     assert "keras-team/keras/issues/20585" in reasons["tiny"]
@@ -67,7 +67,7 @@ def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
     assert state.folder == "PyTorch_MultiGPU-3n-2x"
     assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
-    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
     state.gpus = 1
     assert state.title == "PyTorch_MultiGPU on 3 nodes, 2 replicas on 1 GPU each"
@@ -108,11 +108,11 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--nodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
-        (["--nodes", "two"], "nodes is 'two': give"),
+        (["--nnodes", "0"], "nodes is '0': give a whole number from 1 to 1024"),
+        (["--nnodes", "two"], "nodes is 'two': give"),
         (["--launcher", "ssh"], "launcher is 'ssh': give auto, mpiexec, srun, torchrun"),
-        (["--launcher", "mpiexec:a", "--nodes", "2"], "1 hosts for 2 nodes; name 2"),
-        (["--launcher", "srun", "--nodes", "2"], "this is no Slurm allocation"),
+        (["--launcher", "mpiexec:a", "--nnodes", "2"], "1 hosts for 2 nodes; name 2"),
+        (["--launcher", "srun", "--nnodes", "2"], "this process is not in a Slurm allocation"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -124,6 +124,25 @@ def test_a_mistake_is_one_line(
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("notebook", "framework", "said"),
+    [
+        ("PyTorch_MultiGPU", "PyTorch", "PyTorch_MultiGPU: launcher torchrun: it is not in this"),
+        ("ChainerMN_MultiNode", "Chainer", "ChainerMN_MultiNode: launcher torchrun: this framew"),
+    ],
+)
+def test_a_launcher_that_cannot_start_a_notebooks_ranks_is_refused_before_any_run(
+    notebook: str, framework: str, said: str, suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A batch is gone on with by the same launcher, so nothing could be put right there."""
+    suite.notebook(notebook, framework=framework)
+    given = ("--notebooks", notebook, "--nnodes", "2", "--devices", "1", "--batch-size", "8")
+    assert suite.compare(*given, "--launcher", "torchrun", "--name", "refused") == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (suite.folder / "runs" / "refused").exists()
+
+
 def test_a_sweeps_file_takes_nodes(
     suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,21 +151,22 @@ def test_a_sweeps_file_takes_nodes(
     file = tmp_path / "sweep.toml"
     text = "nodes = [1, 2]\ndevices = 1\nlauncher = 'torchrun'\nrecipe = 'demo'\n"
     file.write_text(text, encoding="utf-8")
-    assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
+    assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
+    shown, said = capsys.readouterr()
+    assert said == f"{file}, line 1: the old name 'nodes' is still read; the new one: nnodes\n"
     assert "every run with launcher torchrun" in shown
-    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, kernel tiny" in shown
+    assert "PyTorch_MultiGPU on 2 nodes with 1 device each, environment tiny" in shown
     reason = "Keras_MultiGPU on 2 nodes with 1 device each, will be skipped: Keras 3's fit does not"
     assert reason in shown
-    file.write_text("nodes = ['many']\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    file.write_text("nnodes = ['many']\n", encoding="utf-8")
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert f"{file}, line 1: nodes is 'many'" in capsys.readouterr().err
 
 
 def test_a_notebook_of_one_node_is_skipped_on_two(suite: Suite) -> None:
     """It is not even started, and the record has the reason."""
     suite.notebook("Keras_MultiGPU", "raise SystemExit", framework="Keras")
-    assert suite.compare("--nodes", "2", "--batch-size", "8", "--name", "skips") == 1
+    assert suite.compare("--nnodes", "2", "--batch-size", "8", "--name", "skips") == 1
     found = record.read(suite.folder / "runs" / "skips" / "Keras_MultiGPU-2n-1x")
     assert (found["state"], found["reason"]) == (
         "skipped",
@@ -163,38 +183,38 @@ def test_every_reason_leads_on() -> None:
 
 
 @pytest.mark.parametrize("virtual", [True, False])
-def test_virtual_nodes_rank_nobody(virtual: bool, tmp_path: Path) -> None:
+def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
     for name, speed in (("PyTorch", 50), ("TensorFlow", 90)):
         world = records.world(2, virtual=virtual)
-        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, world=world))
+        records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, cluster=world))
     records.save(tmp_path, records.make("PyTorch", 4, speed=20))
     compared = comparison.load(tmp_path)
     ranked = {entry.label: comparability.ranks(entry.content) for entry in compared.entries}
-    nodes = "on NVIDIA H100 2 x 2" + " virtual" * virtual
+    nodes = "on NVIDIA H100 2 x 2" + " simulated" * virtual
     assert ranked == {
         "PyTorch on the CPU": False,
         f"PyTorch {nodes}": not virtual,
         f"TensorFlow {nodes}": not virtual,
     }
-    verdict = three_answers.fastest(compared).verdict
-    assert (verdict == three_answers.UNRANKED) == virtual
-    said = limits.remarks(compared)["remark"]
+    verdict = conclusions.fastest(compared).verdict
+    assert (verdict == conclusions.UNRANKED) == virtual
+    said = caveats.remarks(compared)["remark"]
     network = "its 2 nodes were processes of one machine: no network was measured"
     assert (network in set(said)) == virtual
     cell = comparison_tables.hardware(compared).to_string()
-    assert f"2 {'virtual ' * virtual}nodes by mpiexec 5.0.2 over" in cell
+    assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
 
 
 def test_as_many_devices_on_other_nodes_are_no_repeats(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", 2, speed=50))
-    records.save(tmp_path, records.make("PyTorch", 2, speed=40, world=records.world(2)))
+    records.save(tmp_path, records.make("PyTorch", 2, speed=40, cluster=records.world(2)))
     compared = comparison.load(tmp_path)
     assert [entry.run for entry in compared.entries] == [
         "PyTorch, 2 devices",
-        "PyTorch 2 x 1 virtual, 2 devices",
+        "PyTorch 2 x 1 simulated, 2 devices",
     ]
     assert len(comparison.latest_of_each(compared.finished)) == 2
-    assert "2 CPU devices of 1 and 2 virtual nodes" in three_answers.headline(compared)
+    assert "2 CPU devices of 1 and 2 simulated nodes" in conclusions.headline(compared)
 
 
 @pytest.mark.parametrize(
@@ -222,5 +242,5 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
     monkeypatch.setattr(device_helpers, "visible", list)
     with pytest.raises(plans.ChoiceError, match="give 1 at most, or cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
-    plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nodes=[2])
+    plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
     assert plan.cores_here() == "auto", "the devices of several nodes share all cores"

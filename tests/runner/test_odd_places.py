@@ -24,7 +24,7 @@ from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
 from helpers.launch import processes
-from helpers.runner import batch_folder, plans, stalls
+from helpers.runner import experiments, hangs, plans
 from helpers.training import environment_variables, parameters
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -68,11 +68,11 @@ def test_a_batch_on_data_in_a_folder_with_an_odd_name_is_gone_on_with(
     data.symlink_to(suite.data)
     plan = plans.make_plan(devices=[1], recipe="demo", data=str(data))
     plan.data = str(data)  # the link itself, for resolving it would give the plain name
-    batch = batch_folder.choose(plan, name="b", resume=None)
+    batch = experiments.choose(plan, name="b", resume=None)
     batch.open()
-    again = batch_folder.load("b")
+    again = experiments.load("b")
     assert again.plan.data == str(data)
-    assert batch_folder.choose(plan, name="b", resume=None).resumed  # the same command goes on
+    assert experiments.choose(plan, name="b", resume=None).resumed  # the same command goes on
 
 
 def test_what_no_terminal_shows_is_not_shown(
@@ -81,8 +81,8 @@ def test_what_no_terminal_shows_is_not_shown(
     suite.notebook(ONE, BEGIN, FINISH)
     plan = plans.make_plan(devices=[1], recipe="demo", data=str(suite.data))
     plan.data = "/no/\x1b[2Jsuch"
-    batch_folder.choose(plan, name="b", resume=None).open()
-    assert main(["--resume", "b"]) == 2
+    experiments.choose(plan, name="b", resume=None).open()
+    assert main(["run", "--resume", "b"]) == 2
     assert r"\x1b[2Jsuch" in capsys.readouterr().err
 
 
@@ -245,8 +245,8 @@ def test_a_stopped_runner_does_not_take_its_runs_for_hung(
         return asked[-1]
 
     clock: Any = SimpleNamespace(monotonic=monotonic)
-    monkeypatch.setattr(stalls, "time", clock)
+    monkeypatch.setattr(hangs, "time", clock)
     ended = threading.Event()
-    with stalls.Watch(tmp_path, 0.05, ended.set) as watch:
+    with hangs.Watch(tmp_path, 0.05, ended.set) as watch:
         wait_for(lambda: len(asked) > 3 or ended.is_set())
     assert watch.error is None and not ended.is_set()

@@ -9,10 +9,11 @@ import pytest
 from helpers import __main__ as command
 from helpers import paths
 from helpers.errors import UserError
-from helpers.runner import batch_folder, journal, plans, recipes, run_batch
+from helpers.recipe import renamed
+from helpers.runner import experiments, journal, plans, recipes, run_experiment
 from helpers.runner.plans import Plan
 
-TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch = 8\nwarmup_epochs = 0.5\n'
+TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
 OWN = '[model]\nmxnet = "mine.py:net"\n'
 
 
@@ -50,16 +51,31 @@ def test_the_journal_keeps_them(file: Path, tmp_path: Path) -> None:
     assert not found.asks_for_the_same(plan_of(file))
 
 
+def test_a_batch_of_before_the_renaming_goes_on(tmp_path: Path) -> None:
+    """The files of the recipes that ship have other names in them since, and say the same."""
+    plan, batch = plans.make_plan(devices=[1], recipe="demo"), tmp_path / "b"
+    batch.mkdir()
+    digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
+    before = replace(plan, recipe_digests={"demo.toml": digest})
+    journal.write(batch, before, {"started": "2026-11-22T09:00:00+00:00", "finished": None})
+    found, _ = journal.read(batch)
+    assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
+    recipes.check(found)
+
+
 @pytest.mark.parametrize("name", ["mine.toml", "mine.py"])
 def test_a_recipe_that_was_changed_is_refused(file: Path, name: str) -> None:
     plan = plan_of(file)
     recipes.check(plan)
     with (file.parent / name).open("a") as opened:
         opened.write("# a remark\n")
-    with pytest.raises(UserError, match=f"^{name} was changed since the batch began: put it back"):
+    with pytest.raises(
+        UserError, match=f"^{name} was changed since the experiment began: put it back"
+    ):
         recipes.check(plan)
     assert (
-        recipes.problem(plan, plan.runs[0].notebook) == f"{name} was changed since the batch began"
+        recipes.problem(plan, plan.runs[0].notebook)
+        == f"{name} was changed since the experiment began"
     )
     file.unlink()
     assert "No such file" in str(recipes.problem(plan, plan.runs[0].notebook))
@@ -82,7 +98,7 @@ def test_code_among_the_runs_is_never_run(
 ) -> None:
     plan = plan_of(file)
     monkeypatch.setattr(paths, "RUNS", tmp_path)
-    with pytest.raises(UserError, match=r"its own code lies under .* of which nothing is ever run"):
+    with pytest.raises(UserError, match=r"its custom code is under .* where no code is run"):
         recipes.check(plan)
     file.write_text(TEXT)
     recipes.check(plan_of(file))
@@ -91,7 +107,7 @@ def test_code_among_the_runs_is_never_run(
 def test_the_plan_says_beforehand_what_will_be_skipped(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(["--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
+    assert command.main(["run", "--recipe", str(file), "--devices", "1", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     about = {line.split()[0]: line for line in lines if "_MultiGPU" in line}
     assert "will be skipped: the recipe mine has no network" in about["Keras_MultiGPU"]
@@ -101,7 +117,7 @@ def test_the_plan_says_beforehand_what_will_be_skipped(
 def test_own_code_is_named_in_the_plan(file: Path) -> None:
     said = recipes.in_words(plan_of(file))
     assert said[0].startswith(f"recipe {file}, SHA-256 ")
-    assert said[1].startswith(f"own code {file.parent}/mine.py, SHA-256 ")
+    assert said[1].startswith(f"custom code {file.parent}/mine.py, SHA-256 ")
     assert recipes.in_words(plans.make_plan(devices=[1], recipe="demo")) == []
 
 
@@ -115,7 +131,7 @@ def test_the_sweep_stands_in_the_recipe(
         asked.append((plan, name))
         return 0
 
-    monkeypatch.setattr(run_batch, "run", note)
+    monkeypatch.setattr(run_experiment, "run", note)
     with file.open("a") as opened:
         opened.write(
             '[sweep]\nframeworks = ["pytorch"]\nseeds = [0, 1]\nname = "mine"\nrepeats = 2\n'
@@ -128,7 +144,7 @@ def test_the_sweep_stands_in_the_recipe(
         (["--sweep", str(sweep)], {7}, "other", 2),
         (["--sweep", str(sweep), "--repeats", "1"], {7}, "other", 1),
     ):
-        assert command.main([*given, "--devices", "1"]) == 0, capsys.readouterr().err
+        assert command.main(["run", *given, "--devices", "1"]) == 0, capsys.readouterr().err
         plan, called = asked.pop()
         assert {run.seed for run in plan.runs} == seeds and called == name
         assert {run.framework for run in plan.runs} == {"PyTorch"}
@@ -139,7 +155,7 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text(f"{TEXT}[sweep]\ndevices = [0]\n")
-    assert command.main(["--recipe", str(file), "--dry-run"]) == 2
+    assert command.main(["run", "--recipe", str(file), "--dry-run"]) == 2
     said = f"error: {file}, line 7: devices 0: a run needs at least one"
     assert capsys.readouterr().err.startswith(said)
 
@@ -147,4 +163,4 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
 def test_a_batch_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
     plan = replace(plans.make_plan(devices=[1], recipe="demo"), recipe_digests={})
     assert recipes.changed(plan) is None
-    assert batch_folder.Batch(tmp_path, plan, "now").plan.recipe_digests == {}
+    assert experiments.Experiment(tmp_path, plan, "now").plan.recipe_digests == {}

@@ -8,7 +8,7 @@ from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite
 
 from helpers import paths
 from helpers.results import comparison
-from helpers.runner import batch_folder
+from helpers.runner import experiments
 from helpers.runner.estimate import History
 from helpers.training import record
 
@@ -44,7 +44,7 @@ def rows_fixture(suite: Suite) -> Suite:
 
 def states(suite: Suite, batch: str) -> dict[str, str]:
     folder = suite.folder / "runs" / batch
-    return {each.folder: each.state for each in batch_folder.load(folder.name).runs}
+    return {each.folder: each.state for each in experiments.load(folder.name).runs}
 
 
 def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
@@ -64,12 +64,12 @@ def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
 def test_each_is_estimated_by_its_own_runs(rows: Suite) -> None:
     (rows.folder / "mended").touch()
     assert rows.compare("--frameworks", "keras,keras-jax", "--name", "first") == 0
-    path = paths.RUNS / "first" / "batch.json"
+    path = paths.RUNS / "first" / "experiment.json"
     journal = json.loads(path.read_text("utf-8"))
     for run, seconds in zip(journal["runs"], (100.0, 7.0), strict=True):
         run["seconds"] = seconds
     path.write_text(json.dumps(journal), "utf-8")
-    plan = batch_folder.load("first").plan
+    plan = experiments.load("first").plan
     guesses = [History(plan).of(state) for state in plan.runs]
     assert [guess.seconds for guess in guesses if guess] == [100.0, 7.0]
 
@@ -79,7 +79,7 @@ def test_without_a_word_the_notebooks_own_row_alone_is_run(
 ) -> None:
     assert rows.compare("--dry-run") == 0
     said = capsys.readouterr().out
-    assert f"{NOTEBOOK} on 1 device, kernel tiny" in said and said.count(NOTEBOOK) == 1
+    assert f"{NOTEBOOK} on 1 device, environment tiny" in said and said.count(NOTEBOOK) == 1
     assert rows.compare("--frameworks", "keras-jax", "--dry-run") == 0
     assert f"{NOTEBOOK}-jax on 1 device, kernel jax" in capsys.readouterr().out
 

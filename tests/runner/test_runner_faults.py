@@ -101,7 +101,7 @@ def test_every_write_of_the_runner(
         assert code == (2 if said.startswith(f"error: {runs}") else 1), where
         assert len(said.splitlines()) == 1 and SAID[error] in said, where
         assert not stray(runs), where
-        if (runs / "b" / "batch.json").exists():
+        if (runs / "b" / "experiment.json").exists():
             for run in quick.journal("b")["runs"]:
                 if run["state"] == "interrupted":
                     assert SAID[error] in run["reason"], where
@@ -110,7 +110,7 @@ def test_every_write_of_the_runner(
                 else:
                     assert run["state"] == "waiting", where
         kept = [path for path in runs.glob("b/*/record.json") if record.read(path)["state"]]
-        over = (runs / "b" / "batch.json").exists() and quick.journal("b")["finished"]
+        over = (runs / "b" / "experiment.json").exists() and quick.journal("b")["finished"]
         if code == 2 and not over:  # the last of all can fail when everything is told
             assert quick.compare("--name", "b") == 0, where
             assert quick.states("b") == {ONE: "finished", TWO: "finished"}, where
@@ -120,7 +120,7 @@ def test_every_write_of_the_runner(
 
 
 @faults.alone
-def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
+def test_every_line_on_a_pipe_that_none_reads(quick: Suite) -> None:
     calls = faults.count(lambda: quick.compare("--name", "b"), fd=faults.STDOUT)
     assert calls > 10
     for number in range(1, calls + 1):
@@ -133,11 +133,13 @@ def test_every_line_on_a_pipe_that_nobody_reads(quick: Suite) -> None:
         where = f"line {number} of {calls}: {said.getvalue()}"
         assert not stray(paths.RUNS), where
         if code == 141:  # as of `compare … | head`: nothing has begun
-            assert not said.getvalue() and not (paths.RUNS / "b" / "batch.json").exists(), where
+            assert not said.getvalue() and not (paths.RUNS / "b" / "experiment.json").exists(), (
+                where
+            )
             continue
         assert (code, len(said.getvalue().splitlines())) == (2, 1), where
         assert "standard output: Broken pipe" in said.getvalue(), where
-        if (paths.RUNS / "b" / "batch.json").exists():
+        if (paths.RUNS / "b" / "experiment.json").exists():
             for run in quick.journal("b")["runs"]:
                 assert run["state"] in ("waiting", "interrupted", "finished"), where
                 assert run["state"] != "interrupted" or "Broken pipe" in run["reason"], where

@@ -12,21 +12,21 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.results import (
-    agreement,
+    caveats,
     charts,
     comparability,
     comparison,
     comparison_tables,
+    conclusions,
     learning_curves,
-    limits,
     regression,
     repeated_runs,
     report,
     scaling,
-    three_answers,
+    shared_settings,
 )
 from helpers.results.comparison import Comparison
-from helpers.runner import batch_folder, journal, messages, plans
+from helpers.runner import experiments, journal, messages, plans
 from helpers.runner.estimate import History
 from helpers.training import record
 
@@ -62,9 +62,9 @@ def test_the_record_says_how_many_gpus_are_shared(tmp_path: Path) -> None:
         run.fail(RuntimeError("enough is known"))
 
 
-def test_they_rank_nobody(shared: Comparison) -> None:
-    first, line = three_answers.fastest(shared), three_answers.headline(shared)
-    assert first.verdict == three_answers.UNRANKED
+def test_they_are_not_ranked(shared: Comparison) -> None:
+    first, line = conclusions.fastest(shared), conclusions.headline(shared)
+    assert first.verdict == conclusions.UNRANKED
     assert first.text.startswith("Replicas that share a GPU take turns on it")
     same = "2 frameworks trained the same network on 1 NVIDIA H100 shared by 4 replicas"
     assert line.startswith(same) and "speed is not ranked here" in line
@@ -90,11 +90,11 @@ def test_every_table_says_what_they_are(shared: Comparison) -> None:
     assert list(comparison_tables.training(shared).index) == [SHARED, "Keras sharing 1 GPU"]
     machine = comparison_tables.hardware(shared)
     assert "4 replicas on 1 x NVIDIA H100" in machine.to_string()
-    said = limits.remarks(shared)
+    said = caveats.remarks(shared)
     (line,) = [text for text in said["remark"] if "take turns" in text]
     assert line.startswith("4 replicas on 1 GPU take turns there: speed-up means nothing")
     assert list(said.index[said["remark"] == line]) == ["every finished run"]
-    assert agreement.differences(shared.finished) == []
+    assert shared_settings.differences(shared.finished) == []
 
 
 def test_they_are_no_repeats_of_runs_with_a_gpu_each(mixed: Comparison) -> None:
@@ -106,10 +106,10 @@ def test_they_are_no_repeats_of_runs_with_a_gpu_each(mixed: Comparison) -> None:
 
 def test_beside_runs_with_a_gpu_each_they_are_not_in_the_race(mixed: Comparison) -> None:
     assert comparability.unranked(mixed) is None
-    first = three_answers.fastest(mixed)
+    first = conclusions.fastest(mixed)
     assert first.verdict == "PyTorch" and "sharing" not in first.text
     assert "on 2 devices" in first.text
-    assert three_answers.headline(mixed).startswith("On 2 NVIDIA H100, PyTorch trains fastest;")
+    assert conclusions.headline(mixed).startswith("On 2 NVIDIA H100, PyTorch trains fastest;")
     assert set(scaling.speed.numbers(mixed)["label"]) == {"PyTorch"}
     order = list(learning_curves.table(mixed).index)
     assert order[:2] == ["PyTorch, 2 devices", "PyTorch, 1 device"]
@@ -171,7 +171,7 @@ def test_the_last_table_and_the_folder_say_so(tmp_path: Path) -> None:
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 4, "", gpus=1)
     assert state.title == "Keras_MultiGPU, 4 replicas on 1 GPU"
     assert state.folder == "Keras_MultiGPU-4x-1gpu"
-    batch = batch_folder.Batch(tmp_path, plans.Plan("auto", "auto", [state]), "")
+    batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert re.search(r"^Keras_MultiGPU +4 on 1 GPU +waiting", messages.final_table(batch), re.M)
     state.gpus = 4
     assert (state.on, state.folder) == ("4", "Keras_MultiGPU-4x")
@@ -195,15 +195,15 @@ def test_a_sweep_and_the_command_ask_for_the_same(
     suite.notebook("PyTorch_MultiGPU")
     file = tmp_path / "sweep.toml"
     file.write_text("devices = [2, 4]\ngpus = 0\nrecipe = 'demo'\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
+    assert main(["run", "--sweep", str(file), "--data", str(suite.data), "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert "PyTorch_MultiGPU on 2 CPU devices, kernel tiny" in shown
-    assert main(["--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
+    assert "PyTorch_MultiGPU on 2 CPU devices, environment tiny" in shown
+    assert main(["run", "--sweep", str(file), "--gpus", "3", "--dry-run"]) == 2
     said = "gpus 3: this process sees no GPU; leave gpus out\n"
     assert capsys.readouterr().err == f"error: {said}"
     file.write_text("devices = [2, 4]\ngpus = 3\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert capsys.readouterr().err == f"error: {file}, line 2: {said}"
     file.write_text("gpus = [1, 2]\n", encoding="utf-8")
-    assert main(["--sweep", str(file), "--dry-run"]) == 2
+    assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
     assert "line 1: 'gpus' takes one value, such as 1" in capsys.readouterr().err

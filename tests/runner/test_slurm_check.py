@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml --check`: what a short job finds, in a real Slurm and in words."""
+"""`rosetta slurm FILE.toml --check`: what a short job finds, in a real Slurm and in words."""
 
 import subprocess
 from pathlib import Path
@@ -74,9 +74,9 @@ def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
         ({"more": 'partition = "none"\n'}, "sbatch: error: invalid partition specified: none"),
         ({"nodes": 3}, "would never run (Partition"),
         ({"cpus": 99}, "would never run (PartitionConfig), and is ended: its partition has no 2"),
-        ({"more": 'gpus = "--gres=gpu:4"\n'}, "sbatch: error: "),
+        ({"more": 'gres = "gpu:4"\n'}, "sbatch: error: "),
         ({"more": 'modules = ["none"]\n'}, "no node has answered: "),
-        ({"more": 'before = ["echo no such module >&2; exit 3"]\n'}, "no node has answered: no su"),
+        ({"more": 'setup = ["echo no such module >&2; exit 3"]\n'}, "no node has answered: no su"),
     ],
 )
 def test_what_cannot_be_had_is_one_line(
@@ -108,7 +108,7 @@ def own_fixture(tmp_path: Path) -> Path:
 
 
 def look(own: Path) -> dict[str, Any]:
-    return {"node": "n1", "seen": inputs.seen(str(own), "auto", small=True)}
+    return {"node": "n1", "seen": inputs.seen(str(own), "auto", demo=True)}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_node_that_sees_other_files_is_named(
 def test_files_that_a_job_would_not_find_are_told_before_it_is_queued(
     login: Path, own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = f'[slurm]\ncpus = 1\nbefore = ["echo >> {login}/mine.py", "rm -r {login}/images"]\n'
+    first = f'[slurm]\ncpus = 1\nsetup = ["echo >> {login}/mine.py", "rm -r {login}/images"]\n'
     own.write_text(OWN + first, encoding="utf-8")
     assert main(["slurm", str(own), "--check"]) == 1
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -171,7 +171,11 @@ FOUND: dict[str, Any] = {
         ({"seen": SEEN | {"images": "/j"}}, "its images", "a: /i; b: /j"),
         ({"cores": 7}, "8 or more cores", "a 8, b 7"),
         ({"gpus": 0}, "1 or more gpus", "a 4, b 0"),
-        ({"kernels": FOUND["kernels"] | {"lab": "No module"}}, "kernel lab works", "b: No module"),
+        (
+            {"kernels": FOUND["kernels"] | {"lab": "No module"}},
+            "environment lab works",
+            "b: No module",
+        ),
         ({"unreached": "timed out"}, "nodes reach each other", "b: timed out"),
         ({"apart": 2.5}, "clocks within", "2.5 s apart"),
     ],
@@ -179,7 +183,7 @@ FOUND: dict[str, Any] = {
 def test_one_node_that_will_not_do_is_named_in_its_row(
     change: dict[str, Any], row: str | None, said: str
 ) -> None:
-    job = script.Job(Path("m.toml"), "m", (2,), {"partition": "gpu", "gpus": "x", "cpus": 8}, {})
+    job = script.Job(Path("m.toml"), "m", (2,), {"partition": "gpu", "gres": "x", "cpus": 8}, {})
     found = [FOUND | {"node": "a"}, FOUND | {"node": "b"} | change]
     wrong = [
         (what, told)
@@ -190,7 +194,7 @@ def test_one_node_that_will_not_do_is_named_in_its_row(
     assert all(str(row) in what and said in told for what, told in wrong), wrong
 
 
-def test_a_node_that_has_not_answered_is_reached_by_nobody() -> None:
+def test_a_node_that_has_not_answered_is_reached_by_none() -> None:
     job = script.Job(Path("m.toml"), "m", (2,), {}, {})
     rows = check.judged([FOUND | {"node": "a", "others": 1}], 2, job, {"m.toml": "1"}, 90.0)
     assert {what: said for what, right, said in rows if not right} == {

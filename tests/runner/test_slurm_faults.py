@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 from helpers.networks.weights import save
 from helpers.training import agreed_stop, checkpoint
-from helpers.training.part_of_epoch import Part
+from helpers.training.partial_epoch import Part
 from helpers.training.record import Run
 
 folder = Path(run)
@@ -54,13 +54,13 @@ def write(part=None):
 def stop(step):
     write(Part(step, 0.3, 1.0, attempts=1) if step else None)
     said = f"stopped as asked after epoch {{len(history)}} of {{len(rows)}} and {{step}} steps"
-    raise agreed_stop.Stopped(said)
+    raise graceful_stop.Stopped(said)
 
 for epoch in range(begin.epoch + 1, len(rows) + 1):
     for step in range(part.steps, steps):
         held = epoch == len(rows) and step == steps - 1
         while True:
-            if (folder / agreed_stop.WISH).exists() and not (folder.parents[1] / "deaf").exists():
+            if (folder / graceful_stop.WISH).exists() and not (folder.parents[1] / "deaf").exists():
                 stop(step)
             if not held or (folder.parents[1] / "go").exists():
                 break
@@ -184,7 +184,9 @@ def test_before_its_time_limit_a_job_stops_by_itself_and_goes_on(
     when: str, learns: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Slurm's own signal. One whose steps take too long is stopped hard while there is time."""
-    slurm = SLURM.replace('time = "10"', 'time = "2"').replace("notice = 60", "notice = 40")
+    slurm = SLURM.replace('time = "10"', 'time = "2"').replace(
+        "signal_seconds = 60", "signal_seconds = 40"
+    )
     jobs = Jobs(learns, cluster, monkeypatch, slurm, run="Learn-1x")
     if when == "deaf":
         (paths.RUNS / "deaf").touch()

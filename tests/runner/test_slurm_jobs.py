@@ -73,7 +73,7 @@ def test_a_job_that_is_asked_to_stop_before_its_runner_listens_is_requeued(
 ) -> None:
     suite.notebook("Train", BEGIN, FINISH)
     jobs = Jobs(suite, cluster, monkeypatch)
-    compare = suite.folder / ".venvs" / "lab" / "bin" / "compare"
+    compare = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
     begun = suite.folder / "begun"
     late = f"[ -e {begun} ] || {{ touch {begun}; exec sleep 600; }}\n"
     compare.write_text(compare.read_text().replace("exec ", f"{late}exec ", 1), encoding="utf-8")
@@ -107,7 +107,9 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
 ) -> None:
     suite.notebook("Train", BEGIN, TRAINS, FINISH)
     # Of so little time any moment is near the end.
-    slurm = SLURM.replace('time = "10"', 'time = "2"').replace("notice = 60", "notice = 59")
+    slurm = SLURM.replace('time = "10"', 'time = "2"').replace(
+        "signal_seconds = 60", "signal_seconds = 59"
+    )
     jobs = Jobs(suite, cluster, monkeypatch, slurm)
     job = jobs.queue()
     wait_for(jobs.trains)
@@ -126,6 +128,6 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
     jobs.cluster.wait(again, "FAILED", seconds=240)
     said = jobs.log(again)
     assert "; 0 of 1 runs are finished, none of them now, and no training step was" in said
-    assert "of the 2:00 that this job may take, so that to go on would take for ever" in said
+    assert "of the 2:00 that this job may take, so it would never finish" in said
     assert 'for twice as much (time = "00:04:00")' in said
     assert jobs.restarts(again) == 0

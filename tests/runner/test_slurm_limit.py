@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import GO_ON
-from helpers.runner import stopping
+from helpers.runner import shutdown
 from helpers.runner.slurm import limit, script
 
-FOR_EVER = ", so that to go on would take for ever: ask for "
+FOR_EVER = ", so it would never finish: ask for "
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ FOR_EVER = ", so that to go on would take for ever: ask for "
     [
         # Asked 180 s before the end, or 60 s sooner, as Slurm may; the stop itself takes time.
         ("echo 10:00 3:00", 1, 'twice as much (time = "00:20:00")'),
-        ("echo 10:00 4:00", 1, f"in 6:00 of the 10:00 that this job may take{FOR_EVER}more, to"),
+        ("echo 10:00 4:00", 1, f"in 6:00 of the 10:00 that this job may take{FOR_EVER}a longer"),
         ("echo 1-00:00:30 1:05", 1, 'twice as much (time = "48:01:00")'),
         # Somebody else wants the nodes.
         ("echo 10:00 9:58", GO_ON, "was gained in 0:02 of the 10:00 that this job may take"),
@@ -35,22 +35,22 @@ def test_what_a_job_that_gained_nothing_says(
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.delenv(stopping.PATIENCE_VARIABLE, raising=False)
+    monkeypatch.delenv(shutdown.PATIENCE_VARIABLE, raising=False)
     ended = limit.without_gain("stopped as asked before its training; 0 of 1 runs are finished")
     assert ended.code == code and end in str(ended), str(ended)
     assert str(ended).startswith("stopped as asked before its training; 0 of 1 runs are finished, ")
 
 
-def test_outside_of_slurm_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_of_slurm_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert limit.of_this_job() is None
 
 
 @pytest.mark.parametrize("notice", [30, 60, 180, 600])
-def test_slurms_own_notice_is_never_taken_for_somebody_elses_wish(
+def test_slurms_own_notice_is_never_taken_for_another_users_wish(
     notice: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where it comes a minute early; else such a job would be queued again for ever."""
-    monkeypatch.setenv(stopping.PATIENCE_VARIABLE, str(script.patience(notice)))
+    monkeypatch.setenv(shutdown.PATIENCE_VARIABLE, str(script.patience(notice)))
     assert limit.Limit(3600, notice + 60).near
     assert not limit.Limit(3600, 3 * notice + 61).near

@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
+"""`rosetta slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
 
 import shlex
 import shutil
@@ -23,10 +23,10 @@ partition = "gpu"
 account = "project1"
 time = "02:00:00"
 cpus = 16
-memory = "64G"
-gpus = "--gres=gpu:4"
+mem = "64G"
+gres = "gpu:4"
 modules = ["cuda/12.6"]
-options = ["--constraint=a100"]
+sbatch_args = ["--constraint=a100"]
 """
 
 
@@ -56,9 +56,9 @@ def test_the_script_is_what_one_would_write_by_hand(
     loaded = lines.index("module load cuda/12.6 || exit")
     assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
     assert lines.index("trap again USR1 # until the runner has begun") < loaded
-    assert loaded + 1 < lines.index(f"{script.COMPARE} --recipe {path} \\")
-    assert f".venvs/lab/bin/compare --recipe {path} \\" in lines
-    assert "COMPARE_STOP_SECONDS" not in said, "it is the runner's own number"
+    assert loaded + 1 < lines.index(f"{script.ROSETTA} --recipe {path} \\")
+    assert f".venvs/lab/bin/rosetta run --recipe {path} \\" in lines
+    assert "ROSETTA_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
 
 
@@ -77,8 +77,8 @@ def test_the_docs_show_the_script_of_their_settings(
 def test_a_stop_in_order_is_given_up_before_slurm_ends_the_job(
     notice: int, seconds: int, tmp_path: Path
 ) -> None:
-    said = script.text(script.job_of(write(tmp_path, f"[slurm]\nnotice = {notice}\n")))
-    assert f"\nexport COMPARE_STOP_SECONDS={seconds} #" in said
+    said = script.text(script.job_of(write(tmp_path, f"[slurm]\nsignal_seconds = {notice}\n")))
+    assert f"\nexport ROSETTA_STOP_SECONDS={seconds} #" in said
     check_shell(said, tmp_path)
 
 
@@ -109,13 +109,13 @@ LISTENS = "import os, signal, sys, time\nsignal.signal(10, lambda *_: sys.exit(7
 def test_a_signal_at_any_moment_has_the_job_queued_again(when: str, tmp_path: Path) -> None:
     """By bash alone: the script with a runner that waits, and with a scontrol that notes."""
     before = when == "before the runner"
-    lines = f'[slurm]\nbefore = ["touch there", "{WAITS}"]\n' if before else ""
+    lines = f'[slurm]\nsetup = ["touch there", "{WAITS}"]\n' if before else ""
     (tmp_path / "job.sh").write_text(script.text(script.job_of(write(tmp_path, lines))))
     runs = f"{LISTENS if when == 'while it runs' else 'import time'}\nopen('there', 'w')\n"
-    beside = tmp_path / Path(script.COMPARE).parent
+    beside = tmp_path / Path(script.ROSETTA).parent
     beside.mkdir(parents=True)
     for path, text in (
-        (tmp_path / script.COMPARE, f"#!{sys.executable}\n{runs}\ntime.sleep(600)\n"),
+        (tmp_path / script.ROSETTA, f"#!{sys.executable}\n{runs}\ntime.sleep(600)\n"),
         (beside / "scontrol", "#!/bin/sh\necho $* > queued\n"),
     ):
         path.write_text(text, encoding="utf-8")
@@ -137,8 +137,8 @@ BAD = {
     "a time that is none": ('time = "two hours"', "give a time limit as sbatch takes it"),
     "a time that is over at once": ('time = "00:04:00"', "which Slurm may begin 60 s sooner"),
     "no time at all": ('time = "00:02:00"', "leaves nothing before the 180 s"),
-    "an option of ours": ('options = ["--nodes=9"]', "none that compare slurm gives"),
-    "lines in lines": ('before = ["a\\nb"]', "a list of lines of shell"),
+    "an option of ours": ('sbatch_args = ["--nodes=9"]', "none that rosetta slurm gives"),
+    "lines in lines": ('setup = ["a\\nb"]', "a list of lines of shell"),
     "no number of cores": ("cpus = 0", "a whole number from 1"),
     "yes": ('requeue = "yes"', "give true or false"),
     "a key nobody knows": ('acount = "x"', "did you mean 'account'?"),
@@ -148,10 +148,10 @@ BAD = {
 @pytest.mark.parametrize("value", HOSTILE)
 def test_nothing_that_a_shell_would_run_is_a_value(value: str) -> None:
     value = value.replace("\\n", "\n").replace("\\", "")
-    for key in ("partition", "account", "memory", "gpus", "time"):
+    for key in ("partition", "account", "mem", "gres", "time"):
         assert not SLURM_KEYS[key].fits(value)
-        assert not SLURM_KEYS[key].fits(f"--gres={value}")
-    for key in ("modules", "options"):
+        assert not SLURM_KEYS[key].fits(f"{value}")
+    for key in ("modules", "sbatch_args"):
         assert not SLURM_KEYS[key].fits([value])
         assert not SLURM_KEYS[key].fits([f"--mem={value}"])
 

@@ -1,4 +1,4 @@
-"""`compare slurm FILE.toml --submit` in a real Slurm: the same command goes on with a batch."""
+"""`rosetta slurm FILE.toml --submit` in a real Slurm: the same command goes on with a batch."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
     (paths.RUNS / "go").touch()
     cluster.wait(job, "FAILED", "COMPLETED", seconds=240)
     assert suite.states("mine-1n") == {"Waits": "finished", "Ill": "failed"}, user.jobs.about(job)
-    assert "then: compare --resume mine-1n, or submit the job again" in user.jobs.log(job)
+    assert "then: rosetta run --resume mine-1n, or submit the job again" in user.jobs.log(job)
 
     for other, differing in (
         (text.replace("[sweep]", "[train]\nepochs = 7\n[sweep]"), "mine.toml was changed"),
@@ -101,7 +101,7 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
     )
     assert cluster.state(again) == "COMPLETED", user.jobs.about(again)
     code, said = user.submits(text)
-    assert code == 2 and "mine-1n has finished: compare report mine-1n" in said
+    assert code == 2 and "mine-1n has finished: rosetta report mine-1n" in said
 
 
 DEMO = """\
@@ -135,7 +135,7 @@ def test_jobs_of_one_node_and_of_two_are_one_report(
         )
     assert main(["report", "mine-1n", "mine-2n"]) == 0
     page = (paths.RUNS / "mine-1n" / "report.md").read_text(encoding="utf-8")
-    assert "4 of 4 finished runs passed their certificate" in page
+    assert "4 of 4 finished runs passed their fairness check" in page
     capsys.readouterr()
     assert main(["report", "mine-1n", "mine-2n", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -143,4 +143,4 @@ def test_jobs_of_one_node_and_of_two_are_one_report(
     for notebook, launcher in (("PyTorch_MultiGPU", "srun"), ("ChainerMN_MultiNode", "mpiexec")):
         record = paths.RUNS / "mine-2n" / f"{notebook}-2n-1x" / "record.json"
         content = json.loads(record.read_text(encoding="utf-8"))
-        assert content["fairness"]["comparable"] and content["world"]["launcher"] == launcher
+        assert content["fairness"]["comparable"] and content["cluster"]["launcher"] == launcher

@@ -1,4 +1,4 @@
-"""`compare slurm --submit` and `compare status` where Slurm, the files or the user are out of luck.
+"""`rosetta slurm --submit` and `rosetta status` where Slurm, the files or the user are out of luck.
 
 Slurm's programs are stand-ins here, which answer as no cluster of a test would: each of these ends
 in one plain line, or goes on.
@@ -19,7 +19,7 @@ from runner_tools import wait_for
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import installed
-from helpers.launch.causes import TERMINATED, RankError
+from helpers.launch.failures import TERMINATED, RankError
 from helpers.recipe import lookup
 from helpers.runner import journal, plans
 from helpers.runner.slurm import nodes, programs, submit
@@ -80,7 +80,7 @@ ILL = {
     ),
     "squeue hangs": ("squeue", "exec sleep 60", "squeue has not answered for 1 s; try again"),
     "sbatch hangs": ("sbatch", "exec sleep 60", "sbatch has not answered for 1 s; try again"),
-    "sbatch says nothing": ("sbatch", "exit 0", "sbatch named no job, but said '': look at squeue"),
+    "sbatch says nothing": ("sbatch", "exit 0", "sbatch printed no job number, but ''"),
     "sbatch says nonsense": ("sbatch", "echo Moin; echo 7 of 9", "but said 'Moin\\n7 of 9': look"),
     "sbatch greets": (
         "sbatch",
@@ -131,7 +131,7 @@ def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -
     program(folder, "squeue", "exit 0")
     begin(folder, 2, "finished")
     code, out, _ = said("slurm", file, "--submit")
-    assert code == 0 and "Not queued: mine-2n has finished: compare report mine-2n" in out
+    assert code == 0 and "Not queued: mine-2n has finished: rosetta report mine-2n" in out
     program(folder, "squeue", 'case "$*" in *mine-1n*) echo 5;; esac')
     (folder / "queued").unlink()
     code, out, error = said("slurm", file, "--submit")
@@ -150,7 +150,10 @@ def test_kernels_that_are_not_made_are_told_before_the_job_waits(
         installed, "problem", lambda kernel: None if kernel in made else f"no {kernel}: 'make envs'"
     )
     code, out, _ = said("slurm", str(file), "--submit")
-    assert code == 0 and "Runs will be skipped, and the job end as failed: no mxnet: 'make" in out
+    assert (
+        code == 0
+        and "Some runs will be skipped, and the job will end as failed: no mxnet: 'make" in out
+    )
     (folder / "queued").unlink()
     made.clear()
     code, out, error = said("slurm", str(file), "--submit")
@@ -192,7 +195,9 @@ def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Sa
         code, _, error = said("slurm", file, "--submit")
         (folder / "go").touch()
         assert first.result() == 0
-    assert code == 2 and error.count("\n") == 1 and "another compare queues mine (" in error, error
+    assert (
+        code == 2 and error.count("\n") == 1 and "another rosetta slurm queues mine (" in error
+    ), error
     assert said("slurm", file, "--submit")[0] == 0, "the first has let go"
 
 
@@ -223,8 +228,8 @@ def no_runs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [
-        (half_journal, "mine-1n/batch.json: not JSON"),
-        (stranger, "mine-1n: is no batch: give another --name, or take it away"),
+        (half_journal, "mine-1n/experiment.json: not JSON"),
+        (stranger, "mine-1n: is no experiment: give another --name, or remove the folder"),
         (file_in_the_way, "mine-1n: is no batch"),
         (link_to_nowhere, "mine-1n: is no batch"),
         (no_runs, "runs: File exists"),
@@ -298,10 +303,10 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
     assert not (folder / "runs" / "mine-1n").exists()
 
 
-def test_a_strangers_lines_of_shell_are_shown_before_anything_is_queued(
+def test_untrusted_lines_of_shell_are_shown_before_anything_is_queued(
     folder: Path, said: Said
 ) -> None:
-    lines = 'before = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'
+    lines = 'setup = ["curl x | sh", "true"]\nmodules = ["cuda"]\n'
     (folder / "mine.toml").write_text(RECIPE + lines)
     code, out, _ = said("slurm", str(folder / "mine.toml"), "--submit")
     first, second, third, *_ = out.splitlines()
@@ -356,7 +361,7 @@ def test_the_status_of_a_job_that_waits_and_of_one_that_runs(folder: Path, said:
 def test_the_status_of_what_ended_says_how_to_go_on(folder: Path, said: Said) -> None:
     begin(folder, state="failed")
     code, out, _ = said("status", "mine-1n")
-    assert code == 0 and "no job of that name is queued; the same command goes on with it" in out
+    assert code == 0 and "no job of that name is queued; the same command continues it" in out
     begin(folder, 2, "finished")
     code, out, _ = said("status", "mine-2n")
     assert code == 0 and f"{EPOCHS} of {EPOCHS}" in out and "no job" not in out, out
@@ -379,7 +384,7 @@ def test_the_status_without_an_answer_of_squeues_shows_the_batches(
 def test_the_status_goes_by_no_damaged_journal(folder: Path, said: Said) -> None:
     half_journal(folder)
     code, _, error = said("status", "mine-1n")
-    assert code == 2 and error.count("\n") == 1 and "batch.json: not JSON" in error
+    assert code == 2 and error.count("\n") == 1 and "experiment.json: not JSON" in error
     begin(folder, 2, "running", whole=False)
     code, out, _ = said("status")
     assert code == 0 and "mine-2n" in out and "mine-1n" not in out
@@ -406,16 +411,16 @@ def test_a_folder_or_what_is_no_recipe_is_one_line(folder: Path, said: Said) -> 
         ("[slurm]\ncpus = 1e9\n", "'cpus' in [slurm]"),
         ("[slurm]\ntime = 60\n", "'time' in [slurm] is 60"),
         ('[slurm]\ntime = "\u0661\u0662"\n', "'time' in [slurm]"),
-        ('[slurm]\nmemory = "\u0661G"\n', "'memory' in [slurm]"),
+        ('[slurm]\nmem = "\u0661G"\n', "'mem' in [slurm]"),
         ("[slurm]\nmodules = []\n", "'modules' in [slurm] is []"),
-        ("[slurm]\nnotice = 0\n", "'notice' in [slurm] is 0"),
-        ('[slurm]\noptions = ["--outp=/home/me/.bashrc"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--arr=1-9"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--time=1"]\n', "'options' in [slurm]"),
-        ('[slurm]\noptions = ["--gpus=8"]\n', "'options' in [slurm]"),
-        ('[slurm]\ngpus = "--gpus-per-task=4"\n', "'gpus' in [slurm]"),
-        ('[slurm]\nbefore = [" #SBATCH --output=/home/me/.bashrc"]\n', "'before' in [slurm]"),
-        ('[slurm]\nbefore = ["#PBS -o x"]\n', "'before' in [slurm]"),
+        ("[slurm]\nsignal_seconds = 0\n", "'signal_seconds' in [slurm] is 0"),
+        ('[slurm]\nsbatch_args = ["--outp=/home/me/.bashrc"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--arr=1-9"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--time=1"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\nsbatch_args = ["--gpus=8"]\n', "'sbatch_args' in [slurm]"),
+        ('[slurm]\ngres = "--gpus-per-task=4"\n', "'gres' in [slurm]"),
+        ('[slurm]\nsetup = [" #SBATCH --output=/home/me/.bashrc"]\n', "'setup' in [slurm]"),
+        ('[slurm]\nsetup = ["#PBS -o x"]\n', "'setup' in [slurm]"),
     ],
 )
 def test_odd_settings_are_one_line(given: str, line: str, folder: Path, said: Said) -> None:

@@ -129,7 +129,7 @@ def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> No
         assert why.isprintable()
 
 
-# --- make envs, compare --dry-run and the documentation agree ---------------------------------
+# --- make envs, rosetta run --dry-run and the documentation agree ---------------------------------
 
 
 @functools.cache
@@ -253,8 +253,8 @@ def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> N
 def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
     lay_suite(suite, **FORMS)
     done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
-    assert "  pytorch_MultiGPU on 2 devices, kernel pytorch\n" in done.stdout
-    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, kernel pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in done.stdout
+    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in done.stdout
     assert "  chainer_MultiGPU on 2 devices, kernel chainer\n" in done.stdout
 
 
@@ -449,17 +449,17 @@ def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:
     done = run(MISMATCH, *build)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"build.py: {WHY}") and done.stderr.count("\n") == 1
-    assert done.stderr.endswith("; to build for the CPU instead: --cpu\n")
+    assert done.stderr.endswith("; or use --cpu to build the CPU variants\n")
     done = run(MISMATCH, *build, "--cpu")
     assert (done.returncode, done.stdout) == (0, "GPUs: none found\n"), done.stderr
 
 
 def test_stand_in_the_probe_finds_a_driver_that_does_not_start() -> None:
-    done = run(MISMATCH, sys.executable, "-m", "helpers.runner.probe")
+    done = run(MISMATCH, sys.executable, "-m", "helpers", "doctor")
     assert done.returncode == 1 and not done.stderr, done.stderr
     assert re.search(r"^driver +does not start \(Driver/library version", done.stdout, re.MULTILINE)
     *_, last = done.stdout.splitlines()
-    assert last.startswith(f"No kernel was probed: {WHY}") and last.endswith(INSTEAD)
+    assert last.startswith(f"No environment was tested: {WHY}") and last.endswith(INSTEAD)
 
 
 def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:

@@ -25,15 +25,17 @@ import gpumon_tools
 import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
-from gpumon import sharing
+from gpumon import gpu_processes
 from gpumon.series import Unavailable
 from helpers import paths
-from helpers.__main__ import CHOICES, main
+from helpers.__main__ import main
+from helpers.commands.run import CHOICES
+from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.recipe import lookup
-from helpers.results import agreement, comparison, limits, three_answers
+from helpers.results import caveats, comparison, conclusions, shared_settings
 from helpers.runner import (
-    batch_folder,
+    experiments,
     kernel_processes,
     other_gpu_processes,
     plans,
@@ -90,7 +92,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
 
     for least, most in ((0, 4), (5, 9)):
         command = suite.start(*sweep)
-        wait_for((batch / "batch.json").exists)
+        wait_for((batch / "experiment.json").exists)
         enough = moments.randint(least, most)
         wait_for(lambda enough=enough: len(finished()) >= enough)  # type: ignore[misc]
         time.sleep(moments.uniform(0, 2.5))
@@ -133,8 +135,8 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     assert all(f"earlier attempt: {came}" in shown for came in cut_short)
     assert not [p.pid for p in psutil.process_iter() if kernel_processes.mark(p.pid) == str(batch)]
     compared = comparison.load(batch)
-    assert agreement.differences(compared.finished) == []
-    assert three_answers.fairness(compared).verdict == "yes"
+    assert shared_settings.differences(compared.finished) == []
+    assert conclusions.fairness(compared).verdict == "yes"
 
 
 def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
@@ -142,7 +144,7 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
 ) -> None:
     two_frameworks(suite, LOGGED)
     assert suite.compare("--name", "near", "--repeats", "2") == 0
-    path = paths.RUNS / "near" / "batch.json"
+    path = paths.RUNS / "near" / "experiment.json"
     content = json.loads(path.read_text("utf-8"))
     content["finished"] = None
     for run in content["runs"][:3]:
@@ -198,24 +200,33 @@ def test_the_file_says_what_the_options_say(
         tmp_path,
         'frameworks = ["mxnet", "PyTorch"]\ndevices = [1, 2]\nseeds = "0, 7"\nrepeats = 2\n'
         f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
-        'epochs = 3\nbatch_size = "auto"\nworkers = 0\nwarmup_epochs = 0.5\n',
+        'epochs = 3\nbatch_size = "auto"\nnum_workers = 0\nwarmup_epochs = 0.5\n',
     )
-    assert main(["--dry-run", "--sweep", file]) == 0
+    assert main(["run", "--dry-run", "--sweep", file]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    options += ["--epochs", "3", "--batch-size", "auto", "--workers", "0", "--warmup-epochs", "0.5"]
-    assert main(["--dry-run", "--name", "overnight", *options]) == 0
+    options += [
+        "--epochs",
+        "3",
+        "--batch-size",
+        "auto",
+        "--num-workers",
+        "0",
+        "--warmup-epochs",
+        "0.5",
+    ]
+    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
-    assert "Batch overnight: 16 runs" in from_file
+    assert "Experiment overnight: 16 runs" in from_file
     assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
-    options += ["--epochs", "default", "--batch-size", "default", "--workers", "default"]
-    assert main(["--dry-run", "--sweep", file, *options]) == 0
+    options += ["--epochs", "default", "--batch-size", "default", "--num-workers", "default"]
+    assert main(["run", "--dry-run", "--sweep", file, *options]) == 0
     shown = capsys.readouterr().out
-    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, kernel" in shown
+    assert "1 run\n" in shown and "Keras_MultiGPU on 1 device, environment" in shown
     assert "every run with warm-up epochs 0.5\n" in shown
     assert not paths.RUNS.exists()
 
@@ -226,21 +237,30 @@ def test_every_key_is_an_option_and_every_example_is_taken(suite: Suite, tmp_pat
         assert key in sweeps.read(sweep_file(tmp_path, f"{key} = {example}\n")).choices
 
 
-SETTINGS = ("epochs", "batch_size", "workers", "warmup_epochs")
+SETTINGS = ("epochs", "batch_size", "num_workers", "warmup_epochs")
 
 
 def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
     def given(batch: str) -> str:
         return (suite.run(batch, "A") / "given").read_text()
 
-    told = "Path(run, 'given').write_text(repr((epochs, batch_size, workers, warmup_epochs)))"
+    told = "Path(run, 'given').write_text(repr((epochs, batch_size, num_workers, warmup_epochs)))"
     suite.notebook("A", BEGIN, told, FINISH)
-    options = ["--epochs", "2", "--batch-size", "16", "--workers", "0", "--warmup-epochs", "1.5"]
+    options = [
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--num-workers",
+        "0",
+        "--warmup-epochs",
+        "1.5",
+    ]
     assert suite.compare("--name", "option", *options) == 0
     assert given("option") == "(2, 16, 0, 1.5)"
-    text = 'epochs = "1"\nbatch_size = "auto"\nworkers = "auto"\nwarmup_epochs = 0.5\n'
+    text = 'epochs = "1"\nbatch_size = "auto"\nnum_workers = "auto"\nwarmup_epochs = 0.5\n'
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
-    assert main(["--sweep", file, "--name", "file", "--devices", "1"]) == 0
+    assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
     assert given("file") == "(1, 'auto', 'auto', 0.5)"
     assert suite.compare("--name", "neither") == 0
     assert given("neither") == "('default', 'default', 'default', 'default')"
@@ -253,15 +273,15 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
 ) -> None:
     """A batch that was cut short is gone on with where all of them are the same, and only there."""
     suite.notebook("A", BEGIN, FINISH)
-    options = {"--epochs": "2", "--batch-size": "16", "--workers": "1"}
+    options = {"--epochs": "2", "--batch-size": "16", "--num-workers": "1"}
     words = [word for pair in options.items() for word in pair]
     assert suite.compare("--name", "cut", *words) == 0
-    path = paths.RUNS / "cut" / "batch.json"
+    path = paths.RUNS / "cut" / "experiment.json"
     content = json.loads(path.read_text("utf-8")) | {"finished": None}
     path.write_text(json.dumps(content), encoding="utf-8")
     capsys.readouterr()
     assert suite.compare("--dry-run", "--name", "cut", *words) == 0
-    assert "Resuming batch cut" in capsys.readouterr().out
+    assert "Resuming experiment cut" in capsys.readouterr().out
     for option in options:
         changed = [word for pair in (options | {option: "3"}).items() for word in pair]
         assert suite.compare("--dry-run", "--name", "cut", *changed) == 2
@@ -298,8 +318,8 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("epochs = 'auto'", "line 1: epochs is 'auto': give a whole number from 1"),
         ("epochs = [1, 2]", "line 1: 'epochs' takes one value, such as 5"),
         ("batch_size = 'all'", "line 1: batch_size is 'all': give a whole number from 1"),
-        ("workers = -1", "line 1: workers is -1: give a whole number from 0 to 1024"),
-        ("workers = 9999", "line 1: workers is 9999: give a whole number from 0 to 1024"),
+        ("num_workers = -1", "line 1: num_workers is -1: give a whole number from 0 to 1024"),
+        ("num_workers = 9999", "line 1: num_workers is 9999: give a whole number from 0 to 1024"),
         ("repeats = 0", "line 1: repeats 0: give a whole number from 1"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
@@ -307,7 +327,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("devices = [2000000000]", "they would share"),
         ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
-        ("frameworks = ['keras']\nnotebooks = ['x']", "give one of them"),
+        ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
         ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
         ("", "nothing in it; a sweep is lines like 'devices = [1, 2]'"),
@@ -328,7 +348,7 @@ def test_a_mistake_in_the_file_is_one_line_with_its_name(
 ) -> None:
     two_frameworks(suite)
     file = sweep_file(tmp_path, text)
-    assert main(["--dry-run", "--sweep", file]) == 2
+    assert main(["run", "--dry-run", "--sweep", file]) == 2
     captured = capsys.readouterr()
     assert said in captured.err and file in captured.err
     assert len(captured.err.splitlines()) == 1 and not captured.out
@@ -339,7 +359,7 @@ def test_a_mistake_beside_the_file_is_not_the_file_s(
 ) -> None:
     two_frameworks(suite)
     file = sweep_file(tmp_path, "epochs = 0\n")
-    assert main(["--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
+    assert main(["run", "--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
     assert capsys.readouterr().err.startswith("error: epochs is '-1': give")
 
 
@@ -364,7 +384,7 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     )
     Path(name).write_text(old, encoding="utf-8")
     before = set(tmp_path.iterdir())
-    assert main(["--dry-run", f"--sweep={name}"]) == 2
+    assert main(["run", "--dry-run", f"--sweep={name}"]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and set(tmp_path.iterdir()) == before
     line = said.partition(" of it: ")[2]
@@ -372,12 +392,12 @@ def test_yaml_is_refused_with_the_line_that_converts_it(
     assert Path(name).read_text("utf-8") == old, "the user's file was written over"
     (made,) = set(tmp_path.iterdir()) - before
     assert made.suffix == ".toml" and f"makes {made.name} of it" in said
-    assert main(["--dry-run", "--sweep", str(made)]) == 0
+    assert main(["run", "--dry-run", "--sweep", str(made)]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
-    assert main(["--dry-run", "--name", "overnight", *options]) == 0
-    assert capsys.readouterr().out == from_file and "Batch overnight: 8 runs" in from_file
+    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
+    assert capsys.readouterr().out == from_file and "Experiment overnight: 8 runs" in from_file
 
 
 def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
@@ -385,7 +405,7 @@ def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
 ) -> None:
     for name in ("sweep.yaml", "sweep.yml", "sweep.YAML"):
         (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
-        assert main(["--dry-run", "--sweep", str(tmp_path / name)]) == 2
+        assert main(["run", "--dry-run", "--sweep", str(tmp_path / name)]) == 2
         assert "YAML, but a sweep is TOML" in capsys.readouterr().err
 
 
@@ -397,7 +417,7 @@ def test_yaml_from_a_pipe_is_to_be_saved_first(
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("devices: [1]\n",))
     writer.start()
-    assert main(["--dry-run", "--sweep", str(pipe)]) == 2
+    assert main(["run", "--dry-run", "--sweep", str(pipe)]) == 2
     writer.join()
     said = "YAML, but a sweep is TOML: save it as a file, and give that file's name"
     assert capsys.readouterr().err == f"error: {pipe}: {said}\n"
@@ -409,7 +429,7 @@ def test_a_converted_sweep_takes_no_other_file_s_place(
     for name in ("sweep.toml", "sweep-2.toml"):
         (tmp_path / name).write_text("epochs = 1\n", encoding="utf-8")
     (tmp_path / "sweep.yaml").write_text("devices: [1]\n", encoding="utf-8")
-    assert main(["--sweep", str(tmp_path / "sweep.yaml")]) == 2
+    assert main(["run", "--sweep", str(tmp_path / "sweep.yaml")]) == 2
     assert capsys.readouterr().err.endswith(f"> {tmp_path / 'sweep-3.toml'}\n")
 
 
@@ -418,10 +438,10 @@ def test_a_file_that_is_none(
 ) -> None:
     (tmp_path / "latin").write_bytes(b"seeds: \xe9")
     for name in ("gone.toml", "gone.yaml", ".", "latin"):
-        assert main(["--sweep", str(tmp_path / name)]) == 2
+        assert main(["run", "--sweep", str(tmp_path / name)]) == 2
         shown = capsys.readouterr().err
         assert "the sweep cannot be read" in shown and len(shown.splitlines()) == 1
-    assert main(["--resume", "--sweep", "x.toml"]) == 2
+    assert main(["run", "--resume", "--sweep", "x.toml"]) == 2
     assert "leave out --sweep" in capsys.readouterr().err
 
 
@@ -436,11 +456,13 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     capsys.readouterr()
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     shown = capsys.readouterr().out
-    assert re.search(r"PyTorch_MultiGPU on 1 device, kernel tiny, about 0:\d\d \(2 earlier", shown)
-    assert "PyTorch_MultiGPU on 2 devices, kernel tiny\n" in shown
+    assert re.search(
+        r"PyTorch_MultiGPU on 1 device, environment tiny, about 0:\d\d \(2 earlier", shown
+    )
+    assert "PyTorch_MultiGPU on 2 devices, environment tiny\n" in shown
     assert re.search(r"Estimate: about \d+:\d\d for 1 run, and 3 more", shown)
     # Nor is it told from a run of other epochs, batch size or workers.
-    for option in ("--epochs", "--batch-size", "--workers"):
+    for option in ("--epochs", "--batch-size", "--num-workers"):
         assert suite.compare("--dry-run", *plan, option, "3") == 0
         assert "Estimate: none" in capsys.readouterr().out
     spelled_out = ["--epochs", str(lookup("demo").epochs), "--batch-size", "64"]
@@ -448,17 +470,17 @@ def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     assert "(2 earlier" in capsys.readouterr().out
     # A broken record or journal is no reason not to start.
     (paths.RUNS / "bad" / "x-1x").mkdir(parents=True)
-    (paths.RUNS / "bad" / "batch.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
+    (paths.RUNS / "bad" / "experiment.json").write_text('{"runs": [3, {"notebook": 1}]}', "utf-8")
     assert suite.compare("--dry-run", "--devices", "1,2") == 0
     assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
 
 
-def batch_of(folder: Path, count: int) -> batch_folder.Batch:
+def batch_of(folder: Path, count: int) -> experiments.Experiment:
     runs = [
         plans.RunState(f"N{i:02}_MultiGPU", "PyTorch", "tiny", 1, "", variant="seed1")
         for i in range(count)
     ]
-    return batch_folder.Batch(folder, plans.Plan("demo", str(folder), runs), "now")
+    return experiments.Experiment(folder, plans.Plan("demo", str(folder), runs), "now")
 
 
 def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
@@ -472,7 +494,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     history.add(batch.runs[15])
     with progress_board.Table(batch, history, console) as shown:
         assert isinstance(shown, progress_board.Table)
-        shown.note("Probing kernel tiny on 2 GPUs")
+        shown.note("Testing environment tiny on 2 GPUs")
         console.print(shown._draw())
         shown.begin(batch.runs[15])
         shown.show("9. Train", "cell 3 of 9")
@@ -485,7 +507,7 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     drawn = text.getvalue()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "N15 " in plain and "9. Train (cell 3 of 9)" in plain
-    assert plain.index("Probing kernel tiny on 2 GPUs") < plain.index("9. Train")
+    assert plain.index("Testing environment tiny on 2 GPUs") < plain.index("9. Train")
     assert "above" in plain and "below" in plain and "N29" not in plain
     assert "30 runs: 15 finished" in plain and "about 15 runs without estimate" not in plain
     assert "1 failed" in plain and "1:05" in plain
@@ -543,9 +565,9 @@ def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> 
     content = record.read(folder)
     name = psutil.Process(me).name()
     only = {"gpu": uuid, "process": me, "name": name, "memory_mib": 101.0, "seen": "before"}
-    assert content["neighbours"] == {"processes": [only], "reason": None}
+    assert content["other_processes"] == {"processes": [only], "reason": None}
     assert f"warning: {name} ({me}, 101 MiB) on GPU-10000000" in shown
-    remarks = limits.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
+    remarks = caveats.remarks(comparison.load(paths.RUNS / "shared"))["remark"]
     assert any("shared its GPU with" in remark for remark in remarks)
 
 
@@ -556,7 +578,7 @@ def test_neighbours_that_come_while_a_run_goes_on(
     monkeypatch.setattr(other_gpu_processes, "SETTLE_SECONDS", 0.0)
     me, gone = os.getpid(), 2**22 + 1  # above what Linux numbers processes with
     now: list[tuple[str, int, float | None]] = [("GPU-a", gone, None)]
-    monkeypatch.setattr(sharing, "computing", lambda uuids: list(now))
+    monkeypatch.setattr(gpu_processes, "compute_processes", lambda uuids: list(now))
     warned: list[str] = []
     own = subprocess.Popen(
         [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
@@ -572,7 +594,7 @@ def test_neighbours_that_come_while_a_run_goes_on(
     finally:
         own.kill()
         own.communicate()
-    found = watch.as_record()["neighbours"]["processes"]
+    found = watch.as_record()["other_processes"]["processes"]
     assert [(row["process"], row["seen"]) for row in found] == [(gone, "before"), (me, "during")]
     assert len(warned) == 2
 
@@ -583,12 +605,12 @@ def test_a_driver_that_does_not_tell_is_no_failure(
     def unsupported(uuids: Any) -> Any:
         raise Unavailable("Not Supported")
 
-    monkeypatch.setattr(sharing, "computing", unsupported)
+    monkeypatch.setattr(gpu_processes, "compute_processes", unsupported)
     warned: list[str] = []
     with other_gpu_processes.Watch(["GPU-a"], tmp_path, warned.append) as watch:
         pass
-    said = watch.as_record()["neighbours"]
-    assert said["processes"] == [] and "does not say" in said["reason"] and len(warned) == 1
+    said = watch.as_record()["other_processes"]
+    assert said["processes"] == [] and "does not list" in said["reason"] and len(warned) == 1
     with other_gpu_processes.Watch([], tmp_path, warned.append) as watch:
         pass
     assert watch.as_record() == {}
@@ -600,7 +622,7 @@ def swept(folder: Path, framework: str, seeds: tuple[int, ...]) -> None:
         content["recipe"]["seed"] = seed
         content["data"]["images"] = {"train": 1120 - seed, "valid": 160, "test": 320 + seed}
         content["weights"]["sha256"] = f"{seed:064}"
-        content["run"]["batch"] = f"b{seed}"
+        content["run"]["experiment"] = f"b{seed}"
         records.save(folder / f"{framework}{seed}", content)
 
 
@@ -613,18 +635,18 @@ def test_the_same_seeds_everywhere_are_fair(tmp_path: Path) -> None:
         swept(tmp_path, framework, (0, 1, 2))
     compared = loaded(tmp_path)
     assert len(compared.finished) == 6
-    assert agreement.differences(compared.finished) == []
-    assert three_answers.fairness(compared).verdict == "yes"
+    assert shared_settings.differences(compared.finished) == []
+    assert conclusions.fairness(compared).verdict == "yes"
 
 
 def test_a_seed_that_one_framework_lacks_is_told(tmp_path: Path) -> None:
     swept(tmp_path, "PyTorch", (0, 1))
     swept(tmp_path, "Keras", (0,))
-    said = dict(agreement.differences(loaded(tmp_path).finished))
+    said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices, Keras, 2 devices); 1 (PyTorch, 2 devices)"
     )
-    assert three_answers.fairness(loaded(tmp_path)).verdict == "only in part"
+    assert conclusions.fairness(loaded(tmp_path)).verdict == "only in part"
 
 
 def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
@@ -634,7 +656,7 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
     content = json.loads(path.read_text("utf-8"))
     content["weights"]["sha256"] = "f" * 64
     path.write_text(json.dumps(content), encoding="utf-8")
-    said = dict(agreement.differences(loaded(tmp_path).finished))
+    said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert list(said) == ["initial weights differs"]
     assert "ffffffffffff (Keras, 2 devices)" in said["initial weights differs"]
 
@@ -642,14 +664,22 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
 def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     assert suite.compare("--name", "old") == 0
-    path = paths.RUNS / "old" / "batch.json"
+    path = paths.RUNS / "old" / "experiment.json"
     content = json.loads(path.read_text("utf-8")) | {"seed": 4}
-    for name in (*SETTINGS, "recipe_digests"):
+    for name in (*SETTINGS, "recipe_digests", "schema", "experiment"):
         del content[name]
     for run in content["runs"]:
         for name in ("seed", "precision", "variant", "earlier"):
             del run[name]
-    path.write_text(json.dumps(content), encoding="utf-8")
-    batch = batch_folder.load("old")
+    path.unlink()
+    former = path.with_name("batch.json")
+    former.write_text(json.dumps(content | {"batch": "old"}), encoding="utf-8")
+    batch = experiments.load("old")
     assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
     assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
+    assert suite.compare("--resume", "old") == 0
+    assert path.is_file() and not former.exists(), "one journal, in the words of now"
+    former.write_text(json.dumps(content | {"batch": "old", "workers": 8}), encoding="utf-8")
+    path.unlink()
+    with pytest.raises(UserError, match="8 loader workers for all devices"):
+        experiments.load("old")

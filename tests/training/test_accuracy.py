@@ -17,7 +17,7 @@ from helpers.training.accuracy import Evaluation
 
 def evaluate(targets: Any, scores: np.ndarray, groups: Any = None, names: Any = None) -> Evaluation:
     result = metrics.evaluate(
-        "classes",
+        "multiclass",
         np.asarray(targets),
         scores,
         groups=range(len(targets)) if groups is None else groups,
@@ -43,7 +43,7 @@ def test_both_shares_are_scikit_learns(seed: int, images: int, classes: int, lev
     targets = random.integers(0, classes, images)
     scores = random.integers(0, levels, (images, classes)).astype(float)
     result, every = evaluate(targets, scores), range(classes)
-    found = metrics.of_epoch("classes", targets, scores)
+    found = metrics.of_epoch("multiclass", targets, scores)
     for guesses, share, name in (
         (1, result.top1[0], "valid_top1"),
         (5, result.top5[0], "valid_top5"),
@@ -63,7 +63,7 @@ def test_both_shares_are_scikit_learns(seed: int, images: int, classes: int, lev
         told["images"].tolist() == sorted(matrix[matrix > 0], reverse=True)[: accuracy.CONFUSIONS]
     )
     for row in told.to_dict("records"):
-        one, other = (int(row[what].split()[1]) for what in ("class", "taken_for"))
+        one, other = (int(row[what].split()[1]) for what in ("class", "predicted_as"))
         assert row["images"] == matrix[one, other]
         assert row["share"] == pytest.approx(row["images"] / (targets == one).sum())
 
@@ -124,14 +124,16 @@ def test_top_5_of_five_classes_is_none_and_of_six_is_one() -> None:
     assert np.isnan(few.top5).all() and not np.isnan(more.top5).any()
     assert few.as_record()["top5"] != few.as_record()["top5"]  # NaN, which a record has as null
     assert "top-5" not in str(few) and "top-5" in str(more)
-    epoch = metrics.of_epoch("classes", *drawn(50, 5))
+    epoch = metrics.of_epoch("multiclass", *drawn(50, 5))
     assert np.isnan(epoch["valid_top5"])
-    assert tasks.CLASSES.said(epoch) == f"top-1 {100 * epoch['valid_top1']:.1f} %"
+    assert tasks.MULTICLASS.said(epoch) == f"top-1 {100 * epoch['valid_top1']:.1f} %"
 
 
 def test_nothing_right_is_said_as_nothing_and_not_left_out() -> None:
-    assert tasks.CLASSES.said({"valid_top1": 0.0, "valid_top5": 0.0}) == "top-1 0.0 %, top-5 0.0 %"
-    assert tasks.FINDINGS.said({"valid_auc": float("nan")}) == "AUC n/a"
+    assert (
+        tasks.MULTICLASS.said({"valid_top1": 0.0, "valid_top5": 0.0}) == "top-1 0.0 %, top-5 0.0 %"
+    )
+    assert tasks.MULTILABEL.said({"valid_auc": float("nan")}) == "AUC n/a"
 
 
 def test_a_class_without_images_and_one_of_a_single_group_have_no_interval() -> None:
@@ -165,10 +167,10 @@ def test_confusions_are_the_most_frequent_and_no_more_than_ten() -> None:
     told = result.confusions
     assert len(told) == accuracy.CONFUSIONS and told["images"].is_monotonic_decreasing
     first = told.iloc[0]
-    assert f"{first['class']} are taken for {first['taken_for']}" in str(result)
+    assert f"{first['class']} are classified as {first['predicted_as']}" in str(result)
     perfect = evaluate(targets, np.eye(12)[targets])
     assert perfect.confusions.empty and perfect.top1[::2] == (1.0, 1.0)
-    assert list(perfect.confusions.columns) == ["class", "taken_for", "images", "share"]
+    assert list(perfect.confusions.columns) == ["class", "predicted_as", "images", "share"]
 
 
 def test_the_draws_are_those_of_findings_and_the_sample_holds_them(
@@ -194,7 +196,7 @@ def test_what_is_no_score_is_refused() -> None:
     with pytest.raises(ValueError, match="diverged"):
         evaluate(targets, scores)
     with pytest.raises(ValueError, match="diverged"):
-        metrics.of_epoch("classes", targets, scores)
+        metrics.of_epoch("multiclass", targets, scores)
 
 
 def test_as_many_classes_as_imagenet_has_are_measured() -> None:

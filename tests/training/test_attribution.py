@@ -13,7 +13,7 @@ FIRST = {
     "train_seconds": 100.0,
     "valid_seconds": 1.0,
     "data_seconds": 50.0,
-    "sync_seconds": 9.0,
+    "communication_seconds": 9.0,
 }
 """The first epoch, with tracing."""
 STEADY = FIRST | {
@@ -21,7 +21,7 @@ STEADY = FIRST | {
     "train_seconds": 8.0,
     "valid_seconds": 2.0,
     "data_seconds": 4.4,
-    "sync_seconds": 0.4,
+    "communication_seconds": 0.4,
 }
 EVEN = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
 """Six rounds of a steady machine, around 1."""
@@ -57,7 +57,7 @@ def test_loader_bound() -> None:
     assert found["invalid"] is None
     assert found["shares"]["validation"] == pytest.approx(0.2)
     assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
-    assert found["shares"]["synchronisation"] == pytest.approx(0)
+    assert found["shares"]["communication"] == pytest.approx(0)
     assert found["sentence"].startswith("The loader is the limit, and waiting for it takes 45 %")
     assert "1,100" in found["sentence"] and "4 GPUs processed 1,000 images/s" in found["sentence"]
     assert found["sentence"].endswith(
@@ -93,7 +93,7 @@ def test_files_faster_in_every_round_are_invalid() -> None:
     assert found["shares"] == {
         "compute": None,
         "data": None,
-        "synchronisation": None,
+        "communication": None,
         "validation": pytest.approx(0.2),
     }
     assert found["sentence"].startswith("Invalid: in every round")
@@ -192,18 +192,18 @@ def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
     assert "pace" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
 
 
-def test_synchronisation_is_what_silence_saves() -> None:
+def test_communication_is_what_silence_saves() -> None:
     found = attribute(
-        1000, 1000, 5000, no_allreduce=1600, history=[STEADY | {"sync_seconds": None}]
+        1000, 1000, 5000, no_allreduce=1600, history=[STEADY | {"communication_seconds": None}]
     )
-    assert found["shares"]["synchronisation"] == pytest.approx(0.8 * (1 - 1000 / 1600))
-    assert telling(found) == {"synchronisation": pytest.approx(0.3)}
+    assert found["shares"]["communication"] == pytest.approx(0.8 * (1 - 1000 / 1600))
+    assert telling(found) == {"communication": pytest.approx(0.3)}
     assert "The all-reduce takes 30 % of an epoch (30 % to 30 %)" in found["sentence"]
 
 
 def test_compute_is_no_limit_where_devices_may_wait_for_each_other() -> None:
     """Else the words would say "compute" under a headline that says "each other"."""
-    quick = STEADY | {"data_seconds": 0.0, "sync_seconds": None}
+    quick = STEADY | {"data_seconds": 0.0, "communication_seconds": None}
     for no_allreduce, begins in (
         (1010, "Compute is the limit"),
         (1600, "Loading is not the limit"),
@@ -225,15 +225,15 @@ def test_the_ways_agree_where_they_measure_the_same() -> None:
     assert steps["data"] == pytest.approx(0.44) and ablation["data"] == pytest.approx(
         0.452, abs=0.001
     )
-    assert steps["synchronisation"] == pytest.approx(0.04)
+    assert steps["communication"] == pytest.approx(0.04)
     assert sum(steps.values()) == pytest.approx(1)
-    assert found["agreement"]["data"]["agree"] and found["agreement"]["synchronisation"]["agree"]
-    assert attribution.agreement(found).startswith("The ways agree on data and synchronisation")
+    assert found["agreement"]["data"]["agree"] and found["agreement"]["communication"]["agree"]
+    assert attribution.agreement(found).startswith("The ways agree on data and communication")
 
 
 def test_ways_agree_within_five_points_or_the_rounds_spread() -> None:
     def doubted(seconds: float, rounds: Sequence[float] = EVEN) -> list[str]:
-        epochs = [STEADY | {"data_seconds": seconds, "sync_seconds": None}]
+        epochs = [STEADY | {"data_seconds": seconds, "communication_seconds": None}]
         return attribution.doubted(attribute(800, around(1000, rounds), 5000, history=epochs))
 
     assert doubted(1.11) == [] and doubted(1.09) == ["data"]  # by 4.9 and 5.1 points
@@ -245,7 +245,7 @@ def test_a_difference_that_only_the_rounds_scatter_hides_is_told() -> None:
     """ "They agree" beside 20 % by the rounds and 0 % in the loop was read as a mistake."""
     wide = around(1000, (0.85, 1.0, 1.2, 1.0, 1.0, 1.0))
     found = attribute(
-        800, wide, 5000, history=[STEADY | {"data_seconds": 1.09, "sync_seconds": None}]
+        800, wide, 5000, history=[STEADY | {"data_seconds": 1.09, "communication_seconds": None}]
     )
     assert attribution.agreement(found) == (
         "The ways differ on data by 5 % of an epoch, within half the range of the rounds."
@@ -256,13 +256,13 @@ def test_ways_that_differ_are_told() -> None:
     found = attribute(1000, 1000, 5000, no_allreduce=1600)
     assert not found["agreement"]["data"]["agree"]  # the steps saw 44 % of waiting
     said = attribution.agreement(found)
-    assert "on data by 44 % of an epoch and on synchronisation by 26 %" in said
+    assert "on data by 44 % of an epoch and on communication by 26 %" in said
     # Not "trust neither": a share larger than that may stand in the sentence beside it.
     assert said.endswith("no figure is more certain than that.")
 
 
 def test_what_a_framework_hides_is_empty_and_not_zero() -> None:
-    hidden = STEADY | {"data_seconds": None, "sync_seconds": None}
+    hidden = STEADY | {"data_seconds": None, "communication_seconds": None}
     found = attribute(1000, 2300, 1100, history=[hidden])
     assert found["ways"]["steps"]["data"] is None and found["agreement"] == {}
     assert attribution.agreement(found) == "Only one way of measuring was possible."
@@ -324,7 +324,7 @@ def test_an_old_record_is_held_to_the_same() -> None:
 
 REAL = {
     "nodes": 2,
-    "virtual": False,
+    "simulated": False,
     "all_reduce": {
         "bytes": 28_000_000,
         "rounds": 6,
@@ -334,35 +334,35 @@ REAL = {
         "over": "gloo on eth0",
     },
 }
-"""The section world of a run over two machines."""
+"""The section cluster of a run over two machines."""
 SLOW_NETWORK = {"no_allreduce": 4000, "history": [STEADY | {"data_seconds": 0.0}]}
 
 
 def test_between_machines_the_network_is_named() -> None:
-    said = attribute(990, 1000, 5000, world=REAL, **SLOW_NETWORK)["sentence"]
+    said = attribute(990, 1000, 5000, cluster=REAL, **SLOW_NETWORK)["sentence"]
     assert said.startswith(
         "The network between the nodes is the limit: the all-reduce takes 59 % of an epoch"
     )
     assert "28.0 MB of gradients over gloo on eth0 in 2.4 s (2.38 to 2.45, 6 rounds)" in said
     assert "93.3 Mbit/s" in said and "4 GPUs processed 990 images/s" in said
-    unmeasured = {"nodes": 2, "virtual": False}
-    said = attribute(990, 1000, 5000, world=unmeasured, **SLOW_NETWORK)["sentence"]
+    unmeasured = {"nodes": 2, "simulated": False}
+    said = attribute(990, 1000, 5000, cluster=unmeasured, **SLOW_NETWORK)["sentence"]
     assert said.startswith("The network between the nodes is the limit") and "itself" not in said
 
 
-@pytest.mark.parametrize("world", [None, REAL | {"virtual": True}, REAL | {"nodes": 1}])
-def test_on_one_machine_there_is_no_network(world: Any) -> None:
-    said = attribute(990, 1000, 5000, world=world, **SLOW_NETWORK)["sentence"]
+@pytest.mark.parametrize("cluster", [None, REAL | {"simulated": True}, REAL | {"nodes": 1}])
+def test_on_one_machine_there_is_no_network(cluster: Any) -> None:
+    said = attribute(990, 1000, 5000, cluster=cluster, **SLOW_NETWORK)["sentence"]
     assert "network" not in said and "The all-reduce takes 59 % of an epoch" in said
 
 
 def test_a_network_that_takes_less_than_compute_is_no_limit() -> None:
     quick = {"no_allreduce": 1500, "history": [STEADY | {"data_seconds": 0.0}]}
-    said = attribute(990, 1000, 5000, world=REAL, **quick)["sentence"]
+    said = attribute(990, 1000, 5000, cluster=REAL, **quick)["sentence"]
     assert not said.startswith("The network")
     assert "Over the network between the nodes the all-reduce takes 26 % of an epoch" in said
     # Files take most of the time, although the all-reduce takes more than computing.
-    said = attribute(300, 1000, 310, world=REAL, no_allreduce=4000, history=[STEADY])["sentence"]
+    said = attribute(300, 1000, 310, cluster=REAL, no_allreduce=4000, history=[STEADY])["sentence"]
     assert said.startswith("The loader is the limit") and "Over the network" in said
 
 

@@ -8,7 +8,7 @@ import pytest
 import records
 
 from helpers.errors import UserError
-from helpers.frameworks.over_nodes import AllReduce
+from helpers.frameworks.collectives import AllReduce
 from helpers.training import bus_bandwidth, record, step_clock
 from helpers.training.bus_bandwidth import Measured
 from helpers.training.world import World
@@ -71,15 +71,15 @@ def test_the_record_takes_what_ranks_measured_and_no_nonsense() -> None:
     rank: dict[str, Any] = {"rank": 0, "host": "node0", "data": 0.1, "compute": 0.2}
     world = records.world(virtual=False) | {
         "all_reduce": all_reduce,
-        "parts": [rank | {"all_reduce": None, "update": 0.01}],
+        "step_parts": [rank | {"all_reduce": None, "update": 0.01}],
         "clocks": [{"host": "node1", "ahead": -0.1, "within": 0.001}],
     }
     content = records.make("PyTorch")
-    record.check(content | {"world": world})
+    record.check(content | {"cluster": world})
     for name, wrong in (
         ("all_reduce", all_reduce | {"seconds": 0}),
-        ("parts", [rank | {"all_reduce": None}]),
+        ("step_parts", [rank | {"all_reduce": None}]),
         ("clocks", [{"host": "node1", "ahead": -0.1, "within": -1}]),
     ):
-        with pytest.raises(UserError, match=f"world/{name}"):
-            record.check(content | {"world": world | {name: wrong}})
+        with pytest.raises(UserError, match=f"cluster/{name}"):
+            record.check(content | {"cluster": world | {name: wrong}})

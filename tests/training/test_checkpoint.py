@@ -18,16 +18,19 @@ from safetensors.numpy import save_file
 
 from helpers.errors import UserError
 from helpers.networks import weights
-from helpers.recipe import lookup
-from helpers.results import comparison, limits
+from helpers.recipe import lookup, renamed
+from helpers.results import caveats, comparison
 from helpers.training import checkpoint, record
 from helpers.training.checkpoint import Checkpoint
-from helpers.training.part_of_epoch import Part
+from helpers.training.partial_epoch import Part
 
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
-ROW: dict[str, Any] = records.make()["epochs"][0] | {"valid_auc": None}
+ROW: dict[str, Any] = records.make()["epochs"][0] | {
+    "valid_auc": None,
+    "communication_seconds": 0.5,
+}
 
 
 def run_in(folder: Path, **sections: Any) -> record.Run:
@@ -107,12 +110,12 @@ def test_a_whole_run_leaves_no_checkpoint(tmp_path: Path) -> None:
 
 def test_another_recipe_is_refused_with_what_differs(tmp_path: Path) -> None:
     write(tmp_path)
-    other = {"seed": 3, "batch": 32, "global_batch": 64}
+    other = {"seed": 3, "batch_size": 32, "global_batch_size": 64}
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, recipe=other, data={"sha256": "3" * 64})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch 64, global_batch 128, "
-        f"images {'2' * 64}, seed 0); set that again, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch_size 64, "
+        f"global_batch_size 128, images {'2' * 64}, seed 0); set that again, or remove the file"
     )
     assert (tmp_path / checkpoint.FILE).exists()
 
@@ -131,8 +134,8 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run by Keras in kernel tensorflow, and this is Keras "
-        "in kernel jax; go on with it there, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: it is of a run by Keras in kernel tensorflow, but this "
+        "run uses Keras in kernel jax; resume it there, or remove the file"
     )
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
@@ -204,7 +207,7 @@ def test_a_part_that_is_as_long_as_an_epoch_is_damage(
 def test_a_restart_that_is_no_place_in_a_training_is_damage(epoch: Any) -> None:
     last = [{"epoch": 2**31 - 1, "step": 0}]
     assert checkpoint._restarts({"restarts": last}) == last
-    with pytest.raises(checkpoint._Damaged, match="went on before"):
+    with pytest.raises(checkpoint._Damaged, match="list of restarts"):
         checkpoint._restarts({"restarts": [{"epoch": epoch, "step": 0}]})
 
 
@@ -218,7 +221,7 @@ def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
     found = checkpoint.begin(run, INITIAL, resume=True)
     assert found.epoch == 1 and not found.changed_code
     assert found.code == run.content["run"]["code"]
-    assert found.about["batch"] == lookup("demo").batch
+    assert found.about["batch_size"] == lookup("demo").batch_size
     run.fail(KeyboardInterrupt())
 
 
@@ -398,7 +401,7 @@ def test_a_damaged_one_is_set_aside_and_training_begins_anew(
 def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
     said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
     records.save(tmp_path, records.make(checkpoint=said))
-    remarks = " ".join(limits.remarks(comparison.load(tmp_path))["remark"])
+    remarks = " ".join(caveats.remarks(comparison.load(tmp_path))["remark"])
     assert "started again, because its earlier checkpoint was damaged: header too small" in remarks
 
 
@@ -511,7 +514,7 @@ OWN = {"w": np.zeros((2, 3), np.float32), "fixed": np.zeros(3, np.float32)}
         ({"step": None}, "step is missing"),
     ],
 )
-def test_of_somebodys_own_network_what_is_trained_has_all_its_moments(
+def test_of_a_custom_network_what_is_trained_has_all_its_moments(
     tmp_path: Path, changed: dict[str, Any], damaged: str | None
 ) -> None:
     """What is trained only its framework knows: here by what else than its name."""
@@ -550,3 +553,53 @@ def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
         checkpoint.await_epoch(tmp_path, 2, seconds=0.1)  # nobody writes it
         assert time.monotonic() - started < 5
     writer.close()
+
+
+def as_before(folder: Path, **about: Any) -> None:
+    """The checkpoint there as it was written before records had schema 3."""
+    names = {
+        "image_size": "resized",
+        "batch_size": "batch",
+        "global_batch_size": "global_batch",
+        "lr_scaling": "scaling",
+        "lr_gamma": "drop_by",
+        "lr_milestones": "drop_epochs",
+        "quality_targets": "targets",
+        "color_mode": "colour",
+        "demo": "small",
+    }
+    values = {"multilabel": "findings", "grayscale": "grey", "random": "seeded"}
+    path = folder / checkpoint.FILE
+    with safe_open(path, "numpy") as file:
+        said = json.loads(file.metadata()["said"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del said["schema"]
+    now = {names.get(key, key): value for key, value in said["about"].items()}
+    now = {key: values.get(value, value) if isinstance(value, str) else value
+           for key, value in now.items()}  # fmt: skip
+    digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
+    said["about"] = now | {"momentum": 0.9, "sha256": digest} | about
+    for row in said["history"]:
+        row["sync_seconds"] = row.pop("communication_seconds")
+    save_file(arrays, path, {"said": json.dumps(said)})
+
+
+def test_one_of_before_the_renaming_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, epochs=2)
+    as_before(tmp_path)
+    found = begin(tmp_path, resume=True)
+    assert f"Resumed after epoch 2 of {EPOCHS}" in capsys.readouterr().out
+    assert found.history == [ROW, ROW | {"epoch": 2}]
+
+
+def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    as_before(tmp_path, batch=8, sha256="0" * 64)
+    with pytest.raises(UserError) as refused:
+        begin(tmp_path, resume=True)
+    assert str(refused.value) == (
+        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch_size 8, sha256 "
+        f"{'0' * 64}); set that again, or remove the file"
+    )

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import data_prep
-from data_prep import demo_classes, demo_table
+from data_prep import synthetic_chexpert, synthetic_shapes
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
@@ -24,15 +24,15 @@ from helpers.training import (
     image_readers,
     numbered_images,
     parameters,
-    run_pictures,
+    run_plots,
 )
 from helpers.training.image_data import Data
 
 NIH_AS_TABLE = f"""
 [data]
 reader = "table"
-colour = "grey"
-resized = 264
+color_mode = "grayscale"
+image_size = 264
 crop = 224
 [data.table]
 file = "Data_Entry_2017.csv"
@@ -40,7 +40,7 @@ path = "images/{{Image Index}}"
 name = "Image Index"
 group = "Patient ID"
 labels = "Finding Labels"
-none = ["No Finding"]
+no_finding = ["No Finding"]
 findings = {list(data_prep.FINDINGS)}
 """
 
@@ -73,8 +73,8 @@ reader = "mine.py:Reader"
 [model]
 network = "resnet44"
 [train]
-task = "classes"
-batch = 8
+task = "multiclass"
+batch_size = 8
 """
 
 
@@ -96,13 +96,15 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     """Generated sets of few images, in a folder of their own."""
     monkeypatch.setattr(paths, "DATA", tmp_path / "data")
     few = {
-        "nih": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
-        "nih, small": lambda to: data_prep.make_demo(to, images=60, size=96, progress=False),
-        "table": lambda to: demo_table.make_table(to, images=60, size=96, progress=False),
-        "imagefolder": lambda to: demo_classes.make_imagefolder(
+        "nih": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
+        "nih, small": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
+        "table": lambda to: synthetic_chexpert.generate_chexpert(
+            to, images=60, size=96, progress=False
+        ),
+        "imagefolder": lambda to: synthetic_shapes.generate_imagefolder(
             to, images=120, size=72, progress=False
         ),
-        "cifar10": lambda to: demo_classes.make_cifar10(to, images=120, progress=False),
+        "cifar10": lambda to: synthetic_shapes.generate_cifar10(to, images=120, progress=False),
     }
     for reader, make in few.items():
         stand_in = image_folders.STAND_INS[reader]
@@ -129,9 +131,9 @@ def test_the_same_xrays_through_nih_and_through_table(kind: str, tmp_path: Path)
 
 def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     images = load(recipe_of(tmp_path, OWN))
-    assert (images.task, images.planes, images.format) == ("classes", 3, "own")
+    assert (images.task, images.planes, images.format) == ("multiclass", 3, "own")
     assert images.classes == ("red", "green", "blue", "black", "white")
-    assert (images.recipe.resized, images.recipe.crop) == (36, 36)
+    assert (images.recipe.image_size, images.recipe.crop) == (36, 36)
     assert [len(part) for part in (images.train, images.valid, images.test)] == [200, 40, 60]
     targets = images.targets(images.train)
     assert targets.dtype == np.int64 and targets.shape == (200,)
@@ -163,8 +165,8 @@ def test_own_reader_is_given_the_folder_that_was_named(tmp_path: Path) -> None:
 
 
 def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
-    text = OWN.replace('task = "classes"', 'task = "findings"')
-    text = text.replace("[model]", 'colour = "grey"\n[model]')
+    text = OWN.replace('task = "multiclass"', 'task = "multilabel"')
+    text = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     images = load(recipe_of(tmp_path, text, READER_OF_FINDINGS))
     assert images.read(7).shape == (40, 36, 1)
     with Image.fromarray(images.reader.read(7)) as colour:
@@ -176,8 +178,8 @@ def test_own_grey_reader_of_findings(tmp_path: Path) -> None:
 def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) -> None:
     images = load("resnet44-cifar10", batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1" and images.kind == "generated"
-    assert (images.format, images.task, len(images.classes)) == ("memory", "classes", 10)
-    assert (images.recipe.resized, images.recipe.crop) == (32, 16)
+    assert (images.format, images.task, len(images.classes)) == ("memory", "multiclass", 10)
+    assert (images.recipe.image_size, images.recipe.crop) == (32, 16)
     assert images.array is not None and images.array.shape == (120, 32, 32, 3)
     row = int(images.test["row"].iloc[5])
     assert images.read(row).base is not None, "a view, no copy"
@@ -207,8 +209,8 @@ def test_black_images_are_as_large_as_a_crop_and_none_is_read(
 
 
 def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:
-    text = 'recipe = "resnet44-cifar10"\n[data]\ncolour = "grey"\nresized = 48\ncrop = 40\n'
-    text += '[model]\nnetwork = "resnet44"\n'
+    text = 'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\n'
+    text += 'image_size = 48\ncrop = 40\n[model]\nnetwork = "resnet44"\n'
     images = load(recipe_of(tmp_path, text), batch_size=8)
     assert images.folder == small_sets / "demo-cifar10-1-48-grey" and images.files
     assert images.read(0).shape == (48, 48, 1)
@@ -221,7 +223,7 @@ def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -
 def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) -> None:
     images = load("resnet50-imagenet", batch_size=4)
     assert images.folder == small_sets / "demo-imagefolder-1-40-rgb" and images.files
-    assert (images.format, images.recipe.resized, images.recipe.crop) == ("jpg", 40, 32)
+    assert (images.format, images.recipe.image_size, images.recipe.crop) == ("jpg", 40, 32)
     row = images.train.iloc[7]
     with Image.open(row["path"]) as image:
         assert image.size == (40, 40) and image.mode == "RGB"
@@ -231,9 +233,8 @@ def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) 
 
 
 def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
-    text = (
-        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\n[train]\nbatch = 4\n'
-    )
+    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
+    text += "[train]\nbatch_size = 4\n"
     images = load(recipe_of(tmp_path, text))
     assert images.folder == small_sets / "demo-table-1-40-grey"
     assert images.classes[0] == "Atelectasis" and len(images.classes) == 5
@@ -245,13 +246,13 @@ def test_table_has_its_own_findings(small_sets: Path, tmp_path: Path) -> None:
 def test_a_stand_in_that_was_cut_short_is_finished(
     reader: str, small_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f'[data]\nreader = "{reader}"\nresized = 64\ncrop = 56\n'
+    text = f'[data]\nreader = "{reader}"\nimage_size = 64\ncrop = 56\n'
     recipe = lookup(recipe_of(tmp_path, text))
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for broken in ("data_prep.demo_set.sync", "data_prep.resize.finish"):
+    for broken in ("data_prep.synthetic_folder.sync_filesystem", "data_prep.resize.finish_target"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(broken, interrupted)
             image_folders.prepare_data(recipe)
@@ -263,7 +264,7 @@ def test_a_stand_in_that_was_cut_short_is_finished(
 
 
 def test_the_real_set_is_taken_where_it_is(small_sets: Path) -> None:
-    demo_classes.make_cifar10(small_sets / "cifar10", images=60, progress=False)
+    synthetic_shapes.generate_cifar10(small_sets / "cifar10", images=60, progress=False)
     (small_sets / "cifar10" / "demo.json").unlink()
     images = load("resnet44-cifar10", batch_size=4)
     assert images.folder == small_sets / "cifar10" and images.kind == "real"
@@ -274,7 +275,7 @@ def test_small_xrays_are_made_from_small_ones(small_sets: Path, tmp_path: Path) 
     """In another folder than any recipe's: one took that of the images of 256 px for its own."""
 
     def prepared(resized: int) -> str:
-        text = f'[data]\nreader = "nih"\nresized = {resized}\ncrop = 56\n'
+        text = f'[data]\nreader = "nih"\nimage_size = {resized}\ncrop = 56\n'
         folder = image_folders.prepare_data(lookup(recipe_of(tmp_path, text)))
         assert folder is not None and data_prep.is_complete(folder)
         return folder.name
@@ -288,7 +289,7 @@ def test_small_xrays_are_made_from_small_ones(small_sets: Path, tmp_path: Path) 
 
 
 def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
-    demo_classes.make_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
+    synthetic_shapes.generate_imagefolder(tmp_path / "set", images=120, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set",
         tmp_path / "small",
@@ -297,9 +298,9 @@ def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
         channels=3,
         progress=False,
     )
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "small")
-    assert (images.recipe.resized, images.recipe.crop) == (50, 50)
+    assert (images.recipe.image_size, images.recipe.crop) == (50, 50)
 
 
 def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets: Path) -> None:
@@ -309,9 +310,9 @@ def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets
     def seen(pixels: np.ndarray) -> np.ndarray:
         return np.asarray((pixels[:56, :56].transpose(2, 0, 1) / 255 - mean) / std)
 
-    figure = run_pictures.images(images, seen)
+    figure = run_plots.images(images, seen)
     assert [axes.get_title() for axes in figure.axes] == [
-        images.classes[number] for number in images.train["class"][: run_pictures.IMAGES]
+        images.classes[number] for number in images.train["class"][: run_plots.IMAGES]
     ]
     shown = np.asarray(figure.axes[2].images[0].get_array())
     first = images.read(images.train["row"].iloc[2])[:56, :56] / 255
@@ -332,7 +333,9 @@ def check_own(code: str) -> Callable[[Path], object]:
 
 def images_of(pixels: int, text: str, **resized: Any) -> Callable[[Path], object]:
     def load_them(folder: Path) -> Data:
-        demo_classes.make_imagefolder(folder / "set", images=60, size=pixels, progress=False)
+        synthetic_shapes.generate_imagefolder(
+            folder / "set", images=60, size=pixels, progress=False
+        )
         if resized:
             how = resized | {"reader": "imagefolder", "progress": False}
             data_prep.resize_folder(folder / "set", folder / "small", **how)
@@ -342,27 +345,27 @@ def images_of(pixels: int, text: str, **resized: Any) -> Callable[[Path], object
 
 
 FOLDERS = (
-    '[data]\nreader = "imagefolder"\n[model]\nnetwork = "resnet50"\n[train]\ntask = "classes"\n'
+    '[data]\nreader = "imagefolder"\n[model]\nnetwork = "resnet50"\n[train]\ntask = "multiclass"\n'
 )
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "the other task": (
-        of_own(text=OWN.replace('task = "classes"', 'task = "findings"')),
-        r'mine.py:Reader: the reader own gives classes, one an image.*write task = "classes"',
+        of_own(text=OWN.replace('task = "multiclass"', 'task = "multilabel"')),
+        r'mine.py:Reader: the reader own gives classes, one an image.*write task = "multiclass"',
     ),
     "findings for classes": (
         lambda folder: load(
-            recipe_of(folder, '[train]\ntask = "classes"'),
+            recipe_of(folder, '[train]\ntask = "multiclass"'),
             data_prep_tools.make_folder(folder / "xrays", size=64),
         ),
-        r'the reader nih gives findings, any number.*write task = "findings" under \[train\]',
+        r'the reader nih gives findings, any number.*write task = "multilabel" under \[train\]',
     ),
     "too large": (
-        images_of(300, FOLDERS.replace("[model]", "resized = 256\ncrop = 224\n[model]")),
+        images_of(300, FOLDERS.replace("[model]", "image_size = 256\ncrop = 224\n[model]")),
         "images of 300 px; resize them first: data-prep resize .* --size 256",
     ),
     "too large, no size": (
         images_of(1040, FOLDERS),
-        r"images of 1040 px; write resized = 1040 under \[data\] if they are to be so large, or",
+        r"images of 1040 px; write image_size = 1040 under \[data\] if they are to be so large, or",
     ),
     "too small": (
         images_of(20, FOLDERS),
@@ -403,7 +406,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a finding called row": (
         of_own(
             READER_OF_FINDINGS.replace('"red"', '"row"'),
-            OWN.replace('task = "classes"', 'task = "findings"'),
+            OWN.replace('task = "multiclass"', 'task = "multilabel"'),
         ),
         "mine.py:Reader: a finding is called 'row': give it another name",
     ),
@@ -464,7 +467,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "grey, and colour is asked for": (
         images_of(64, FOLDERS, size=50),
         r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
-        r'again with --colour, or write colour = "grey" under \[data\]',
+        r'again with --rgb, or write color_mode = "grayscale" under \[data\]',
     ),
 }
 
@@ -495,23 +498,23 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
         else:
             image = Image.fromarray(noise[..., :3]).convert(mode)
         image.save(path)
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "set")
     assert not images.files
     how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
     data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
     small = load(recipe_of(tmp_path, text), tmp_path / "small")
     assert small.files and np.array_equal(small.read(7), images.read(7))
-    grey = text.replace("[model]", 'colour = "grey"\n[model]')
+    grey = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
     assert not load(recipe_of(tmp_path, grey), tmp_path / "small").files
 
 
 def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
-    demo_classes.make_imagefolder(
+    synthetic_shapes.generate_imagefolder(
         tmp_path / "set", images=60, size=40, archive=True, progress=False
     )
     archive = next((tmp_path / "set").glob("*.tar"))
-    text = FOLDERS.replace("resnet50", "resnet44") + "batch = 4\n"
+    text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), archive)
     assert images.format == "tar" and not images.files and images.read(7).shape[2] == 3
     image_data.check_images(images.recipe, archive)
@@ -526,15 +529,14 @@ def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
 
 def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
     """Of uncertain labels those rows are skipped, and the rest is read where it lies."""
-    demo_table.make_table(tmp_path / "set", images=80, size=64, progress=False)
+    synthetic_chexpert.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
     )
     data_prep.pack_folder(tmp_path / "small", tmp_path / "packed", progress=False)
-    text = (
-        '[data]\nreader = "table"\ncolour = "grey"\nresized = 40\ncrop = 36\nuncertain = "ignore"\n'
-    )
-    recipe = recipe_of(tmp_path, text + "[train]\nbatch = 4\n")
+    text = '[data]\nreader = "table"\ncolor_mode = "grayscale"\nimage_size = 40\ncrop = 36\n'
+    text += 'uncertain = "ignore"\n'
+    recipe = recipe_of(tmp_path, text + "[train]\nbatch_size = 4\n")
     files, packed = load(recipe, tmp_path / "small"), load(recipe, tmp_path / "packed")
     assert packed.format == "packed" and packed.array is not None
     parts = (packed.train, packed.valid, packed.test)

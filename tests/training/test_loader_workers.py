@@ -79,15 +79,17 @@ def test_the_largest_batch_is_found_by_halving(capsys: pytest.CaptureFixture[str
     memory = Memory(room=200)
     scaled = largest(memory)
     assert memory.tried == [1024, 512, 256, 128]
-    assert (scaled.recipe.batch, scaled.global_batch) == (128, 512)
+    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (128, 512)
     # Linear scaling: the learning rate follows the global batch.
     assert scaled.learning_rate == pytest.approx(1e-4 * 4 * 128 / 64)
     assert "256 images per device do not fit into memory; trying 128" in capsys.readouterr().out
 
 
 def test_never_more_than_the_images_fill_and_on_cpus_than_the_recipe_says() -> None:
-    assert largest(Memory(10_000), images=1000).recipe.batch == 128  # 4 x 256 would not be filled
-    assert largest(Memory(10_000), kind="cpu").recipe.batch == 64
+    assert (
+        largest(Memory(10_000), images=1000).recipe.batch_size == 128
+    )  # 4 x 256 would not be filled
+    assert largest(Memory(10_000), kind="cpu").recipe.batch_size == 64
 
 
 def test_nothing_fits() -> None:

@@ -16,24 +16,24 @@ from runner_tools import images_fixture
 
 from helpers import paths
 from helpers.errors import LoaderError, UnsupportedError, UserError
-from helpers.fairness import reference, rehearsal
-from helpers.frameworks import ROWS, place
-from helpers.frameworks.place import Place
+from helpers.fairness import reference, training_loop
+from helpers.frameworks import ROWS, rank_info
+from helpers.frameworks.rank_info import Place
 from helpers.launch import exchange
 from helpers.networks import weights
 from helpers.results.comparison import Entry
 from helpers.training import (
-    agreed_stop,
     checkpoint,
+    graceful_stop,
     heartbeat,
-    in_world,
     parameters,
     record,
     run_identity,
     this_notebook,
+    train_loop,
 )
 from helpers.training.measured_run import PARAMETERS, Run, begin
-from helpers.training.world import Lesson, World, lesson_of
+from helpers.training.world import TrainingFunctions, World, functions_of
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -57,27 +57,31 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
-def test_a_lesson_is_found_by_its_names_and_what_is_missing_is_named() -> None:
+def test_a_notebook_functions_is_found_by_its_names_and_what_is_missing_is_named() -> None:
     names: dict[str, Any] = {
         field: (lambda *given, field=field: field)
         for field in ("build_model", "make_train_loader", "make_evaluation_loader", "start")
     }
     names |= {"make_fixed_loader": print, "train_epoch": print, "stop": repr, "other": 1}
     with pytest.raises(KeyError, match="predict"):
-        lesson_of(names)
-    lesson = lesson_of(names | {"predict": print}, read_ahead=2)
-    assert isinstance(lesson, Lesson) and lesson.stop is repr and lesson.read_ahead == 2
-    assert lesson.without_all_reduce is None and lesson.load_alone(None, 5) == 5
+        functions_of(names)
+    functions = functions_of(names | {"predict": print}, read_ahead=2)
+    assert (
+        isinstance(functions, TrainingFunctions)
+        and functions.stop is repr
+        and functions.read_ahead == 2
+    )
+    assert functions.without_all_reduce is None and functions.load_alone(None, 5) == 5
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
     assert {"recipe", "devices", "gpus", "seed"} <= set(PARAMETERS)
-    assert not {"notebook", "nodes", "virtual_nodes"} & set(PARAMETERS)
+    assert not {"notebook", "nodes", "simulated_nodes"} & set(PARAMETERS)
 
 
 @pytest.mark.parametrize(("virtual", "here"), [(False, 4), (True, 8)])
-def test_virtual_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
-    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, virtual_nodes=virtual)
+def test_simulated_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
+    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, simulated_nodes=virtual)
     assert (world.processes, world.on_machine) == (8, here)
 
 
@@ -94,7 +98,7 @@ CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"
 CELL |= {"resume": False}
 CELL |= {"cores_per_device": "auto", "loader_cores": "default"}
 CELL |= {"seed": 0, "precision": "fp32", "warmup_epochs": 0}
-CELL |= dict.fromkeys(("workers", "batch_size", "epochs"), "default")
+CELL |= dict.fromkeys(("num_workers", "batch_size", "epochs"), "default")
 
 
 def of_kernel(kernel: str, name: str = "framework") -> ModuleType:
@@ -144,7 +148,7 @@ def test_a_parameter_that_the_cell_does_not_set_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("planes", [1, 3])
-def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
+def test_the_training_loop_check_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
     """MXNet stopped at a grey plane where the recipe's images are RGB."""
     given: list[Any] = []
 
@@ -156,7 +160,7 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
         clock.queued(None)
         return 0.5
 
-    lesson = SimpleNamespace(
+    functions = SimpleNamespace(
         scope=nullcontext,
         start=lambda *given, **named: SimpleNamespace(network=None),
         make_fixed_loader=make_fixed_loader,
@@ -171,16 +175,16 @@ def test_the_rehearsal_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) 
         completion=lambda result: None,
     )
     images = SimpleNamespace(planes=planes)
-    work: Any = SimpleNamespace(lesson=lesson, framework=framework, images=images)
-    pixels, targets = reference.batch_of("findings")
-    trial = rehearsal.Trial({}, ((pixels, targets),), rehearsal.SGD, (0.1,))
-    in_world.rehearse(World(0, 1, ("device",), "cpu"), work, trial)
+    work: Any = SimpleNamespace(functions=functions, framework=framework, images=images)
+    pixels, targets = reference.batch_of("multilabel")
+    trial = training_loop.Trial({}, ((pixels, targets),), training_loop.SGD, (0.1,))
+    train_loop.check_training_loop(World(0, 1, ("device",), "cpu"), work, trial)
     assert given[0][0].shape == (*pixels.shape[:3], planes)
     assert all(np.array_equal(given[0][0][..., [n]], pixels) for n in range(planes))
 
 
 @pytest.mark.parametrize("taken", [0, 3, 5])
-def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measurement(
+def test_a_notebook_functions_that_takes_other_than_the_steps_it_was_asked_for_is_no_measurement(
     taken: int,
 ) -> None:
     """Its images would be counted as if it had."""
@@ -190,13 +194,13 @@ def test_a_lesson_that_takes_other_than_the_steps_it_was_asked_for_is_no_measure
             clock.queued(None)
         return 0.5
 
-    lesson = SimpleNamespace(train_epoch=train_epoch)
+    functions = SimpleNamespace(train_epoch=train_epoch)
     framework = SimpleNamespace(completion=lambda result: None)
-    work: Any = SimpleNamespace(lesson=lesson, framework=framework)
+    work: Any = SimpleNamespace(functions=functions, framework=framework)
     with pytest.raises(LoaderError, match=f"^epoch 3: train_epoch took {taken} of 4 steps; let it"):
-        in_world.take_steps(work, None, None, 4, what="epoch 3")
+        train_loop.take_steps(work, None, None, 4, what="epoch 3")
     taken = 4
-    assert in_world.take_steps(work, None, None, 4)[0] == 0.5
+    assert train_loop.take_steps(work, None, None, 4)[0] == 0.5
 
 
 def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: Path) -> None:
@@ -207,24 +211,26 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
             clock.queued(batch)
         return 0.5
 
-    lesson = SimpleNamespace(train_epoch=train_epoch)
-    work: Any = SimpleNamespace(lesson=lesson, framework=SimpleNamespace(completion=lambda _: None))
-    permit = agreed_stop.Agreement(tmp_path).of(0, 1, 8)
+    functions = SimpleNamespace(train_epoch=train_epoch)
+    work: Any = SimpleNamespace(
+        functions=functions, framework=SimpleNamespace(completion=lambda _: None)
+    )
+    permit = graceful_stop.Agreement(tmp_path).of(0, 1, 8)
     said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
     with pytest.raises(LoaderError, match=said):
-        in_world.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
+        train_loop.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
     with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
-        in_world.skip(iter("ab"), 3)
+        train_loop.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
 def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     """The rest would be scored as if it had been seen."""
-    lesson: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
+    functions: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
     said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
     with pytest.raises(LoaderError, match=said):
-        in_world.predict(lesson, None, None, 10, "test")
-    assert in_world.predict(lesson, None, None, given)[1] == 0.5
+        train_loop.predict(functions, None, None, 10, "test")
+    assert train_loop.predict(functions, None, None, given)[1] == 0.5
 
 
 @pytest.mark.parametrize("watched", [True, False])
@@ -237,13 +243,13 @@ def test_within_an_epoch_one_line_is_replaced(
         monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
     run: Any = Run.__new__(Run)
     run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
-    run._moving, run._told, run._trained_since = 0, 2, time.monotonic() - 30
-    run.images = SimpleNamespace(train=[0] * 100, task="classes")
+    run._moving, run._printed, run._trained_since = 0, 2, time.monotonic() - 30
+    run.images = SimpleNamespace(train=[0] * 100, task="multiclass")
     run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
-    run._heard(in_world.Within(20, 12.3))
-    run._heard(in_world.Within(25, 30.0))
+    run._heard(train_loop.Within(20, 12.3))
+    run._heard(train_loop.Within(25, 30.0))
     if watched:
         assert capsys.readouterr().out == ""
         assert (tmp_path / heartbeat.MOVING).read_text() == then
@@ -264,10 +270,10 @@ def test_weights_of_another_run_are_not_tested(told: dict[str, str] | None, tmp_
     run = Run.__new__(Run)
     run.folder, run._begin = tmp_path, SimpleNamespace(run="mine")  # type: ignore[assignment]
     if told is not None:
-        weights.save(tmp_path / in_world.WEIGHTS, arrays, told)
+        weights.save(tmp_path / train_loop.WEIGHTS, arrays, told)
     with pytest.raises(UserError, match=r"another run has replaced this run's weights; run the ce"):
         run._trained_weights()
-    weights.save(tmp_path / in_world.WEIGHTS, arrays, {in_world.RUN: "mine"})
+    weights.save(tmp_path / train_loop.WEIGHTS, arrays, {train_loop.RUN: "mine"})
     assert np.array_equal(run._trained_weights()["w"], arrays["w"])
 
 
@@ -280,16 +286,18 @@ def test_one_device_says_why_a_measurement_is_missing(
         folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
-        with_replica=lambda *given: [in_world.Apart({kind: [0.5] * 6 for kind in kinds})],
+        with_replica=lambda *given: [
+            train_loop.StepMeasurements({kind: [0.5] * 6 for kind in kinds})
+        ],
         _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
-        recipe=SimpleNamespace(global_batch=64),
+        recipe=SimpleNamespace(global_batch_size=64),
         record=SimpleNamespace(add=lambda *given: None),
         setup=SimpleNamespace(replicas=count),
         check_parameters=lambda: None,
         _arithmetic=lambda seconds: records.arithmetic(100.0),
     )
-    assert len(Run.take_apart.__wrapped__(run)) == 3  # type: ignore[attr-defined]
+    assert len(Run.profile.__wrapped__(run)) == 3  # type: ignore[attr-defined]
     assert ("no all-reduce to leave out" in capsys.readouterr().out) == (count == 1)
 
 
@@ -398,7 +406,7 @@ def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
     where = Place(
         rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, folder=folder, **given
     )
-    patch.setattr(place, "here", lambda: where)
+    patch.setattr(rank_info, "here", lambda: where)
     patch.setattr(exchange, "exchange", lambda value: [value])
 
 
@@ -418,7 +426,9 @@ def test_the_first_ranks_record_is_that_of_all(
 def test_a_notebook_of_mpi_says_how_it_is_run(
     name: str, cell: dict[str, Any], tmp_path: Path
 ) -> None:
-    said = f"which a launcher starts: run compare --notebooks {name} --devices N in a terminal$"
+    said = (
+        f"which a launcher starts: in a terminal run: rosetta run --notebooks {name} --devices N$"
+    )
     with pytest.raises(UserError, match=said):
         begin(module("chainermn"), cell | said_to_be(name, tmp_path))
 
@@ -434,10 +444,10 @@ def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
 
 
 SECTIONS = {
-    "certify": (None, None, None),
-    "rehearse": (None,),
-    **dict.fromkeys(("largest_batch", "train", "test", "take_apart"), ()),
-    **dict.fromkeys(("chart", "explain", "finish"), ()),
+    "check_fairness": (None, None, None),
+    "check_training_loop": (None,),
+    **dict.fromkeys(("largest_batch", "train", "test", "profile"), ()),
+    **dict.fromkeys(("chart", "attribute_time", "finish"), ()),
 }
 
 

@@ -15,8 +15,8 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
     """Turns whose seconds are given; ``marks`` gets every phase and its images."""
 
     @contextmanager
-    def phase(name: str, *, images: int | None = None) -> Iterator[None]:
-        marks.append((name, images))
+    def phase(name: str, *, items: int | None = None) -> Iterator[None]:
+        marks.append((name, items))
         yield
 
     def turn(kind: str) -> measurement_rounds.Turn:
@@ -63,7 +63,7 @@ def test_files_begin_with_nothing_read_ahead() -> None:
     assert names[:5] != names[5:10], "who comes first changes"
 
 
-def test_one_device_has_nobody_to_be_silent_to() -> None:
+def test_one_device_has_none_to_be_silent_to() -> None:
     assert set(take([], together=False)) == {"files", "synthetic", "loader", "product"}
 
 

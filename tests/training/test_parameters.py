@@ -30,14 +30,14 @@ needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="the real NIH samp
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small generated set, resized to the demo recipe's 38 px."""
     source, target = (tmp_path_factory.mktemp("data") / name for name in ("demo", "demo-38"))
-    data_prep.make_demo(source, images=48, size=128, progress=False)
+    data_prep.generate_nih(source, images=48, size=128, progress=False)
     data_prep.resize_folder(source, target, size=38, progress=False)
     return target
 
 
 def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
     setup = parameters.resolve("N", recipe="demo", data=generated, devices=1, run=tmp_path)
-    assert (setup.recipe.recipe.crop, setup.recipe.global_batch) == (32, 64)
+    assert (setup.recipe.recipe.crop, setup.recipe.global_batch_size) == (32, 64)
     images = image_data.load_data(setup)
     assert images.kind == "generated"
     assert images.targets(images.train).dtype == np.float32
@@ -56,7 +56,7 @@ def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
 ) -> None:
     data = SAMPLE if count == 749 else data_prep_tools.make_folder(tmp_path / "set", 200, size=64)
     setup = parameters.resolve("N", data=data, devices=2, run=tmp_path / "run", recipe="demo")
-    assert (setup.recipe.recipe.resized, setup.recipe.recipe.crop) == (64, 54)
+    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.crop) == (64, 54)
     images = image_data.load_data(setup)
     section = images.as_record(setup.recipe)
     assert section["kind"] == "real"
@@ -65,7 +65,7 @@ def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
 
 
 def test_unprepared_images_are_refused_with_the_command_to_run(tmp_path: Path) -> None:
-    data_prep.make_demo(tmp_path / "big", images=8, size=512, progress=False)
+    data_prep.generate_nih(tmp_path / "big", images=8, size=512, progress=False)
     with pytest.raises(UserError, match="data-prep resize"):
         image_data.fit_to_images(lookup("demo"), tmp_path / "big")
 
@@ -95,9 +95,9 @@ def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         made.append(folder)
         real(folder, images=8, size=96, progress=False)
 
-    real = data_prep.make_demo
+    real = data_prep.generate_nih
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "make_demo", small)
+    monkeypatch.setattr(data_prep, "generate_nih", small)
     first = image_folders.prepare_data(lookup("demo"))
     assert first == tmp_path / f"{GENERATED}-38"
     with Image.open(next((first / "images").iterdir())) as image:
@@ -118,13 +118,13 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
 
     def resized(*given: Any, **how: Any) -> None:
         made.append("resized")
-        time.sleep(2 * files.MOMENT)  # longer than resizing waits for another process
+        time.sleep(2 * files.LOCK_SECONDS)  # longer than resizing waits for another process
         resize(*given, **how)
 
-    real, resize = data_prep.make_demo, data_prep.resize_folder
-    monkeypatch.setattr(files, "MOMENT", 0.1)
+    real, resize = data_prep.generate_nih, data_prep.resize_folder
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "make_demo", small)
+    monkeypatch.setattr(data_prep, "generate_nih", small)
     monkeypatch.setattr(data_prep, "resize_folder", resized)
     with ThreadPoolExecutor(2) as jobs:
         found = list(jobs.map(image_folders.prepare_data, [lookup("demo")] * 2))
@@ -137,16 +137,16 @@ def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
 ) -> None:
     """Other images under the same name would be compared with those of before."""
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    real = data_prep.make_demo
+    real = data_prep.generate_nih
     for name in ("demo", "demo-38"):
-        monkeypatch.setattr("data_prep.demo.TOOL", "data_prep demo 1")
+        monkeypatch.setattr("data_prep.synthetic_nih.TOOL", "data_prep demo 1")
         real(tmp_path / name, images=8, size=64, progress=False)
     monkeypatch.undo()
     monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "make_demo", lambda f, size: real(f, images=8, size=64))
+    monkeypatch.setattr(data_prep, "generate_nih", lambda f, size: real(f, images=8, size=64))
     folder = image_folders.prepare_data(lookup("demo"))
     assert folder is not None
-    assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.demo.TOOL
+    assert json.loads((folder / "demo.json").read_text())["tool"] == data_prep.synthetic_nih.TOOL
     for name in ("demo", "demo-38"):
         old = json.loads((tmp_path / name / "demo.json").read_text())
         assert old["tool"] == "data_prep demo 1" and old["images"] == 8
@@ -160,11 +160,11 @@ def test_data_whose_preparation_was_cut_short_is_finished(
     monkeypatch.setattr(paths, "DATA", tmp_path)
     source = tmp_path / GENERATED
     target = tmp_path / f"{GENERATED}-38"
-    data_prep.make_demo(source, images=8, size=96, progress=False)
-    real = data_prep.make_demo
-    monkeypatch.setattr(data_prep, "make_demo", lambda f, size: real(f, images=8, size=96))
+    data_prep.generate_nih(source, images=8, size=96, progress=False)
+    real = data_prep.generate_nih
+    monkeypatch.setattr(data_prep, "generate_nih", lambda f, size: real(f, images=8, size=96))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("data_prep.resize.finish", interrupted)
+        patch.setattr("data_prep.resize.finish_target", interrupted)
         image_folders.prepare_data(lookup("demo"))
     assert (target / "prepared.json").exists() and not data_prep.is_complete(target)
     assert image_folders.prepare_data(lookup("demo")) == target
@@ -182,7 +182,7 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
     setup = parameters.resolve(
         "N", recipe="demo", data=tmp_path / "packed", devices=1, run=tmp_path, batch_size=8
     )
-    assert (setup.recipe.recipe.resized, setup.recipe.recipe.batch) == (38, 8)
+    assert (setup.recipe.recipe.image_size, setup.recipe.recipe.batch_size) == (38, 8)
     assert setup.recipe.learning_rate == pytest.approx(1e-4 / 8)
     images = image_data.load_data(setup)
     assert images.format == "packed" and images.kind == "generated"
@@ -202,7 +202,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
     shutil.copytree(generated, folder)
     assert image_data.image_size(lookup("demo"), folder) == 38
     shutil.rmtree(folder)
-    data_prep.make_demo(folder, images=8, size=64, progress=False)
+    data_prep.generate_nih(folder, images=8, size=64, progress=False)
     assert image_data.image_size(lookup("demo"), folder) == 64
 
 
@@ -210,7 +210,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
     ("given", "said"),
     [
         (
-            {"workers": "many"},
+            {"num_workers": "many"},
             "workers is 'many': give a whole number from 0 to 1024, or 'default'",
         ),
         (
@@ -221,7 +221,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
         ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
         ({"epochs": "auto"}, "epochs is 'auto': give a whole number from 1"),
         ({"epochs": 1.5}, "epochs is 1.5: give a whole number from 1"),
-        ({"workers": 1025}, "workers is 1025: give a whole number from 0 to 1024"),
+        ({"num_workers": 1025}, "num_workers is 1025: give a whole number from 0 to 1024"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )
@@ -268,8 +268,8 @@ def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) ->
         return parameters.resolve("N", recipe="demo", data=generated, devices=1, **given)
 
     own, other = resolved().recipe.recipe, resolved(epochs="2", batch_size=16).recipe.recipe
-    assert (own.epochs, own.batch) == (lookup("demo").epochs, 64)
-    assert (other.epochs, other.batch) == (2, 16)
+    assert (own.epochs, own.batch_size) == (lookup("demo").epochs, 64)
+    assert (other.epochs, other.batch_size) == (2, 16)
     assert other.learning_rate == own.learning_rate / 4
     found = resolved(epochs="default", batch_size="auto")
     assert found.recipe.recipe == own and found.search_batch and not resolved().search_batch
@@ -277,7 +277,9 @@ def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) ->
 
 def test_workers_serve_all_devices_together(generated: Path) -> None:
     def resolved(workers: int | str) -> parameters.Setup:
-        return parameters.resolve("N", recipe="demo", data=generated, devices=1, workers=workers)
+        return parameters.resolve(
+            "N", recipe="demo", data=generated, devices=1, num_workers=workers
+        )
 
     assert resolved("default").workers == min(8, loader_workers.usable_cores())
     assert resolved(3).workers == resolved("3").workers == 3
@@ -291,8 +293,8 @@ def test_workers_keep_to_the_cores_that_this_process_may_use(
     eight = Devices("gpu", ("GPU",) * 8)
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
-    monkeypatch.setattr(files, "_quotas", lambda groups, root: [])
+    monkeypatch.setattr(files, "_cgroup_limits", lambda groups, root: [])
     assert parameters.default_workers(eight) == 12
-    monkeypatch.setattr(files, "_quotas", lambda groups, root: [3])
+    monkeypatch.setattr(files, "_cgroup_limits", lambda groups, root: [3])
     assert parameters.default_workers(eight) == 3
     assert loader_workers.candidates() == [0, 1, 2, 4]

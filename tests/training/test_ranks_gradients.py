@@ -1,4 +1,4 @@
-"""What a rank asks of its framework, and where the ranks' rows stand in the certificate.
+"""What a rank asks of its framework, and where the ranks' rows stand in the fairness check.
 
 Real ranks, with faults planted, are in ``tests/kernels``.
 """
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.fairness import own_network, reference_checks
-from helpers.fairness.certificate import Certificate, Check
+from helpers.fairness import custom_network, reference_checks
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.fairness.reference_checks import N_AGAINST_ONE
-from helpers.frameworks import place
+from helpers.frameworks import rank_info
 from helpers.training import measured_run, ranks_gradients
 from helpers.training.world import IN_KERNEL, World
 
@@ -25,7 +25,7 @@ NONE = np.zeros(0)
 
 
 class Rank:
-    """A framework, its module for ranks, and a lesson, which note what is asked of them."""
+    """A framework, its module for ranks, and functions, which note what is asked of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[Any] = []
@@ -39,14 +39,14 @@ class Rank:
         )
         vars(hooks)["gradients"] = self.noted("all ranks")
         patch.setitem(sys.modules, "a_framework_ranks", hooks)
-        lesson = SimpleNamespace(
+        functions = SimpleNamespace(
             scope=self.scope, build_model=None, start=self.noted("start"), stop=self.noted("stop")
         )
-        lesson.ready = self.noted("ready")
+        functions.ready = self.noted("ready")
         images = SimpleNamespace(classes=["one", "two"])
         recipe = SimpleNamespace(recipe="the recipe")
         self.work: Any = SimpleNamespace(
-            framework=framework, lesson=lesson, images=images, recipe=recipe
+            framework=framework, functions=functions, images=images, recipe=recipe
         )
 
     @contextmanager
@@ -86,7 +86,7 @@ def test_one_device_is_this_ranks_first_and_several_are_all_of_the_world(rank: R
     ]
 
 
-def test_a_rank_compares_while_it_is_in_the_lessons_world(
+def test_a_rank_compares_while_it_is_in_the_notebook_functionss_world(
     rank: Rank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [Check(name, 0.0, 1.0) for name in N_AGAINST_ONE]
@@ -110,7 +110,7 @@ def test_of_an_own_network_it_compares_that(rank: Rank, monkeypatch: pytest.Monk
         return Check(name, 0.0, 1.0)
 
     even, uneven = N_AGAINST_ONE
-    monkeypatch.setattr(own_network, "same_on_all_devices", partial(row, even))
+    monkeypatch.setattr(custom_network, "same_on_all_devices", partial(row, even))
     monkeypatch.setattr(reference_checks, "uneven_on_all_devices", partial(row, uneven))
     weights: Any = "the initial ones"
     found = ranks_gradients.answer(RANK, rank.work, "own", weights)
@@ -119,7 +119,7 @@ def test_of_an_own_network_it_compares_that(rank: Rank, monkeypatch: pytest.Monk
 
 
 def test_the_ranks_rows_replace_those_that_were_not_checked() -> None:
-    before = Certificate(
+    before = FairnessCheck(
         (Check("a", 0.0, 1.0), *reference_checks.with_one_device("later"), Check("b", 0.0, 1.0)), 5
     )
     even, uneven = N_AGAINST_ONE
@@ -128,7 +128,9 @@ def test_the_ranks_rows_replace_those_that_were_not_checked() -> None:
         assert function is ranks_gradients.answer and args == ("resnet44", None)
         return [[Check(even, each, 1e-10, "a mean"), Check(uneven, 0.0, 1.0)] for each in (0, 3)]
 
-    found = ranks_gradients.certify(before, everywhere, network="resnet44", weights=None, devices=2)
+    found = ranks_gradients.check_fairness(
+        before, everywhere, network="resnet44", weights=None, devices=2
+    )
     assert [check.check for check in found.checks] == ["a", even, uneven, "b"]
     assert [check.verdict for check in found.checks] == ["pass", "fail", "pass", "pass"]
     assert not found.comparable and found.seconds > 5
@@ -138,22 +140,22 @@ def test_the_ranks_rows_replace_those_that_were_not_checked() -> None:
 def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
     nodes: int, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def certify(*_: Any, devices: Any, **__: Any) -> Certificate:
+    def check_fairness(*_: Any, devices: Any, **__: Any) -> FairnessCheck:
         assert devices == given
-        return Certificate(tuple(reference_checks.with_one_device()))
+        return FairnessCheck(tuple(reference_checks.with_one_device()))
 
-    monkeypatch.setattr(reference_checks, "certify", certify)
+    monkeypatch.setattr(reference_checks, "check_fairness", check_fairness)
     images = SimpleNamespace(labels=[], classes=[])
     run: Any = SimpleNamespace(
         setup=SimpleNamespace(replicas=2), devices=("a", "b"), network="resnet44", images=images
     )
     vars(run).update(framework=None, initial=None, recipe=None)
-    vars(run).update(check_parameters=lambda: None, _certified=lambda: None)
+    vars(run).update(check_parameters=lambda: None, _checked=lambda: None)
     run.monitor = None
-    monkeypatch.setattr(place, "here", lambda: None if nodes == 1 else "a rank")
+    monkeypatch.setattr(rank_info, "here", lambda: None if nodes == 1 else "a rank")
     build: Any = None
-    certified: Any = measured_run.Run.certify
-    certified.__wrapped__(run, None, build, build, IN_KERNEL)
-    said = {check.reason for check in run.certificate.checks}
+    checked: Any = measured_run.Run.check_fairness
+    checked.__wrapped__(run, None, build, build, IN_KERNEL)
+    said = {check.reason for check in run.fairness_check.checks}
     assert said == {ranks_gradients.LATER if nodes > 1 else "there is one device"}
-    assert run._of_network is run.certificate
+    assert run._of_network is run.fairness_check

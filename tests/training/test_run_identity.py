@@ -21,7 +21,7 @@ def begun(folder: Path, recipe: Recipe = DEMO, images: str = "a") -> record.Run:
     """A run's record, as far as a notebook has written it before it trains."""
     run = records.started(folder, recipe=recipe.on(2))
     parts = {"train": 256, "valid": 8, "test": 8}
-    data = {"folder": "d", "kind": "real", "pixels": 38, "images": parts, "patients": parts}
+    data = {"folder": "d", "kind": "real", "pixels": 38, "images": parts, "groups": parts}
     run.add("data", data | {"steps_per_epoch": 2, "sha256": images})
     return run
 

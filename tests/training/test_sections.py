@@ -10,7 +10,16 @@ from helpers.errors import UserError
 from helpers.training.measured_run import Run
 from helpers.training.sections import SECTIONS, Progress
 
-WHOLE = ["certify", "rehearse", "train", "test", "take_apart", "chart", "explain", "finish"]
+WHOLE = [
+    "check_fairness",
+    "check_training_loop",
+    "train",
+    "test",
+    "profile",
+    "chart",
+    "attribute_time",
+    "finish",
+]
 
 
 def refused(progress: Progress, name: str) -> str:
@@ -39,11 +48,11 @@ def test_in_the_notebooks_order_all_run() -> None:
     [
         ([], "train", r"needs section 7 (the fairness check), section 9 (the training-loop check);"
             " run sections 7 and 9 first"),
-        (["certify"], "train", "(the training-loop check); run section 9 first"),
+        (["check_fairness"], "train", "(the training-loop check); run section 9 first"),
         (WHOLE[:2], "test", "section 10 (test) needs section 9 (training); run section 9 first"),
-        (WHOLE[:2], "take_apart", "section 11 (measurements) needs section 9 (training); run"),
+        (WHOLE[:2], "profile", "section 11 (measurements) needs section 9 (training); run"),
         (WHOLE[:3], "chart", "section 12 (utilisation) needs section 11 (measurements); run"),
-        (WHOLE[:5], "explain", "needs section 12 (utilisation); run section 12 first"),
+        (WHOLE[:5], "attribute_time", "needs section 12 (utilisation); run section 12 first"),
         (WHOLE[:4], "finish", "needs section 11 (measurements), section 12 (utilisation), section "
             "13 (where the time went); run sections 11, 12 and 13 first"),
     ],
@@ -61,7 +70,7 @@ def test_what_is_of_an_earlier_training_has_to_run_again() -> None:
     assert refused(progress, "test") == said
     progress.end("train")
     said = refused(progress, "finish")
-    assert "section 10 (test), which is of before section 9 (training) was run again" in said
+    assert "section 10 (test), which is from before section 9 (training) was run again" in said
     assert said.endswith("run sections 10, 11, 12 and 13 first")
 
 
@@ -87,7 +96,7 @@ def test_every_section_of_a_run_is_watched(name: str) -> None:
     run = SimpleNamespace(progress=progress, record=SimpleNamespace(remove=removed.append))
     run.check_parameters = lambda: None
     method: Callable[..., Any] = getattr(Run, name)
-    if name != "certify":  # which needs nothing
+    if name != "check_fairness":  # which needs nothing
         with pytest.raises(UserError, match=rf"^section {SECTIONS[name].number} \("):
             method(run)
         assert not removed

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.training import step_clock, step_parts, world_shown
+from helpers.training import rank_tables, step_clock, step_parts
 from helpers.training.step_clock import StepClock
 from helpers.training.step_parts import Wait, Waited
 
@@ -73,13 +73,13 @@ def test_the_slowest_is_who_waits_least() -> None:
     assert slowest is not None and slowest["rank"] == 2
     said = "Slowest rank: 2 on n2, busy for 0.9 s of a step; the quickest for 0.51 s."
     assert step_parts.in_words(parts) == said
-    table = world_shown.parts({"parts": parts})
+    table = rank_tables.parts({"step_parts": parts})
     assert table is not None and list(table["host"]) == ["n1", "n1", "n2"]
     assert "update (s)" not in table.columns
     assert step_parts.slowest(parts[:1]) is None and not step_parts.in_words(parts[:1])
 
 
-def test_inside_a_compiled_step_nobody_is_called_slowest() -> None:
+def test_inside_a_compiled_step_none_is_called_slowest() -> None:
     parts = [rank(0, "n1", 0.5, None), rank(1, "n2", 0.6, None)]
     assert step_parts.slowest(parts) is None
     assert step_parts.in_words(parts).startswith("Which rank is slowest cannot be seen")
@@ -87,10 +87,10 @@ def test_inside_a_compiled_step_nobody_is_called_slowest() -> None:
 
 def test_a_world_is_told_in_sentences() -> None:
     world = {
-        "parts": [rank(0, "n1", 0.5, 0.4), rank(1, "n2", 0.6, 0.3)],
+        "step_parts": [rank(0, "n1", 0.5, 0.4), rank(1, "n2", 0.6, 0.3)],
         "clocks": [{"host": "n2", "ahead": 0.25, "within": 0.001}],
     }
-    slowest, clocks = world_shown.lines(world)
+    slowest, clocks = rank_tables.lines(world)
     assert slowest.startswith("Slowest rank: 1 on n2")
     assert "n2's by +0.2500 s (within 0.0010 s)" in clocks
-    assert world_shown.lines({}) == [] and world_shown.parts({}) is None
+    assert rank_tables.lines({}) == [] and rank_tables.parts({}) is None

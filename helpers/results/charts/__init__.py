@@ -1,4 +1,4 @@
-"""The pictures of the comparison, for the notebook and the report alike.
+"""Draw the charts of the comparison for the notebook and the report.
 
 Each function takes a comparison and a width in inches, and returns a figure that a notebook shows
 by itself, or None where there is nothing to draw.

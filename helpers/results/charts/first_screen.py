@@ -1,4 +1,4 @@
-"""The picture beside the answer: what the runs show, in one small chart."""
+"""Draw the small chart next to the report's first answer."""
 
 import pandas as pd
 from matplotlib.figure import Figure

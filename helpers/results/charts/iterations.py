@@ -1,4 +1,4 @@
-"""The chart of an iteration by number of nodes."""
+"""Draw the chart of an iteration's time by number of nodes."""
 
 from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Charts of how well and how quickly it was learnt."""
+"""Draw the charts of learning curves and test results."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -234,7 +234,7 @@ def _by_devices(compared: Comparison, across: str, width: float) -> Figure | Non
 
 
 def _logarithmic(grid: Sequence[Axes], least: float, most: float) -> None:
-    """Their shared horizontal axis, with room for the number beside the last curve's end."""
+    """Their shared horizontal axis, with room for the number next to the last curve's end."""
     grid[0].set_xlim(least / 1.2, 1.2 * most)  # first: it began at 0, which no logarithm reaches
     grid[0].set_xscale("log")
     for axes in grid:
@@ -243,7 +243,7 @@ def _logarithmic(grid: Sequence[Axes], least: float, most: float) -> None:
 
 
 def _chance(axes: Axes, value: float) -> None:
-    """Named at the right: at the left, curves begin beside it."""
+    """Draw the line of chance, with its name at the right, because curves begin at the left."""
     axes.axhline(value, color=FAINT, lw=1, ls=":")
     axes.annotate(
         "chance",
@@ -267,12 +267,12 @@ def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if not entries:
         return None
     task, names = compared.task, by_class_of.names(compared)
-    beside, whole = published.belong(compared), by_class_of.whole_name(compared)
-    rows = [*names, whole, *([_PUBLISHED] if beside else [])]
+    comparable, whole = published.belong(compared), by_class_of.whole_name(compared)
+    rows = [*names, whole, *([_PUBLISHED] if comparable else [])]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
-    told, scale = set(), task.metric.scale
+    shown, scale = set(), task.metric.scale
     for entry, offset in zip(entries, offsets, strict=True):
         found = by_class_of.rows(entry) | by_class_of.whole(entry, whole)
         mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
@@ -280,16 +280,16 @@ def by_class(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             value, low, high = found.get(name, (None, None, None))
             if value is None:
                 continue
-            told.add(name)
+            shown.add(name)
             if low is not None and high is not None:
                 ends = [scale * low, scale * high]
                 axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
             axes.plot(scale * value, row + offset, **mark)
         axes.plot([], [], label=safe(entry.run), **mark)
-    if beside:
+    if comparable:
         _published_means(axes, len(rows) - 1)
     for row, name in enumerate(names):
-        if name not in told:
+        if name not in shown:
             axes.annotate(
                 "not computable",
                 (0.5 * scale, row),

@@ -1,4 +1,4 @@
-"""Charts of what more devices bring: speed, the split of a speed-up, a step's parts, cost."""
+"""Draw the charts of scaling: speed, the factors of a speed-up, a step's parts, cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from helpers.results import published, scaled_out
+from helpers.results import published, published_scaling
 from helpers.results.charts.style import colour_of, faded, line_of, name_rows
 from helpers.results.comparison import Comparison
 from helpers.results.comparison_tables import short_number, time_text
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 from helpers.training.figure_style import (
     FAINT,
     NARROW,
@@ -36,9 +36,9 @@ HARDWARE, LEARNING = SHARES[0], SHARES[3]
 def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Throughput against devices with each series' ideal line, and parallel efficiency.
 
-    None where everything was run on one number of GPUs. Lines from the least to the most of the
-    repeats. Published efficiencies are crosses, marked as such, beside runs of the article's
-    network or of ChainerMN's study.
+    None if all runs are on the same number of GPUs. Lines span the minimum and maximum of the
+    repeats. Published efficiencies are marked crosses, shown with runs of the article's network or
+    of ChainerMN's study.
     """
     if not speed.several(compared):
         return None
@@ -52,9 +52,9 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(left, of_label, "images_per_second", 1, label=safe(label), **line_of(label, labels))
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
-    beside = published.belong(compared)
-    far = scaled_out.beside(compared)
-    if beside:
+    comparable = published.belong(compared)
+    far = published_scaling.points(compared)
+    if comparable:
         _published_efficiency(right)
     for point in far:
         right.plot(point.devices, 100 * point.efficiency, "x", color=FAINT, ms=6)
@@ -62,13 +62,13 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     heading(right, "Parallel efficiency, %")
     right.axhline(100, color=FAINT, lw=1, ls=":")
     right.set_ylim(0, max(110.0, right.get_ylim()[1]))
-    if beside:
+    if comparable:
         left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
     if far:
-        left.plot([], [], "x", color=FAINT, ms=6, label=scaled_out.NAME)
+        left.plot([], [], "x", color=FAINT, ms=6, label=published_scaling.NAME)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
-    theirs = (1, 4) if beside else [point.devices for point in far]
+    theirs = (1, 4) if comparable else [point.devices for point in far]
     _device_axis(right, sorted({*counts, *theirs}))
     legend_below(figure, left)
     return figure
@@ -132,21 +132,21 @@ def _device_axis(axes: Axes, counts: Sequence[int], *, both: bool = False) -> No
 def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """The split of the speed-up to the target, a panel a series, a column a number of devices.
 
-    On a logarithmic axis factors are lengths: up by the hardware factor, down by the learning
-    factor, and what is left is how many times as soon the target came. None where no series went
-    there on several numbers of devices.
+    On a logarithmic axis factors are lengths: up by the hardware efficiency, down by the
+    statistical one, and what is left is how many times as soon the target came. None where no
+    series went there on several numbers of devices.
     """
-    found = split.numbers(compared)
-    if found.empty or not split.several(compared):
+    found = speedup_factors.numbers(compared)
+    if found.empty or not speedup_factors.several(compared):
         return None
     own = [(key, rows) for key, rows in found.groupby(["series", "kind"], sort=False)]
     own = [(key, rows) for key, rows in own if (rows["devices"] > rows["base"]).any()]
     figure, grid = small_multiples(len(own), width, 3.0 if len(own) > 1 else 3.4)
     counts = sorted({count for _, rows in own for count in rows["devices"]})
-    values = [found[name].max() for name in ("hardware", "speed_up", "rate_factor")]
+    values = [found[name].max() for name in ("hardware_efficiency", "speed_up", "rate_factor")]
     values += [rows["devices"].max() / rows["base"].min() for _, rows in own]
     most = max((value for value in values if pd.notna(value)), default=1.0)
-    low = found[["speed_up", "hardware"]].min().min()
+    low = found[["speed_up", "hardware_efficiency"]].min().min()
     for axes, ((series, kind), rows) in zip(grid, own, strict=True):
         axes.set_yscale("log", base=2)
         axes.set_ylim(min(1.0, low if pd.notna(low) else 1.0) / 1.35, most * 1.6)
@@ -161,8 +161,22 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.set_xlabel(_axis_name(kind))
         axes.set_title(safe(str(series), 30), loc="left", fontweight="bold")
     first = grid[0]
-    first.plot([], [], color=HARDWARE, lw=7, alpha=0.75, label="hardware: images a second, times")
-    first.plot([], [], color=LEARNING, lw=7, alpha=0.75, label="learning: images needed, times")
+    first.plot(
+        [],
+        [],
+        color=HARDWARE,
+        lw=7,
+        alpha=0.75,
+        label="hardware efficiency: images a second, times",
+    )
+    first.plot(
+        [],
+        [],
+        color=LEARNING,
+        lw=7,
+        alpha=0.75,
+        label="statistical efficiency: images needed, times",
+    )
     first.plot([], [], color=FAINT, marker="D", ms=6, ls="none", label="left: times as soon")
     first.plot([], [], color=FAINT, marker="_", ms=12, ls="none", label="ideal")
     metric, wanted = compared.metric, float(found["target"].iloc[0])
@@ -178,12 +192,12 @@ def _axis_name(kind: str) -> str:
         "cpu": "CPU devices",
         "shared cores": "CPU devices that share cores",
         "shared": "replicas that share GPUs",
-        "virtual": "GPUs of virtual nodes",
+        "simulated": "GPUs of simulated nodes",
     }[kind]
 
 
 def _column(axes: Axes, place: int, row: pd.Series) -> None:
-    """Of one number of devices: up by the hardware factor, down by the learning factor."""
+    """Of one number of devices: up by the hardware efficiency, down by the statistical one."""
     if pd.isna(row["base"]) or row["devices"] < row["base"]:
         axes.annotate("not\nreached", (place, 1), ha="center", va="bottom", fontsize=7.5)
         return
@@ -192,8 +206,8 @@ def _column(axes: Axes, place: int, row: pd.Series) -> None:
         _bar(axes, place - 0.17, 1.0, row["rate_factor"], HARDWARE)
         axes.annotate("not\nreached", (place + 0.05, 1.08), fontsize=7.5, va="bottom")
         return
-    _bar(axes, place - 0.17, 1.0, row["hardware"], HARDWARE)
-    _bar(axes, place + 0.17, row["hardware"], row["speed_up"], LEARNING)
+    _bar(axes, place - 0.17, 1.0, row["hardware_efficiency"], HARDWARE)
+    _bar(axes, place + 0.17, row["hardware_efficiency"], row["speed_up"], LEARNING)
     ends = [row["speed_up_low"], row["speed_up_high"]]
     ink = colour_of(str(row["label"]))
     axes.plot([place + 0.17] * 2, ends, lw=1.5, color=ink)
@@ -284,7 +298,7 @@ def pareto(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text(value)))
         axis.set_minor_formatter(NullFormatter())
-    metric, wanted = compared.metric, split.target(compared) or 0.0
+    metric, wanted = compared.metric, speedup_factors.target(compared) or 0.0
     what = "energy, Wh" if points["what"].iloc[0] == "energy" else f"cost{cost.currency(compared)}"
     axes.set_xlabel(f"time to {metric.short} {metric.target(wanted)}; numbers: devices")
     axes.set_ylabel(what)

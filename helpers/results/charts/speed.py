@@ -1,4 +1,4 @@
-"""Charts of speed: how fast, and where the article's figures lie."""
+"""Draw the charts of speed, with the article's published figures."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def _names(numbers: pd.DataFrame, width: float) -> list[str]:
 
 @styled
 def placed(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Training time on fewest and most devices, ours beside the article's published one.
+    """Measured and published training time on the smallest and largest number of devices.
 
     Two panels with their own axes: other hardware, other images, so only the pattern compares.
     None for runs of another network or task than the article's.

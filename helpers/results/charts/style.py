@@ -1,9 +1,9 @@
-"""What the comparison's charts share: a colour, a marker and a place for each framework.
+"""Give each framework the same colour, marker and place in all charts.
 
 Framework colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which colour-blind
-people can tell apart, and a violet darker than any of them; a framework has the same colour, marker
-and place in every chart. A second notebook of the same framework keeps its colour and gets broken
-lines or hatched bars. Ink and grid are gpumon's light theme; the report maps every one of these
+people can distinguish, and a violet darker than any of them. A framework has the same colour,
+marker and place in every chart. A second notebook of the same framework keeps its colour and gets
+broken lines or hatched bars. Ink and grid are gpumon's light theme; the report maps each of these
 colours to its dark twin.
 """
 

@@ -1,4 +1,4 @@
-"""Charts of what the machine did: utilisation, where the time went, energy."""
+"""Draw the charts of utilisation, waiting times and energy."""
 
 from bisect import bisect_right
 from dataclasses import replace
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 import gpumon
 from gpumon.errors import MonitorError
 from helpers.launch import samplers
-from helpers.results import device_waits
+from helpers.results import wait_causes
 from helpers.results.charts.style import (
     MOST_ROWS,
     colour_of,
@@ -94,15 +94,15 @@ def _training(trace: gpumon.Trace) -> gpumon.Trace:
 def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     """Where the time went: the shares of an epoch that were no compute, one row a run.
 
-    Points with the least and the most of the rounds. A share can lie below zero, by as much as
+    Points with the minimum and maximum of the rounds. A share can lie below zero, by as much as
     the rounds scatter; a run whose measurement is invalid says so.
     """
-    numbers = device_waits.numbers(compared)
+    numbers = wait_causes.numbers(compared)
     if numbers.empty:
         return None
     if len(numbers) > MOST_ROWS:
         numbers = numbers.loc[[entry.run for entry in widest(compared.finished)]]
-    names = [name for name in device_waits.shares_of(numbers) if name != "compute"]
+    names = [name for name in wait_causes.shares_of(numbers) if name != "compute"]
     figure, axes = figure_of(1.3 + 0.55 * len(numbers), width)
     axes.axvline(0, color=FAINT, lw=1)
     looks = list(zip(names, cycle(_SHAPES, len(names)), cycle(_INKS, len(names)), strict=True))
@@ -114,9 +114,9 @@ def attribution(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
             ends = [100 * row.get(f"{name}{end}", row[name]) for end in ("_low", "_high")]
             axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
-        if pd.notna(row[device_waits.INVALID]):
+        if pd.notna(row[wait_causes.INVALID]):
             axes.annotate(
-                f"{device_waits.INVALID}: its sentence says why",
+                f"{wait_causes.INVALID}: its sentence says why",
                 (0, place),
                 xytext=(8, 0),
                 textcoords="offset points",
@@ -138,7 +138,7 @@ _INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and o
 
 @styled
 def energy(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Images per joule of every run whose GPUs told their energy; None where none did."""
+    """Images per joule of every run whose GPUs report their energy; None if no GPU does."""
     numbers = few(summarise(compared).dropna(subset=["images_per_joule"]))
     if numbers.empty:
         return None

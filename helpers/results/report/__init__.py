@@ -1,4 +1,4 @@
-"""The report: one page that opens without a network, and what people paste.
+"""Write the report: one page that opens without a network, and its figures as files.
 
 ``report.html`` holds everything (charts, tables, data); ``report.md`` the tables as text, and
 ``csv/`` the numbers; ``report.parquet`` has them in one tidy table, ``as_json`` for machines.

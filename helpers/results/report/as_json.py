@@ -1,19 +1,19 @@
-"""The report for machines: what its tables hold, unrounded, as one JSON text."""
+"""Write the report's unrounded tables as one JSON text."""
 
 import json
 from typing import Any
 
-from helpers.results import three_answers
+from helpers.results import conclusions
 from helpers.results.comparison import Comparison
 from helpers.results.report import csv_files
 from helpers.results.report.contents import title
 from helpers.training import record
 
-VERSION = 1
+VERSION = 2
 
 
 def as_json(compared: Comparison) -> str:
-    """``report`` (the version of this form), title, headline, answers, batches, unreadable, tables.
+    """``report`` (the form's version), title, headline, answers, experiments, unreadable, tables.
 
     ``tables`` holds the rows of each CSV file (``csv_files.frames``), by its name; a value that is
     missing is null.
@@ -26,12 +26,12 @@ def as_json(compared: Comparison) -> str:
     found: dict[str, Any] = {
         "report": VERSION,
         "title": title(compared),
-        "headline": three_answers.headline(compared),
+        "headline": conclusions.headline(compared),
         "answers": [
             {"question": answer.question, "verdict": answer.verdict, "text": answer.text}
-            for answer in three_answers.answers(compared)
+            for answer in conclusions.answers(compared)
         ],
-        "batches": [folder.resolve().name for folder in compared.folders],
+        "experiments": [folder.resolve().name for folder in compared.folders],
         "unreadable": [*compared.unreadable, *compared.set_aside],
         "tables": tables,
     }

@@ -1,4 +1,4 @@
-"""What a report's sections are made of: charts, tables, sentences, and what the page adds to."""
+"""Define the parts of a report's sections: charts, tables and sentences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ Draw = Callable[..., Figure | None]
 @dataclass(frozen=True)
 class Table:
     """``frame`` holds text only. ``kind`` is a hint to the page: plain; wide, of many columns;
-    verdicts and runs, whose columns are runs or frameworks; measured and published, which stand
-    beside each other."""
+    verdicts and runs, whose columns are runs or frameworks; measured and published, which are
+    shown next to each other."""
 
     name: str
     title: str

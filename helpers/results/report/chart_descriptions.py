@@ -1,17 +1,17 @@
-"""What the charts show, in words, for screen readers."""
+"""Describe the charts in words, for screen readers."""
 
 from collections.abc import Iterable
 
 import pandas as pd
 
 from helpers.results import by_class as by_class_numbers
-from helpers.results import device_waits, learning_curves, paired
+from helpers.results import learning_curves, paired_test, wait_causes
 from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, devices, latest_of_each, widest
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.ranking import RATE, field, ordered
 from helpers.results.repeated_runs import summarise, with_interval
-from helpers.results.scaling import cost, over_nodes, speed, split, step_parts
+from helpers.results.scaling import cost, over_nodes, speed, speedup_factors, step_parts
 from helpers.training.tasks import capital
 
 
@@ -50,7 +50,7 @@ def _seeds(compared: Comparison) -> set[int]:
 
 
 def throughput(compared: Comparison) -> str:
-    return _told(
+    return _described(
         "Images per second",
         (
             f"{_timed(row)} {short_number(row['images_per_second'])} from files, "
@@ -61,8 +61,8 @@ def throughput(compared: Comparison) -> str:
 
 
 def placed(compared: Comparison) -> str:
-    return _told(
-        "Training time by framework and number of devices, beside the times published in 2018",
+    return _described(
+        "Training time by framework and number of devices, with the times published in 2018",
         (f"{_timed(row)} {time_text(row['seconds'])}" for _, row in summarise(compared).iterrows()),
     )
 
@@ -71,7 +71,7 @@ def scaling(compared: Comparison) -> str:
     if not speed.several(compared):
         return ""
     numbers = speed.numbers(compared)
-    return _told(
+    return _described(
         "Lines of throughput and parallel efficiency against devices",
         (
             f"{_timed(row)} {100 * row['efficiency']:.0f} %"
@@ -81,26 +81,26 @@ def scaling(compared: Comparison) -> str:
 
 
 def factors(compared: Comparison) -> str:
-    return _told(
-        "Columns of the hardware factor up and the learning factor down, by number of devices",
-        (said.rstrip(".") for said in split.sentences(compared)),
+    return _described(
+        "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
+        (said.rstrip(".") for said in speedup_factors.sentences(compared)),
     )
 
 
 def shared_hardware(compared: Comparison) -> str:
     """What devices that share something do not show; empty where all have their own."""
-    found = split.numbers(compared)
+    found = speedup_factors.numbers(compared)
     if found.empty or found["kind"].isin(RANKED).all():
         return ""
     return (
         " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
-        "hardware factor; their learning factor is that of any devices."
+        "hardware efficiency; their statistical efficiency is that of any devices."
     )
 
 
 def steps(compared: Comparison) -> str:
     found = step_parts.table(compared)
-    return _told(
+    return _described(
         "Bars of a step's parts in ms, lowest to highest; the table has them too",
         (
             f"{run} " + ", ".join(f"{part} {text}" for part, text in row.items())
@@ -110,7 +110,7 @@ def steps(compared: Comparison) -> str:
 
 
 def iterations(compared: Comparison) -> str:
-    return _told(
+    return _described(
         "Bars of an iteration in ms by number of nodes; the table has them too",
         (
             f"{run} own work {row['own work']}, all-reduce {row['all-reduce']}"
@@ -122,7 +122,7 @@ def iterations(compared: Comparison) -> str:
 def by_devices(compared: Comparison, across: str) -> str:
     metric = compared.metric
     ends = learning_curves.time_to(compared)
-    return _told(
+    return _described(
         f"Validation {metric.short} against {across}, a line a number of devices; best values",
         (f"{row['run']} {metric.text(row['best'])}" for row in ends),
     )
@@ -133,7 +133,7 @@ def pareto(compared: Comparison) -> str:
     if points.empty:
         return ""
     what = "cost" if points["what"].iloc[0] == "money" else "energy in Wh"
-    return _told(
+    return _described(
         f"Points of the time to the target against {what}; nothing that ranks is better in both "
         "than those on the line",
         (
@@ -145,13 +145,13 @@ def pareto(compared: Comparison) -> str:
 
 
 def first(compared: Comparison) -> str:
-    """Of the picture beside the answer."""
+    """The description of the chart next to the answer."""
     rows, metric = field(compared), compared.task.metric
     if not rows.empty:
         rates = (f"{_timed(row)} {short_number(row[RATE])}" for _, row in rows.iterrows())
-        return _told("Images per second on files", rates)
+        return _described("Images per second on files", rates)
     numbers = summarise(compared).dropna(subset=[metric.figure])
-    return _told(
+    return _described(
         capital(metric.of_test),
         (f"{_timed(row)} {metric.text(row[metric.figure])}" for _, row in numbers.iterrows()),
     )
@@ -169,7 +169,7 @@ def curves(compared: Comparison, across: str = "epochs") -> str:
                 f"validation loss {end['valid_loss']:.3f} and {metric.short} "
                 f"{metric.text(end[metric.of_epoch])}"
             )
-    return _told(f"Losses and validation {metric.short} against {across}", parts)
+    return _described(f"Losses and validation {metric.short} against {across}", parts)
 
 
 def by_class(compared: Comparison) -> str:
@@ -177,7 +177,7 @@ def by_class(compared: Comparison) -> str:
     parts = []
     for entry in widest(compared.finished):
         parts.append(f"{entry.run} {with_interval(*metric.of(entry.content['test']), metric.text)}")
-    return _told(
+    return _described(
         f"Test {metric.short} per {task.one} with 95 % intervals; the table below has the numbers. "
         f"{task.wholes}",
         parts,
@@ -220,10 +220,10 @@ def uncertainty(compared: Comparison) -> str:
 
 def differences(compared: Comparison) -> str:
     """How the table of paired differences is made, and how to read it."""
-    base, metric = paired.reference(compared), compared.task.metric
+    base, metric = paired_test.reference(compared), compared.task.metric
     if base is None:
         return ""
-    found = paired.differences(compared)
+    found = paired_test.differences(compared)
     place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
         f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
@@ -232,20 +232,20 @@ def differences(compared: Comparison) -> str:
     )
     if found["pairs"].max() > 1:
         text += (
-            f"Repeats are paired and their differences averaged (the {metric.short} beside is a "
+            f"Repeats are paired and their differences averaged (the {metric.short} shown is a "
             f"median); the interval covers both {by_class_numbers.drawn(compared)} and runs. "
         )
     else:
         text += "It compares these trained networks: with another seed, the order may be reversed. "
     return (
-        f"{text}The intervals hold at 95 % for all rows together: among equals, chance tells one "
-        "apart in one report in twenty."
+        f"{text}The intervals hold at 95 % for all rows together: among equals, chance makes one "
+        "significantly different in one report in twenty."
     )
 
 
 def shares(compared: Comparison) -> str:
-    found = device_waits.table(compared)
-    return _told(
+    found = wait_causes.table(compared)
+    return _described(
         "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
         (
             f"{run} " + ", ".join(f"{name} {text}" for name, text in row.items())
@@ -256,7 +256,7 @@ def shares(compared: Comparison) -> str:
 
 def energy(compared: Comparison) -> str:
     numbers = summarise(compared).dropna(subset=["images_per_joule"])
-    return _told(
+    return _described(
         "Images trained per joule",
         (
             f"{row['label']} on {devices(row['devices'])} {row['images_per_joule']:.3g}"
@@ -270,5 +270,5 @@ def _timed(row: pd.Series) -> str:
     return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
 
 
-def _told(what: str, parts: Iterable[str]) -> str:
+def _described(what: str, parts: Iterable[str]) -> str:
     return f"{what}: {'; '.join(parts)}."

@@ -1,4 +1,4 @@
-"""The report's contents, in order: sections of charts, tables and sentences.
+"""Assemble the report's sections of charts, tables and sentences, in order.
 
 The page, ``report.md`` and the notebook ``Compare.ipynb`` are made of the same functions.
 """
@@ -8,14 +8,15 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.fairness import check_results
 from helpers.results import (
+    caveats,
     charts,
     comparison_tables,
-    device_waits,
-    limits,
     machine_cards,
     published,
-    scaled_out,
+    published_scaling,
+    wait_causes,
 )
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.report import chart_descriptions
@@ -77,7 +78,7 @@ def _machine(compared: Comparison) -> Section:
         Table(
             "attribution",
             "Shares of an epoch",
-            device_waits.table(compared),
+            wait_causes.table(compared),
             "Measured by leaving out loading and then the all-reduce, in alternating rounds; "
             "brackets hold the minimum and maximum. A share below zero means no measurable wait. "
             "Invalid means that no share can be computed; the sentences below say why.",
@@ -101,12 +102,12 @@ def _cost(compared: Comparison) -> Section:
             "What a run costs",
             cost.table(compared),
             "Energy is the GPUs' while training; until the target it is the same share of it as of "
-            "the images. The first step holds what is compiled or tuned in it. Memory is that of "
-            "the fullest GPU, whoever used it, or of the CPU device whose processes held most. "
+            "the images. The first step holds what is compiled or tuned in it. Memory is "
+            "the largest use of a GPU by all its processes, or of a CPU device by its own. "
             + (
                 "Money is for the time of training and validation, on all machines of the run."
                 if priced
-                else "With 'compare report --price 12.24/h' money is shown too."
+                else "With 'rosetta report --price 12.24/h' money is shown too."
             ),
         ),
         Chart("energy", "Energy", charts.energy, chart_descriptions.energy(compared)),
@@ -121,13 +122,13 @@ def _cost(compared: Comparison) -> Section:
 
 def _fairness(compared: Comparison) -> Section:
     lead = (
-        "The certificate compares what each run used and computed with one float64 reference. "
+        "The fairness check compares what each run used and computed with one float64 reference. "
         "A run that failed a check is marked as not comparable wherever its time is shown. "
         "A run that trained something else than the recipe is marked as trained differently. "
         "With repeated runs, the worst result of each check is shown."
     )
     blocks: list[Block] = [
-        Table("fairness", "Certificate", comparison_tables.fairness(compared), kind="verdicts"),
+        Table("fairness", "Fairness check", comparison_tables.fairness(compared), kind="verdicts"),
         Texts("How each program was executed", _executions(compared.finished)),
         Texts("What was switched on to be fast", _switches(compared.finished)),
         Table("reasons", "Remarks on single checks", _reasons(compared.entries)),
@@ -150,12 +151,12 @@ def _who(entries: Sequence[Entry], said: Callable[[dict[str, Any]], str]) -> lis
     for entry in entries:
         if how := said(entry.content.get("training", {})):
             found.setdefault(how, {})[entry.label] = None
-    told = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
-    return [f"{'; '.join(told)}."] if told else []
+    lines = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
+    return [f"{'; '.join(lines)}."] if lines else []
 
 
 def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
-    """The certificate's remarks, each with the runs that share it."""
+    """The fairness check's remarks, each with the runs that share it."""
     said: dict[tuple[str, str, str], dict[str, None]] = {}
     checked = {entry.run: None for entry in entries if "fairness" in entry.content}
     for entry in entries:
@@ -166,7 +167,7 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
     rows = [
         {
             "check": check,
-            "verdict": verdict,
+            "verdict": check_results.shown(verdict),
             "reason": reason,
             "runs": "every run" if 1 < len(runs) == len(checked) else "; ".join(runs),
         }
@@ -178,18 +179,18 @@ def _reasons(entries: Sequence[Entry]) -> pd.DataFrame:
 def _limits(compared: Comparison) -> Section:
     lead = "What is missing or cannot be compared, and why."
     blocks: list[Block] = [
-        Table("remarks", "Not comparable, or missing", limits.remarks(compared)),
+        Table("remarks", "Not comparable, or missing", caveats.remarks(compared)),
         Table(
             "state",
             "How every run ended",
             comparison_tables.state(compared),
             "Run time, in minutes and seconds, covers the whole run, as the terminal shows it: the "
-            "start of its kernel, the certificate, training, the test and the measurements after "
-            "it. For a notebook run by hand it starts with its record.",
+            "start of its kernel, the fairness check, training, the test and the measurements "
+            "after it. For a notebook run by hand it starts with its record.",
         ),
         Texts(
             "About the published figures",
-            published.notes() if published.belong(compared) else scaled_out.notes(compared),
+            published.notes() if published.belong(compared) else published_scaling.notes(compared),
         ),
     ]
     return Section("limits", "What this does not show", lead, blocks)

@@ -1,4 +1,4 @@
-"""The report's numbers as CSV files, for people who paste."""
+"""Write the report's numbers as CSV files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import pandas as pd
 from helpers.results import (
     by_class,
     comparison_tables,
-    device_waits,
     learning_curves,
-    paired,
+    paired_test,
     published,
+    wait_causes,
 )
 from helpers.results.comparison import Comparison, results
 from helpers.results.repeated_runs import summarise
-from helpers.results.scaling import cost, speed, split, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 from helpers.training.tasks import TASKS
 
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
@@ -26,17 +26,17 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     """The files by name, also those that would hold nothing. Numbers are not rounded.
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
-    and extremes. scaling: speed-up and efficiency. split: hardware and learning factors of the
-    speed-up to each target. step_parts: where a step goes. cost: energy, money, memory. targets:
+    and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
+    each target. step_parts: where a step goes. cost: energy, money, memory. targets:
     time and images to each of the recipe's. paired: differences of the metric on the same test
     images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
-    records say, a row a value. published: the article's figures, beside runs of its network.
+    records say, a row a value. published: the article's figures, with runs of its network.
     """
     return {
         "runs": results(compared),
         "repeats": summarise(compared),
         "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
-        "split": _splits(compared) if split.several(compared) else pd.DataFrame(),
+        "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
         "step_parts": step_parts.numbers(compared),
         "cost": cost.numbers(compared),
         "epochs": _epochs(compared),
@@ -44,8 +44,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         **{task.file: pd.DataFrame() for task in TASKS.values()},
         compared.task.file: _by_class(compared),
         "confusions": by_class.confusion_rows(compared),
-        "paired": paired.differences(compared).reset_index(drop=True),
-        "attribution": device_waits.numbers(compared).reset_index(),
+        "paired": paired_test.differences(compared).reset_index(drop=True),
+        "attribution": wait_causes.numbers(compared).reset_index(),
         "fairness": _fairness(compared),
         "versions": comparison_tables.versions(compared).reset_index(),
         "published": published.results() if published.belong(compared) else pd.DataFrame(),
@@ -55,7 +55,9 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 def _splits(compared: Comparison) -> pd.DataFrame:
     """Of each of the recipe's targets; of the one that is shown where it has none."""
     wanted: Sequence[float | None] = learning_curves.targets(compared) or [None]
-    return pd.concat([split.numbers(compared, value) for value in wanted], ignore_index=True)
+    return pd.concat(
+        [speedup_factors.numbers(compared, value) for value in wanted], ignore_index=True
+    )
 
 
 def csv(frame: pd.DataFrame) -> str:
@@ -88,7 +90,7 @@ def _by_class(compared: Comparison) -> pd.DataFrame:
         [
             {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
             for entry in compared.finished
-            for row in entry.content["test"][compared.task.name]
+            for row in entry.content["test"][compared.task.outputs]
         ]
     )
 

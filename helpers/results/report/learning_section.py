@@ -1,8 +1,8 @@
-"""The report's section on learning: curves, targets, the metric by class, pairs of runs."""
+"""Assemble the report's section on learning: curves, targets, classes and pairs of runs."""
 
 from typing import Any
 
-from helpers.results import by_class, charts, learning_curves, paired, published
+from helpers.results import by_class, charts, learning_curves, paired_test, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import of_own_networks, off_the_recipe, ranked
 from helpers.results.comparison import Comparison, latest_of_each
@@ -86,12 +86,12 @@ def how_well(compared: Comparison) -> Section:
         Table(
             "paired",
             f"{capital(metric.whole)}, on the same test images",
-            paired.table(compared),
+            paired_test.table(compared),
             chart_descriptions.differences(compared),
         ),
     ]
     lead = joined(
-        "Same images, same learning rate; but the networks come from the recipe's own code, and "
+        "Same images, same learning rate; but the networks come from the recipe's custom code, and "
         "each starts from weights that its framework drew, so the curves need not lie close "
         "together. "
         if of_own_networks(compared.finished)

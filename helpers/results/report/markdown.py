@@ -1,11 +1,11 @@
-"""The report as Markdown, for an issue, a wiki or a mail. Charts stay on the page."""
+"""Write the report as Markdown without charts, for an issue, a wiki or a mail."""
 
 import re
 from collections.abc import Sequence
 
 import pandas as pd
 
-from helpers.results import learning_curves, published, three_answers
+from helpers.results import conclusions, learning_curves, published
 from helpers.results.comparison import Comparison
 from helpers.results.report.blocks import Block, Live, Section, Table, Texts
 from helpers.results.report.contents import title
@@ -15,8 +15,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 def render(compared: Comparison, sections: Sequence[Section]) -> str:
     """The whole text, ending in a newline."""
-    parts = [f"# {_text(title(compared))}", _text(three_answers.headline(compared))]
-    answers = three_answers.answers(compared)
+    parts = [f"# {_text(title(compared))}", _text(conclusions.headline(compared))]
+    answers = conclusions.answers(compared)
     parts.append(
         "\n".join(f"- **{_text(a.question)}** {_text(a.verdict)}: {_text(a.text)}" for a in answers)
     )

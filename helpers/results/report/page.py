@@ -1,7 +1,7 @@
-"""The report as one HTML file: nothing in it is fetched, nothing from a record is markup.
+"""Write the report as one HTML file that loads nothing and never treats records as markup.
 
-Every text goes through Jinja's escaping. Beside it the page's own policy
-(Content-Security-Policy) lets only the scripts run that stand in this package.
+Jinja escapes every text. In addition, the page's Content-Security-Policy allows only the scripts of
+this package.
 """
 
 import base64
@@ -17,8 +17,8 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from gpumon.drawing import interactive, sidebyside
-from helpers.results import charts, learning_curves, published, three_answers
+from gpumon.drawing import interactive, interactive_comparison
+from helpers.results import charts, conclusions, learning_curves, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
 from helpers.results.comparison import Comparison, repeats
@@ -33,7 +33,7 @@ WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
 FIRST = Chart("first", "In one picture", charts.first, "")
 FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
-"""Columns that fit beside each other on a screen and on paper, by the table's kind; more of them
+"""Columns that fit next to each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
 
 LONG = 12
@@ -87,11 +87,11 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         charts_style=Markup(interactive.STYLE),
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
-        headline=three_answers.headline(compared),
+        headline=conclusions.headline(compared),
         picture=_drawn(compared, FIRST),
         picture_alt=chart_descriptions.first(compared),
-        answers=[(a, _css_of(a)) for a in three_answers.answers(compared)],
-        batches=[folder.resolve().name for folder in compared.folders],
+        answers=[(a, _css_of(a)) for a in conclusions.answers(compared)],
+        experiments=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
         published=published.source() if published.belong(compared) else "",
@@ -141,7 +141,7 @@ def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
 
 def _utilisation(compared: Comparison) -> dict[str, Any]:
     lanes, without = charts.traces(compared)
-    chart = Markup(sidebyside.fragment(lanes)) if lanes else Markup("")
+    chart = Markup(interactive_comparison.fragment(lanes)) if lanes else Markup("")
     return {"chart": chart, "without": without}
 
 
@@ -241,13 +241,13 @@ def _value(text: str) -> Cell:
 
 
 def _verdict(text: str) -> Cell:
-    """A certificate's cell: its class by the verdict it begins with, the limit in small letters."""
+    """A check's cell: its class by the verdict it begins with, the limit in small letters."""
     found, bracket, limit = text.partition(" (")
     css = _VERDICTS.get(found.partition(":")[0], "none" if text == "-" else "other")
     return Cell(found, css, small=limit.rstrip(")") if bracket else "")
 
 
-def _css_of(answer: three_answers.Answer) -> str:
+def _css_of(answer: conclusions.Answer) -> str:
     return {"yes": "good", "no": "bad", "only in part": "other"}.get(answer.verdict, "")
 
 

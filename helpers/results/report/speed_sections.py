@@ -1,20 +1,20 @@
-"""The report's sections on speed: how fast, and what more devices bring."""
+"""Assemble the report's sections on speed and on scaling."""
 
 import pandas as pd
 
-from helpers.results import charts, comparison_tables, from_the_machine, published
+from helpers.results import charts, comparison_tables, machine_peak, published
 from helpers.results.comparability import unequal, unranked
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Section, Table, Texts, joined
-from helpers.results.scaling import over_nodes, speed, split, step_parts
+from helpers.results.scaling import over_nodes, speed, speedup_factors, step_parts
 
 FILES = ("runs", "repeats", "published")
 """CSV files that hold the figures of "How fast"."""
 
 
 def how_fast(compared: Comparison) -> Section:
-    repeats, beside = chart_descriptions.repeats(compared), published.belong(compared)
+    repeats, comparable = chart_descriptions.repeats(compared), published.belong(compared)
     blocks: list[Block] = [
         Chart(
             "throughput", "Throughput", charts.throughput, chart_descriptions.throughput(compared)
@@ -32,14 +32,14 @@ def how_fast(compared: Comparison) -> Section:
         Table(
             "published-training",
             "Image files, published",
-            published.training() if beside else pd.DataFrame(),
+            published.training() if comparable else pd.DataFrame(),
             f"Not measured here: {published.source()}. 5 epochs of 87,306 images at 224 px.",
             kind="published",
         ),
         Table(
             "machine",
             "How far from the machine",
-            from_the_machine.table(compared),
+            machine_peak.table(compared),
             "Training on synthetic data, compared with a matrix product that each framework "
             "measured on the same devices, in the same rounds. Brackets after a share hold the "
             "minimum and maximum of the rounds. The product is a measured reference, not the "
@@ -49,13 +49,13 @@ def how_fast(compared: Comparison) -> Section:
         Table(
             "published-synthetic",
             "Synthetic data, published",
-            published.synthetic() if beside else pd.DataFrame(),
+            published.synthetic() if comparable else pd.DataFrame(),
             "Not measured here; same source.",
             kind="published",
         ),
         Chart(
             "placed",
-            "Beside the published times",
+            "Measured and published times",
             charts.placed,
             chart_descriptions.placed(compared),
             "Hardware, images and versions differ: compare the pattern, not the minutes."
@@ -73,36 +73,38 @@ def how_fast(compared: Comparison) -> Section:
 
 
 def more_devices(compared: Comparison) -> Section:
-    several, tried = speed.several(compared), split.several(compared)
+    several, tried = speed.several(compared), speedup_factors.several(compared)
     sharing = speed.sharing(compared)
     lead = (
-        "Time to a target = images needed / images per second. So what more devices win is a "
-        "hardware factor, how many times the images a second, over a learning factor, how many "
-        "times the images were needed. Both count until the target, with the first step and "
-        "validation, so the hardware factor is not the ratio of the throughputs in the tables."
+        "Time to a target = images needed / images per second. So what more devices win is their "
+        "hardware efficiency, how many times the images a second, over their statistical "
+        "efficiency, how many times the images were needed (less is better). Both count until the "
+        "target, with the first step and validation, so the hardware efficiency is not the ratio "
+        "of the throughputs in the tables."
     )
     blocks: list[Block] = []
     if compared.finished:
         blocks = [
-            Texts("In words", split.sentences(compared)),
+            Texts("In words", speedup_factors.sentences(compared)),
             Chart(
                 "factors",
                 "The speed-up to the target, split",
                 charts.factors,
                 chart_descriptions.factors(compared),
-                "Up by the hardware factor, down by the learning factor: what is left is how many "
-                "times as soon the target came. Images a second are those of the whole way to the "
-                "target, with first step and validation."
+                "Up by the hardware efficiency, down by the statistical efficiency: what is left "
+                "is how many times as soon the target came. Images a second are those of the whole "
+                "way to the target, with first step and validation."
                 + chart_descriptions.shared_hardware(compared),
             ),
             Table(
                 "split",
-                "Hardware and learning, for each target",
-                split.table(compared),
-                "Speed-up = hardware / learning, over the fewest devices that reached the target. "
-                "Of repeats and seeds the geometric mean, so that the factors multiply, with the "
-                "minimum and maximum, seed by seed where both have one run of each seed, else over "
-                "all pairs of runs. No factor where any run did not reach it.",
+                "Hardware and statistical efficiency, for each target",
+                speedup_factors.table(compared),
+                "Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
+                "that reached the target. Of repeats and seeds the geometric mean, so that the "
+                "factors multiply, with the minimum and maximum, seed by seed where both have one "
+                "run of each seed, else over all pairs of runs. No factor where any run did not "
+                "reach it.",
                 kind="wide",
             ),
             Chart("scaling", "Throughput", charts.scaling, chart_descriptions.scaling(compared)),
@@ -126,7 +128,7 @@ def more_devices(compared: Comparison) -> Section:
         if not several and not tried and sharing.empty:
             one = (
                 "No framework has uninterrupted runs on several numbers of devices. "
-                "Run 'compare --devices 1,2' to add scaling."
+                "Run 'rosetta run --devices 1,2' to add scaling."
             )
             blocks.append(Texts("Scaling", [one]))
     lead = joined(lead, unranked(compared))

@@ -1,4 +1,4 @@
-"""A matplotlib figure as inline SVG: harmless, without fixed size, in the page's colours.
+"""Convert a matplotlib figure to safe inline SVG without a fixed size, in the page's colours.
 
 What matplotlib writes is parsed and only drawing elements are kept. Its colours become CSS
 variables (``--ink``, ``--PyTorch``, ...) so that the same chart is right on light and on dark.
@@ -60,9 +60,9 @@ def inline(figure: Figure, name: str) -> Markup:
     buffer = io.BytesIO()
     figure.set_facecolor("none")
     # Laid out and drawn once each; savefig does both twice, which is most of a report's time.
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)
         figure.set_layout_engine("none")
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})

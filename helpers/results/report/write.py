@@ -1,4 +1,4 @@
-"""Makes the report of one or several batches and puts it into a folder."""
+"""Write the report of one or several experiments into a folder."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,26 +7,26 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.results import comparison
 from helpers.results.prices import Prices
-from helpers.results.report import csv_files, markdown, page, tidy
+from helpers.results.report import csv_files, long_table, markdown, page
 from helpers.results.report.contents import sections
 
 HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parquet"
 
 
 def write(
-    batches: str | Path | Iterable[str | Path] = "latest",
+    experiments: str | Path | Iterable[str | Path] = "latest",
     folder: Path | None = None,
     prices: Prices | None = None,
 ) -> Path:
-    """The report of ``batches`` (as ``comparison.load`` takes them); returns the page's path.
+    """The report of ``experiments`` (as ``comparison.load`` takes them); returns the page's path.
 
-    It goes into ``folder``, by default that of the first batch; an older report is replaced.
+    It goes into ``folder``, by default that of the first experiment; an older report is replaced.
     ``prices`` are those of the machines' hours.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = load(batches, prices)
+    compared = load(experiments, prices)
     folder = compared.folders[0] if folder is None else folder
     if (folder / CSV).is_symlink():
         raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
@@ -39,21 +39,21 @@ def write(
             paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
         else:  # of an older report
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
-    paths.write_atomically(folder / PARQUET, tidy.parquet(compared))
+    paths.write_atomically(folder / PARQUET, long_table.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
     paths.write_atomically(folder / HTML, page.render(compared, found, files))
     return folder / HTML
 
 
 def load(
-    batches: str | Path | Iterable[str | Path], prices: Prices | None = None
+    experiments: str | Path | Iterable[str | Path], prices: Prices | None = None
 ) -> comparison.Comparison:
     """What a report is made of.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = comparison.load(batches, prices)
+    compared = comparison.load(experiments, prices)
     missing = comparison.how_to_begin(compared)
     if missing is not None:
         raise UserError(missing)

@@ -1,4 +1,4 @@
-"""What training costs: energy, money at a price that the user gives, memory, the first step.
+"""Compute the cost of training: energy, money at the user's price, memory, the first step.
 
 What was not measured is missing. Nothing is filled in from other runs.
 """
@@ -15,7 +15,7 @@ from helpers.results.comparability import marked, ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, devices
 from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.repeated_runs import with_range
-from helpers.results.scaling import split
+from helpers.results.scaling import speedup_factors
 
 FIGURES = (
     "seconds_to_target",
@@ -34,12 +34,12 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """What each run cost; a row a label and number of devices, medians and extremes of repeats.
 
     Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
-    ``split.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low`` and
-    ``_high``. Energy is the GPUs' while training; until the target it is the same share of it as of
-    the images. Money is for the time of training and validation, on all machines of the run. What
-    is to the target is missing where some run did not reach it.
+    ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low``
+    and ``_high``. Energy is the GPUs' while training; until the target it is the same share of it
+    as of the images. Money is for the time of training and validation, on all machines of the run.
+    What is to the target is missing where some run did not reach it.
     """
-    wanted = split.target(compared)
+    wanted = speedup_factors.target(compared)
     rows = [_costs(compared, entry, wanted) for entry in compared.finished]
     if not rows:
         return pd.DataFrame()
@@ -96,7 +96,7 @@ def _joules(content: dict[str, Any]) -> float | None:
     joules: float | None = content.get("energy", {}).get("joules")
     if joules is None or comparability.resumed_after(content):
         return None
-    if comparability.nodes(content) == 1 or comparability.virtual_nodes(content):
+    if comparability.nodes(content) == 1 or comparability.simulated_nodes(content):
         return joules
     watched = content["monitor"].get("devices")
     seen = [
@@ -108,11 +108,11 @@ def _joules(content: dict[str, Any]) -> float | None:
 
 
 def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`numbers` as text for a reader; columns that nobody has a figure for are left out."""
+    """:func:`numbers` as text for a reader, without the columns for which no run has a figure."""
     found = numbers(compared)
     if found.empty:
         return pd.DataFrame()
-    wanted, metric = split.target(compared), compared.metric
+    wanted, metric = speedup_factors.target(compared), compared.metric
     to = "" if wanted is None else f" to {metric.short} {metric.target(wanted)}"
     texts: dict[str, tuple[str, Callable[[float], str], float]] = {
         f"time{to}": ("seconds_to_target", time_text, 1.0),

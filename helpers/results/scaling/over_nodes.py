@@ -1,6 +1,7 @@
-"""An iteration by number of nodes: a rank's own work against the all-reduce, and of more nodes.
+"""Split an iteration into work and all-reduce by number of nodes, and predict more nodes.
 
-The last is a model's, T = Tc + max(0, Tar - overlap) + jitter (``results.all_reduce_model``). It is
+The prediction is a model, T = Tc + max(0, Tar - overlap) + jitter
+(``results.all_reduce_model``). It is
 fitted to all numbers of nodes but the largest, judged on that, and silent where it fails.
 """
 
@@ -28,7 +29,7 @@ FEWEST = 3
 def numbers(compared: Comparison) -> pd.DataFrame:
     """Seconds of an iteration; a row a run, of series that were run on several numbers of nodes.
 
-    Columns: series, label, nodes, where (``2 x 1 virtual``), devices, own (forward, backward and
+    Columns: series, label, nodes, where (``2 x 1 simulated``), devices, own (forward, backward and
     update; the median over ranks, or over rounds), all_reduce (what of it these do not hide), of
     both ``_low`` and ``_high``, how (as ``step_parts.numbers``).
     """
@@ -92,9 +93,9 @@ class _Measured(NamedTuple):
 
 def _measured(entry: Entry) -> _Measured | None:
     content = entry.content
-    world, nodes = content.get("world", {}), comparability.nodes(content)
-    alone, parts = world.get("all_reduce"), world.get("parts") or []
-    if nodes < 2 or comparability.virtual_nodes(content) or not alone or not parts:
+    cluster, nodes = content.get("cluster", {}), comparability.nodes(content)
+    alone, parts = cluster.get("all_reduce"), cluster.get("step_parts") or []
+    if nodes < 2 or comparability.simulated_nodes(content) or not alone or not parts:
         return None
     if any(part.get("all_reduce") is None or part.get("compute") is None for part in parts):
         return None

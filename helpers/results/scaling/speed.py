@@ -1,4 +1,4 @@
-"""How much faster more devices are: speed-up, and efficiency against one device and one node."""
+"""Compute speed-up and scaling efficiency against one device and one node."""
 
 from functools import lru_cache
 from typing import Any
@@ -142,7 +142,7 @@ def sharing(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("framework") if rows else pd.DataFrame()
 
 
-_SHARED = {"shared cores": "the cores of CPUs", "shared": "GPUs", "virtual": "one machine"}
+_SHARED = {"shared cores": "the cores of CPUs", "shared": "GPUs", "simulated": "one machine"}
 
 
 def _percent(share: float) -> str:

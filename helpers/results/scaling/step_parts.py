@@ -1,6 +1,6 @@
-"""Where a step goes: loading, compute, the all-reduce that compute does not hide, the update.
+"""Split a step into loading, compute, the exposed all-reduce and the update.
 
-*Measured*: each rank timed the parts of its own steps (``world.parts`` of the record). *By
+*Measured*: each rank timed the parts of its own steps (``cluster.step_parts`` of the record). *By
 ablation*: section 11 left out loading and then the all-reduce, and the update is in compute.
 """
 
@@ -29,8 +29,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
     median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
-    (how many were measured; 0 by ablation). A part that cannot be told from compute has no row; a
-    run whose measurement contradicts itself has none (:func:`left_out`).
+    (how many were measured; 0 by ablation). A part that cannot be separated from compute has no
+    row; a run whose measurement contradicts itself has none (:func:`left_out`).
     """
     rows = []
     for entry in latest_of_each(compared.finished):
@@ -56,18 +56,18 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     """How the parts were found, and of each its seconds a step: of every rank, or of every round.
 
-    A part's seconds by ablation may come out below 0, where it cannot be told from nothing.
+    A part's seconds by ablation may come out below 0, if it is not significantly different from 0.
     """
     content = entry.content
-    ranks = content.get("world", {}).get("parts")
+    ranks = content.get("cluster", {}).get("step_parts")
     if ranks:
         found = {part: [rank.get(field) for rank in ranks] for part, field in _FIELDS.items()}
         return MEASURED, {
             part: values for part, values in found.items() if all(v is not None for v in values)
         }
-    if _not_told(content):
+    if _why_none(content):
         return BY_ABLATION, {}
-    batch = content["recipe"]["global_batch"]
+    batch = content["recipe"]["global_batch_size"]
     files, synthetic = (
         [batch / rate for rate in content[kind]["rounds"]] for kind in ("files", "synthetic")
     )
@@ -78,8 +78,8 @@ def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
     return BY_ABLATION, {part: values for part, values in each.items() if values}
 
 
-def _not_told(content: dict[str, Any]) -> str | None:
-    """Why section 11 of a run tells no parts, if it does not."""
+def _why_none(content: dict[str, Any]) -> str | None:
+    """Why section 11 of a run has no parts; None if it has."""
     missing = [name for name in ("files", "synthetic") if "rounds" not in content.get(name, {})]
     if missing:
         return f"it has no rounds on {' and '.join(missing)} data"
@@ -90,7 +90,7 @@ def _not_told(content: dict[str, Any]) -> str | None:
 def left_out(compared: Comparison) -> list[str]:
     """Which runs have no parts here, and why; a line a run."""
     return [
-        f"{entry.timed}: {_not_told(entry.content) or 'its ranks timed no part of their steps'}."
+        f"{entry.timed}: {_why_none(entry.content) or 'its ranks timed no part of their steps'}."
         for entry in latest_of_each(compared.finished)
         if not parts_of(entry)[1]
     ]
@@ -128,13 +128,13 @@ def sentences(compared: Comparison) -> list[str]:
     return [
         f"{entry.timed}: {said}"
         for entry in latest_of_each(compared.finished)
-        if (said := _finding(entry.content.get("world", {})))
+        if (said := _finding(entry.content.get("cluster", {})))
     ]
 
 
-def _finding(world: dict[str, Any]) -> str | None:
+def _finding(cluster: dict[str, Any]) -> str | None:
     """What the ranks of one run wait for, as far as their parts tell."""
-    ranks = world.get("parts") or []
+    ranks = cluster.get("step_parts") or []
     if len(ranks) < 2:
         return None
     step = median(_own(rank) + (rank["all_reduce"] or 0.0) for rank in ranks)
@@ -155,27 +155,27 @@ def _finding(world: dict[str, Any]) -> str | None:
         )
     quiet = f"no rank's own work stands out ({where} takes the most, {_ms(_own(slowest))} a step)"
     if hidden:
-        return f"{quiet}; the all-reduce cannot be told from compute here."
+        return f"{quiet}; the all-reduce cannot be separated from compute here."
     waits = [float(rank["all_reduce"]) for rank in ranks]
     share = median(waits) / step if step > 0 else 0.0
     said = f"{quiet}; the exposed all-reduce takes {100 * share:.0f} % of a step"
     if share > STANDS_OUT:
-        said += f", so they wait for the link{_slow_host(world, step)}{_alone(world)}"
+        said += f", so they wait for the link{_slow_host(cluster, step)}{_alone(cluster)}"
     return f"{said}."
 
 
-def _slow_host(world: dict[str, Any], step: float) -> str:
+def _slow_host(cluster: dict[str, Any], step: float) -> str:
     """`` between node1 and node2``, by the links' own rates; else `` of node2``, by the waits.
 
     That is of a host whose ranks all spend clearly longer in the all-reduce than the others'.
     """
-    links = sorted(world.get("links", []), key=lambda link: float(link["bytes_per_second"]))
+    links = sorted(cluster.get("links", []), key=lambda link: float(link["bytes_per_second"]))
     if len(links) > 1:
         least, usual = (float(links[i]["bytes_per_second"]) for i in (0, len(links) // 2))
         if least < usual / 2:
             return f" between {' and '.join(links[0]['hosts'])} ({least / 1e6:,.3g} MB/s)"
     waits: dict[str, list[float]] = {}
-    for rank in world["parts"]:
+    for rank in cluster["step_parts"]:
         waits.setdefault(str(rank["host"]), []).append(float(rank["all_reduce"]))
     longest = max(waits, key=lambda host: min(waits[host]))
     others = [wait for host, found in waits.items() if host != longest for wait in found]
@@ -184,11 +184,11 @@ def _slow_host(world: dict[str, Any], step: float) -> str:
     return ""
 
 
-def _alone(world: dict[str, Any]) -> str:
+def _alone(cluster: dict[str, Any]) -> str:
     """What the all-reduce does by itself over which link, if it was measured."""
-    found = world.get("all_reduce")
+    found = cluster.get("all_reduce")
     if not found:
-        return f" over {world['interface']}"
+        return f" over {cluster['interface']}"
     low, high = found["interval"]
     return (
         f": by itself, over {found['over']}, the all-reduce of {found['bytes'] / 1e6:,.1f} MB "

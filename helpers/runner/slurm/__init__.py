@@ -1,1 +1,1 @@
-"""Slurm: a recipe's batch script, what is checked before it is queued, and how far jobs are."""
+"""Write, check and queue a recipe's batch script for Slurm, and show the state of its jobs."""

@@ -1,8 +1,7 @@
-"""Before a job is queued: whether its nodes can do what it will ask of them.
+"""Check with a short job whether the nodes can run a recipe's job, before it is queued.
 
-A short job with the recipe's own options. A process on each node looks around, and writes what it
-found into a folder under ``runs/``, which also shows whether the nodes share it; a table says what
-is right and what is not.
+The short job has the recipe's options. A process on each node writes what it finds into a folder
+under ``runs/``, which also shows whether the nodes share that folder. A table lists the results.
 """
 
 import json
@@ -24,7 +23,7 @@ from typing import Any
 from helpers import network, paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, devices, installed
-from helpers.runner.probe import outside
+from helpers.runner.self_test import starting
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
 from helpers.runner.slurm.script import Job
@@ -40,7 +39,7 @@ APART = 2.0
 MEET = 180.0
 """Seconds for which a node waits for the others."""
 LAB = "lab"
-"""The runner's own kernel, beside those of the notebooks."""
+"""The runner's environment, in addition to those of the notebooks."""
 
 
 def check(job: Job) -> int:
@@ -122,7 +121,7 @@ def judged(
         found: by each node (``look_around``).
         nodes: how many were asked for.
         job: what is to be queued.
-        digests: of the recipe and the code beside it, as they are here.
+        digests: of the recipe and its custom code on this machine.
         seconds: that the short job took, with its wait in the queue.
     """
     names = sorted({each["node"] for each in found})
@@ -137,12 +136,13 @@ def judged(
         *inputs.judged(found, job.recipe.name, digests),
         _each(found, "cores", job.slurm.get("cpus", 1)),
     ]
-    if "gpus" in job.slurm:
+    if "gres" in job.slurm:
         rows.append(_each(found, "gpus", 1))
     for kernel in found[0]["kernels"]:
         said = {each["node"]: each["kernels"][kernel] for each in found}
         broken = [f"{node}: {text}" for node, text in said.items() if text]
-        rows.append((f"kernel {kernel} works", not broken, "; ".join(broken) or "on each node"))
+        well = "; ".join(broken) or "on each node"
+        rows.append((f"environment {kernel} works", not broken, well))
     cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
     if len(found) < nodes:
         cut_off.append(f"{len(found)} of {nodes} have answered")
@@ -161,14 +161,14 @@ def _each(found: Sequence[dict[str, Any]], what: str, least: int) -> Row:
 
 
 def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) -> None:
-    """On a node: find out, meet the others, write it down."""
+    """Collect the properties of this node, contact the other nodes, and write the results."""
     rank, gpus = int(os.environ["SLURM_PROCID"]), len(devices.visible_gpus())
     found: dict[str, Any] = {
         "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "system": platform.platform(),
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
-        "seen": inputs.seen(recipe, data, small=gpus == 0),
+        "seen": inputs.seen(recipe, data, demo=gpus == 0),
         "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:
@@ -181,7 +181,7 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         met = _all(folder, "met", nodes)
         found |= {"others": len(met), **_reached(met)}
         _write(folder / f"node-{rank}.json", found)
-        _all(folder, "node", nodes)  # nobody hangs up before
+        _all(folder, "node", nodes)  # no node closes its socket before all are done
 
 
 def _tell_time(listening: socket.socket) -> None:
@@ -220,7 +220,7 @@ def _problem(kernel: str) -> str:
     module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
     if said := installed.problem(kernel, devices.visible() if module else ()):
         return said
-    python, environment = outside.start_of(kernel)
+    python, environment = starting.start_of(kernel)
     imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
     done = subprocess.run(
         [python, "-c", imports], env=environment, capture_output=True, text=True, check=False

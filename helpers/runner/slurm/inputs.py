@@ -1,4 +1,4 @@
-"""What a node sees of a job's own files: the recipe, the code beside it, the images."""
+"""Compare the files of a job on each node: the recipe, its custom code and the images."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ Row = tuple[str, bool, str]
 """What was asked, whether it is right, and what was found."""
 
 
-def seen(recipe: str, data: str, *, small: bool) -> dict[str, Any]:
+def seen(recipe: str, data: str, *, demo: bool) -> dict[str, Any]:
     """On a node: ``digests`` of the recipe's files, or why it is ``unread``; ``images`` likewise.
 
     Args:
         recipe: the recipe's file.
         data: the folder of images that was chosen instead of the recipe's, or ``auto``.
-        small: whether the recipe's table ``[demo]`` holds here.
+        demo: whether the recipe's table ``[demo]`` holds here.
     """
     found: dict[str, Any] = {"digests": {}, "unread": "", "images": "", "lacking": ""}
     what = "unread"
     try:
-        chosen = lookup(recipe, small=small)
+        chosen = lookup(recipe, demo=demo)
         found["digests"] = chosen.digests()
         what = "lacking"
         found["images"] = _images(chosen, data)
@@ -36,7 +36,7 @@ def seen(recipe: str, data: str, *, small: bool) -> dict[str, Any]:
 
 
 def _images(recipe: Recipe, data: str) -> str:
-    """Where they come from, with what tells them from others of that name.
+    """The images' source, with a size or digest that identifies its content.
 
     Raises:
         UserError: there are none.

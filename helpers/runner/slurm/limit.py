@@ -1,10 +1,10 @@
-"""The time limit of the Slurm job that this process runs in, and what to do about it."""
+"""Read the time limit of this process's Slurm job, and decide whether resuming makes sense."""
 
 import os
 from dataclasses import dataclass
 
 from helpers.errors import UserError
-from helpers.runner import stopping
+from helpers.runner import shutdown
 from helpers.runner.slurm import programs, script
 from helpers.terminal import clock
 
@@ -18,15 +18,15 @@ class Limit:
 
     @property
     def near(self) -> bool:
-        """Whether it is why the job was asked to stop; else somebody wants its nodes.
+        """Whether the limit caused the request to stop; else another job preempted this one.
 
         The notice is at most twice the patience (``script.patience``).
         """
-        return self.left <= 2 * stopping.patience() + script.EARLY
+        return self.left <= 2 * shutdown.patience() + script.EARLY
 
 
 def of_this_job() -> Limit | None:
-    """None where this is no job, has no limit, or nobody can tell."""
+    """This job's limit; None outside a job, without a limit, or if the limit is unknown."""
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return None
@@ -37,26 +37,26 @@ def of_this_job() -> Limit | None:
         return None
 
 
-def without_gain(said: str) -> stopping.InOrder:
-    """How a batch ends that was stopped before it had gained anything, and what to ask for.
+def without_gain(said: str) -> shutdown.InOrder:
+    """Decide how an experiment ends that was stopped before it made any progress.
 
-    It is gone on with where somebody wanted the nodes. Where its own time was over, the next job
-    would not come further.
+    It is resumed if another job needed the nodes. If its time was over, the next job would not get
+    any further, so the message asks for a longer limit.
     """
     said = f"{said}, none of them now, and no training step was gained"
     limit = of_this_job()
     if limit is None:
-        return stopping.InOrder(
-            f"{said}, so that to go on would take for ever: ask for a longer time limit", code=1
+        return shutdown.InOrder(
+            f"{said}, so it would never finish: ask for a longer time limit", code=1
         )
     had, whole = clock(limit.seconds - limit.left), clock(limit.seconds)
     said = f"{said} in {had} of the {whole} that this job may take"
     if not limit.near:
-        return stopping.InOrder(said)
+        return shutdown.InOrder(said)
     minutes, seconds = divmod(2 * limit.seconds, 60)
     more = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
-    return stopping.InOrder(
-        f"{said}, so that to go on would take for ever: ask for more, to begin with for twice as "
-        f'much (time = "{more}")',
+    return shutdown.InOrder(
+        f"{said}, so it would never finish: ask for a longer time limit, such as twice as much "
+        f'(time = "{more}")',
         code=1,
     )

@@ -1,24 +1,24 @@
-"""Whether the Slurm job that this process runs in has lost nodes, or what ran there."""
+"""Detect that this process's Slurm job has lost a node, or the processes on a node."""
 
 import os
 import shutil
 import subprocess
 
-from helpers.launch.causes import TERMINATED
+from helpers.launch.failures import TERMINATED
 
 SECONDS = 60.0
-"""In which a node answers; a daemon that is gone refuses at once, a node without power never."""
+"""The time for a node to answer; a stopped daemon refuses at once, a node without power never."""
 
 
 def gone(error: Exception) -> str | None:
-    """Why this job is to begin again, and not go on with its next run; None where it can go on.
+    """Return why this job has to restart; None if it can continue with its next run.
 
-    Slurm itself ends a job whose node died, and queues it again. It takes some minutes to notice
-    (``SlurmdTimeout``), in which every run that needs all nodes would fail. On a node that had come
-    back, Slurm 22.05 ended what the job, begun again, ran there, by SIGTERM; why was not found out.
+    Slurm ends and requeues a job whose node died, but takes some minutes to notice
+    (``SlurmdTimeout``). Every run that needs all nodes would fail in that time. Slurm 22.05 also
+    sent SIGTERM to the processes of a restarted job on a node that had come back.
 
     Args:
-        error: that ended a run on several nodes.
+        error: the error that ended a run on several nodes.
     """
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
     if "SLURM_JOB_ID" not in os.environ or nodes == "1" or shutil.which("srun") is None:

@@ -1,4 +1,4 @@
-"""Slurm's own programs, and what they answer."""
+"""Call Slurm's programs and read their output."""
 
 import os
 import re
@@ -10,21 +10,21 @@ from types import MappingProxyType
 from helpers.errors import UserError
 
 SECONDS = 60.0
-"""After which a controller that does not answer is given up."""
+"""The time to wait for an answer from Slurm's controller."""
 
 
 def ask(
-    *words: str, given: str | None = None, told: Mapping[str, str] = MappingProxyType({})
+    *words: str, given: str | None = None, variables: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """What one of Slurm's programs prints.
+    """Run one of Slurm's programs and return its output.
 
     Args:
         words: the command.
         given: on its standard input.
-        told: variables of its environment, beside ours.
+        variables: environment variables in addition to this process's.
 
     Raises:
-        UserError: it is not here, refuses, or does not answer.
+        UserError: it is missing, refuses, or does not answer.
     """
     if shutil.which(words[0]) is None:
         raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
@@ -32,7 +32,7 @@ def ask(
         done = subprocess.run(
             words,
             input=given,
-            env=os.environ | told,
+            env=os.environ | variables,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -52,25 +52,26 @@ NEVER = (
     *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown"),
     *("PartitionInactive", "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS"),
 )
-"""What Slurm says of a job that it took, and that will not run however long one waits."""
+"""Slurm's reasons for a queued job that will never run."""
 
 
-def queue(script: str, *options: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Hand a batch script to ``sbatch``; the job's number.
+def queue(script: str, *options: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Queue a batch script with ``sbatch``, and return the job's number.
 
     Args:
         script: its text.
-        options: of sbatch, beside those in the script.
-        told: variables that the job's environment gets beside ours.
+        options: options of sbatch, in addition to those in the script.
+        variables: the job's environment variables, in addition to this process's.
 
     Raises:
-        UserError: as ``ask``, or nobody can tell whether it is queued.
+        UserError: as ``ask``, or the output does not show whether it is queued.
     """
-    said = ask("sbatch", "--parsable", *options, given=script, told=told)
-    # A site's own sbatch may say more, on lines of its own.
+    said = ask("sbatch", "--parsable", *options, given=script, variables=variables)
+    # A site's sbatch may print other lines too.
     numbers = re.findall(r"^(\d+)(?:;\S+)?$", said, re.MULTILINE)
     if not numbers:
-        raise UserError(f"sbatch named no job, but said {said.strip()[:80]!r}: look at squeue --me")
+        printed = repr(said.strip()[:80])
+        raise UserError(f"sbatch printed no job number, but {printed}: check with squeue --me")
     return str(numbers[-1])
 
 

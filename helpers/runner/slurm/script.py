@@ -1,9 +1,9 @@
-"""A recipe as a Slurm job: the batch script that one would write by hand.
+"""Write a recipe's batch script for Slurm.
 
-One script serves every number of nodes, because ``sbatch --nodes=2`` replaces the script's own.
-Inside the job the runner does what it does elsewhere: all frameworks, one after the other, on the
-same nodes. What the recipe's ``[slurm]`` gives was checked when it was read (``recipe.keys``), and
-is quoted here all the same.
+One script works for every number of nodes, because ``sbatch --nodes=2`` replaces the number in the
+script. Inside the job the runner works as usual: all frameworks, one after the other, on the same
+nodes. The values of the recipe's ``[slurm]`` were checked when the recipe was read
+(``recipe.keys``), and are quoted here as well.
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import GO_ON, UserError
 from helpers.recipe import file_of
-from helpers.runner import batch_folder, plans, stopping, sweep_file
+from helpers.runner import experiments, plans, shutdown, sweep_file
 from helpers.runner.plans import Plan
 from helpers.training import parameters
 
@@ -27,7 +27,7 @@ EARLY = 60
 """Seconds by which Slurm may say so sooner than it was asked to (``sbatch --signal``)."""
 LOG = "slurm-%x-%j.log"
 """Under ``runs/``: what a job prints; sbatch puts in its name and number."""
-COMPARE = ".venvs/lab/bin/compare"
+ROSETTA = ".venvs/lab/bin/rosetta"
 ON_NODES = ("devices", "gpus", "launcher", "data")
 """Choices of which a login node cannot tell whether they can be had."""
 
@@ -63,8 +63,8 @@ class Job:
     choices: dict[str, Any]
     """What the table ``[sweep]`` says."""
 
-    def batch(self, nodes: int) -> str:
-        """The name of the batch of runs, and of the job, on so many nodes."""
+    def experiment(self, nodes: int) -> str:
+        """The name of the experiment, and of the job, on so many nodes."""
         return f"{self.name}-{nodes}n"
 
     def plan(self, nodes: int) -> Plan:
@@ -73,9 +73,9 @@ class Job:
         Raises:
             plans.ChoiceError: it cannot be had.
         """
-        left_out = (*ON_NODES, "name", "nodes")
+        left_out = (*ON_NODES, "name", "nnodes")
         choices = {key: value for key, value in self.choices.items() if key not in left_out}
-        where: dict[str, Any] = {"nodes": [nodes], "devices": [1], "gpus": 0}
+        where: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "gpus": 0}
         return plans.make_plan(recipe=str(self.recipe), **where, **choices)
 
 
@@ -84,7 +84,7 @@ def job_of(path: str, name: str | None = None) -> Job:
 
     Args:
         path: the file.
-        name: of its batches, before ``-1n``; else ``[sweep]``'s, else the file's own.
+        name: of its experiments, before ``-1n``; else ``[sweep]``'s, else the file's own.
 
     Raises:
         UserError: the file has a mistake, or cannot be a job.
@@ -95,19 +95,19 @@ def job_of(path: str, name: str | None = None) -> Job:
     sweep = sweep_file.of_recipe(found.file)
     if name is None:
         name = sweep.choices.get("name", found.file.path.stem)
-    batch_folder.check_name(str(name))
+    experiments.check_name(str(name))
     try:
         nodes = tuple(
-            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nodes", [1]))
+            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
         )
     except UserError as error:
-        raise UserError(f"{sweep.where('nodes')}: {error}") from None
-    notice, given = found.slurm.get("notice", NOTICE), found.slurm.get("time")
+        raise UserError(f"{sweep.where('nnodes')}: {error}") from None
+    notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
             f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
             f"the {notice} s in which the job stops itself, which Slurm may begin {EARLY} s "
-            "sooner: give more time, or a smaller 'notice'"
+            "sooner: give more time, or a smaller 'signal_seconds'"
         )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
     try:
@@ -133,14 +133,14 @@ def seconds_of(limit: str) -> int:
 def text(job: Job) -> str:
     """The batch script."""
     slurm, recipe = job.slurm, shlex.quote(str(job.recipe))
-    notice = slurm.get("notice", NOTICE)
+    notice = slurm.get("signal_seconds", NOTICE)
     requeue = REQUEUE if slurm.get("requeue", True) else ""
     by_hand = "; ".join(
-        f"sbatch --nodes={nodes} --job-name={job.batch(nodes)} job.sh" for nodes in job.nodes
+        f"sbatch --nodes={nodes} --job-name={job.experiment(nodes)} job.sh" for nodes in job.nodes
     )
     command = (
-        f"{COMPARE} --recipe {recipe} \\\n"
-        f'    --nodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
+        f"{ROSETTA} run --recipe {recipe} \\\n"
+        f'    --nnodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
     lines = [
         "#!/bin/bash",
@@ -150,8 +150,8 @@ def text(job: Job) -> str:
         "",
         *BEGIN.format(notice=notice, requeue=requeue).splitlines(),
     ]
-    if (seconds := patience(notice)) != stopping.PATIENCE_SECONDS:
-        lines.append(f"export {stopping.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
+    if (seconds := patience(notice)) != shutdown.PATIENCE_SECONDS:
+        lines.append(f"export {shutdown.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
     lines += ["", *setting_up(slurm)]
     return "\n".join(lines) + "\n" + END.format(command=command)
 
@@ -172,21 +172,21 @@ def options(job: Job) -> list[str]:
     given += [f"--nodes={job.nodes[0]}", "--ntasks-per-node=1"]
     # Without a number of cores the job has its nodes for itself: others would be measured too.
     given.append(f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive")
-    given += [f"--mem={slurm['memory']}"] if "memory" in slurm else []
-    given += [slurm["gpus"]] if "gpus" in slurm else []
+    given += [f"--mem={slurm['mem']}"] if "mem" in slurm else []
+    given += [f"--gres={slurm['gres']}"] if "gres" in slurm else []
     given += [
         f"--chdir={_quoted(paths.ROOT)}",
         f"--output={paths.RUNS.name}/{LOG}",
         "--open-mode=append",
         "--requeue" if slurm.get("requeue", True) else "--no-requeue",
-        f"--signal=B:USR1@{slurm.get('notice', NOTICE)}",
+        f"--signal=B:USR1@{slurm.get('signal_seconds', NOTICE)}",
     ]
-    return given + list(slurm.get("options", []))
+    return given + list(slurm.get("sbatch_args", []))
 
 
 def setting_up(slurm: dict[str, Any]) -> list[str]:
     """The lines of shell that come before the command."""
-    lines = list(slurm.get("before", []))
+    lines = list(slurm.get("setup", []))
     modules: Sequence[str] = slurm.get("modules", ())
     if modules:
         # A module of Python's puts its own packages on PYTHONPATH, before ours.
@@ -198,7 +198,7 @@ def _quoted(path: Path) -> str:
     """A path as sbatch reads it in an ``#SBATCH`` line."""
     said = str(path)
     if not said.isprintable():
-        raise UserError(f"{said!r}: sbatch cannot be told a path with such characters")
+        raise UserError(f"{said!r}: sbatch accepts no path with such characters; move the checkout")
     if re.fullmatch(r"[A-Za-z0-9_./+@:,-]+", said):
         return said
     return '"' + said.replace("\\", "\\\\").replace('"', '\\"') + '"'

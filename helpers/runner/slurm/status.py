@@ -1,4 +1,4 @@
-"""How far the batches of jobs are, told on a login node: from journals, checkpoints and squeue."""
+"""Show the progress of experiments and their jobs, from journals, checkpoints and squeue."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from helpers import paths, terminal
 from helpers.errors import UserError
-from helpers.runner import batch_folder, journal
-from helpers.runner.batch_folder import Batch
+from helpers.runner import experiments, journal
+from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.runner.slurm import programs
 from helpers.terminal import say
@@ -20,59 +20,60 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Queued:
-    """A job as squeue tells of it."""
+    """A job in the output of squeue."""
 
     number: str
     state: str
     left: str
-    """Of its time limit."""
+    """The time left of its limit."""
     restarts: str
     why: str
-    """What it waits for."""
+    """The reason why it waits."""
 
 
 def show(names: Sequence[str]) -> None:
-    """A table of the runs of these batches; without a name of all that are not finished.
+    """A table of the runs of these experiments; without a name of all that are not finished.
 
     Raises:
-        UserError: there is no such batch, or none at all.
+        UserError: there is no such experiment, or none at all.
     """
     jobs = queued()
     waiting = [
-        name for name in names if name in jobs and not batch_folder.is_taken(paths.RUNS / name)
+        name for name in names if name in jobs and not experiments.is_taken(paths.RUNS / name)
     ]
-    begun = [batch_folder.load(name) for name in names if name not in waiting]
-    batches = begun if names else unfinished()
-    if not batches and not waiting:
+    begun = [experiments.load(name) for name in names if name not in waiting]
+    found = begun if names else unfinished()
+    if not found and not waiting:
         each = [f"job {job.number} ({name}), {job.state}" for name, job in jobs.items()]
-        say(f"No batch under {paths.RUNS} is unfinished. Queued: {', '.join(each) or 'nothing'}")
+        say(
+            f"No experiment under {paths.RUNS} is unfinished. "
+            f"Queued: {', '.join(each) or 'nothing'}"
+        )
         return
-    rows = [row for batch in batches for row in rows_of(batch, jobs.get(batch.name))]
+    rows = [row for experiment in found for row in rows_of(experiment, jobs.get(experiment.name))]
     for name in waiting:
         rows.append([name, jobs[name].number, jobs[name].left, NONE, "not begun", NONE, NONE])
-    header = ["Batch", "Job", "Time left", "Run", "State", "Epoch", "Restarts"]
+    header = ["Experiment", "Job", "Time left", "Run", "State", "Epoch", "Restarts"]
     say(terminal.table(header, rows))
-    for name in (*(batch.name for batch in batches), *waiting):
+    for name in (*(experiment.name for experiment in found), *waiting):
         if name in jobs and jobs[name].state == "PENDING":
             never = ", and would for ever" if jobs[name].why in programs.NEVER else ""
             say(f"{name}: job {jobs[name].number} waits ({jobs[name].why}){never}")
-    for batch in batches:
-        if batch.name not in jobs and (batch.finished is None or batch.failed):
-            say(f"{batch.name}: no job of that name is queued; the same command goes on with it")
+    for experiment in found:
+        if experiment.name not in jobs and (experiment.finished is None or experiment.failed):
+            say(f"{experiment.name}: no job of that name is queued; the same command continues it")
 
 
-def unfinished() -> list[Batch]:
-    """The batches under ``runs/`` that have not come to their end, by name."""
+def unfinished() -> list[Experiment]:
+    """The experiments under ``runs/`` that have not come to their end, by name."""
     found = []
-    for path in sorted(paths.RUNS.glob(f"*/{journal.FILE}")):
-        if path.parent.is_symlink():
-            continue
+    for folder in journal.folders():
         try:
-            batch = batch_folder.load(path.parent.name)
+            experiment = experiments.load(folder.name)
         except UserError:
-            continue  # a folder that somebody has put there; a batch by its name says why
-        if batch.finished is None:
-            found.append(batch)
+            continue  # not an experiment of ours; naming it prints the reason
+        if experiment.finished is None:
+            found.append(experiment)
     return found
 
 
@@ -93,24 +94,24 @@ def queued() -> dict[str, Queued]:
     return found
 
 
-def rows_of(batch: Batch, job: Queued | None) -> list[list[str]]:
-    """A batch's rows; the job stands in the first."""
-    about = [batch.name, *((job.number, job.left) if job is not None else (NONE, NONE))]
-    restarts = sum(len(state.earlier) for state in batch.runs)
+def rows_of(experiment: Experiment, job: Queued | None) -> list[list[str]]:
+    """An experiment's rows; the job stands in the first."""
+    about = [experiment.name, *((job.number, job.left) if job is not None else (NONE, NONE))]
+    restarts = sum(len(state.earlier) for state in experiment.runs)
     if job is not None and job.restarts.isdigit():
         restarts = max(restarts, int(job.restarts))
     rows: list[list[str]] = []
-    for state in batch.runs:
+    for state in experiment.runs:
         first = about if not rows else ["", "", ""]
-        rows.append([*first, state.title, state.state, epoch_of(batch, state), _times(state)])
+        rows.append([*first, state.title, state.state, epoch_of(experiment, state), _times(state)])
     if restarts and rows[0][-1] == NONE:
         rows[0][-1] = f"{restarts} of the job"
     return rows
 
 
-def epoch_of(batch: Batch, state: RunState) -> str:
+def epoch_of(experiment: Experiment, state: RunState) -> str:
     """``3 of 5``, ``3 of 5, step 40``: what the record or the checkpoint of a run has."""
-    folder = batch.folder / state.folder
+    folder = experiment.folder / state.folder
     try:
         content = record.read(folder)
     except UserError:

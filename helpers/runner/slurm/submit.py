@@ -1,7 +1,7 @@
-"""Hands a recipe's batch script to ``sbatch``: a job for each number of nodes.
+"""Queue a recipe's batch script with ``sbatch``, one job for each number of nodes.
 
-The same command goes on with what is there: a batch that is whole is left alone, as is one whose
-job waits or runs, and one in which runs failed gets another job, which keeps what finished.
+The same command continues existing experiments. A complete experiment, or one whose job waits or
+runs, is left alone. An experiment with failed runs gets another job, which keeps the finished runs.
 """
 
 import hashlib
@@ -13,38 +13,38 @@ from collections.abc import Mapping
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.frameworks import installed
-from helpers.runner import batch_folder, journal, locks
-from helpers.runner.batch_folder import Batch
+from helpers.runner import experiments, journal, locks
+from helpers.runner.experiments import Experiment
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import parameters
 
-QUEUED = "COMPARE_QUEUED"
+QUEUED = "ROSETTA_QUEUED"
 """The variable by which a job knows what was queued (:func:`digest`)."""
 
 
 def digest(job: Job) -> str:
-    """Of what it runs, without what it is given: the recipe, the code beside it, ``[sweep]``."""
+    """The digest of the job's content: the recipe, its custom code and ``[sweep]``."""
     said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def check_as_queued(recipe: str, batch: str | None) -> None:
+def check_as_queued(recipe: str, experiment: str | None) -> None:
     """Inside a job: the file is read when the job begins, hours after it was queued.
 
     Args:
         recipe: the file.
-        batch: the name that the command was given.
+        experiment: the name that the command was given.
 
     Raises:
         UserError: it asks for other runs than it did then.
     """
     queued = os.environ.get(QUEUED)
-    if queued is not None and queued != digest(script.job_of(recipe, batch)):
+    if queued is not None and queued != digest(script.job_of(recipe, experiment)):
         raise UserError(
             f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
-            f"queue it again (compare slurm {recipe} --submit)"
+            f"queue it again (rosetta slurm {recipe} --submit)"
         )
 
 
@@ -52,13 +52,14 @@ def submit(job: Job) -> None:
     """Queue the jobs that have something to do, and say what they are called.
 
     Raises:
-        UserError: none has, or a batch of that name is of other runs, or no kernel of theirs is
-            made, or another shell queues them; then none is queued. Or ``sbatch`` refuses.
+        UserError: no job has anything to do, an experiment of that name has other runs, none of
+            the environments is built, or another shell queues them; then no job is queued. Or
+            ``sbatch`` refuses.
     """
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
-        pass  # else Slurm could not write what the job prints, and nobody would be told
-    with locks.held(locks.of_queueing(job.name), f"another compare queues {job.name}"):
+        pass  # else Slurm could not write the job's output, and no error would be shown
+    with locks.held(locks.of_queueing(job.name), f"another rosetta slurm queues {job.name}"):
         _queue(job)
 
 
@@ -73,74 +74,76 @@ def _queue(job: Job) -> None:
         raise UserError("; ".join(problems.values()))
     text = script.text(job)
     for problem in problems.values():
-        say(f"Runs will be skipped, and the job end as failed: {problem}")
-    told = {QUEUED: digest(job)}
-    for line in job.slurm.get("before", []):
+        say(f"Some runs will be skipped, and the job will end as failed: {problem}")
+    variables = {QUEUED: digest(job)}
+    for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
-    for nodes, batch in begun.items():
+    for nodes, experiment in begun.items():
         if nodes in left_alone:
             say(f"Not queued: {left_alone[nodes]}")
             continue
-        name = job.batch(nodes)
-        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", told=told)
+        name = job.experiment(nodes)
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", variables=variables)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
-        if batch is not None:
-            kept = sum(map(batch.is_finished, batch.runs))
-            say(f"  It goes on with that batch: {kept} of {len(batch.runs)} runs are finished")
-    names = " ".join(job.batch(nodes) for nodes in job.nodes)
-    say(f"How far they are: compare status {names}; afterwards: compare report {names}")
+        if experiment is not None:
+            kept = sum(map(experiment.is_finished, experiment.runs))
+            say(
+                f"  It continues the experiment: {kept} of {len(experiment.runs)} runs are finished"
+            )
+    names = " ".join(job.experiment(nodes) for nodes in job.nodes)
+    say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
 
 
-def _why_not(job: Job, nodes: int, begun: Mapping[int, Batch | None]) -> str | None:
+def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:
     """Why nothing is to be queued for so many nodes; None where there is something to do."""
-    name, batch = job.batch(nodes), begun[nodes]
+    name, experiment = job.experiment(nodes), begun[nodes]
     if queued := programs.jobs_called(name):
         number = queued[0]
         return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
-    if batch is not None and batch.finished is not None and not batch.failed:
-        return f"{name} has finished: compare report {name}"
+    if experiment is not None and experiment.finished is not None and not experiment.failed:
+        return f"{name} has finished: rosetta report {name}"
     return None
 
 
-def _begun(job: Job, nodes: int) -> Batch | None:
-    """What there is of that batch.
+def _begun(job: Job, nodes: int) -> Experiment | None:
+    """What there is of that experiment.
 
     Raises:
-        UserError: it cannot be gone on with.
+        UserError: it cannot be continued.
     """
-    name = job.batch(nodes)
+    name = job.experiment(nodes)
     folder = paths.RUNS / name
-    if not batch_folder.is_taken(folder):
+    if not experiments.is_taken(folder):
         return None
-    if not (folder / journal.FILE).exists():
-        raise UserError(f"{folder}: is no batch: give another --name, or take it away")
-    batch = batch_folder.load(name)
-    if differing := _differing(batch, job, nodes):
+    if folder not in journal.folders():
+        raise UserError(f"{folder}: is no experiment: give another --name, or remove the folder")
+    experiment = experiments.load(name)
+    if differing := _differing(experiment, job, nodes):
         raise UserError(
             f"{folder}: was begun with other runs, as {differing} since: put that back, or give "
             "another --name"
         )
-    return batch
+    return experiment
 
 
-def _differing(batch: Batch, job: Job, nodes: int) -> str | None:
-    """What sets the job's runs apart from the batch's; None where they are the same.
+def _differing(experiment: Experiment, job: Job, nodes: int) -> str | None:
+    """What sets the job's runs apart from the experiment's; None where they are the same.
 
     As far as a login node can tell: devices and GPUs are those of the compute nodes.
     """
     plan = job.plan(nodes)
-    names = plan.recipe_digests.keys() | batch.plan.recipe_digests.keys()
-    was, now = batch.plan.recipe_digests.get, plan.recipe_digests.get
+    names = plan.recipe_digests.keys() | experiment.plan.recipe_digests.keys()
+    was, now = experiment.plan.recipe_digests.get, plan.recipe_digests.get
     if changed := sorted(name for name in names if was(name) != now(name)):
         return f"{', '.join(changed)} was changed"
-    found, asked = batch.plan.parameters(), plan.parameters()
+    found, asked = experiment.plan.parameters(), plan.parameters()
     if other := [key for key in asked if key not in script.ON_NODES and found[key] != asked[key]]:
         return f"{', '.join(other).replace('_', ' ')} was changed"
     runs = [
         {(run.label, run.nodes, run.variant, run.seed, run.precision) for run in each.runs}
-        for each in (batch.plan, plan)
+        for each in (experiment.plan, plan)
     ]
     devices = {parameters.whole(number) for number in job.choices.get("devices", ["auto"])}
-    known = None in devices or devices == {run.devices for run in batch.runs}
+    known = None in devices or devices == {run.devices for run in experiment.runs}
     return None if runs[0] == runs[1] and known else "[sweep] was changed"

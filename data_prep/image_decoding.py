@@ -1,0 +1,195 @@
+"""Decode an image file of any supported format to grey or RGB pixels."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+
+import numpy as np
+from PIL import Image
+
+from data_prep import dicom
+from data_prep.errors import DataError
+from data_prep.files import read_limited
+from data_prep.png import decode_grey_png
+
+try:
+    import simplejpeg
+except ImportError:  # an environment with only the common packages
+    simplejpeg = None
+
+#: The largest X-rays have about 12 million pixels; a header with far more is an attack or
+#: damage, and decoding such a file could take all memory.
+MAX_PIXELS = 64_000_000
+
+#: The largest file of so many pixels: four channels of 16 bits, not compressed.
+MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
+
+#: The formats Pillow may open. By default Pillow tries some forty formats, passes a PostScript file
+#: to the program `gs`, and reads some formats only in some builds; every build reads these formats.
+PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
+
+
+def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
+    """Read an image file as uint8 of shape (height, width).
+
+    The formats are PNG, JPEG, BMP, PGM and its variants, and TIFF without compression. Grey stays
+    unchanged, colour is converted with the ITU-R 601 weights (three equal planes give their value
+    exactly), palettes through their colours, transparency is dropped (an X-ray has none), 16-bit
+    grey is scaled by 255/65535. Pixels stay as stored: the EXIF orientation, which cameras write
+    and X-ray machines do not, is not applied.
+
+    Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
+    of these formats, an animation, larger than `MAX_PIXELS`, or of 16-bit values of which the
+    brightest becomes 64 of 255 or less: unscaled 12-bit values would be nearly black.
+    """
+    return decode_grey(read_bytes(path), path)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Return an image file's bytes; `DataError` with its name if it is missing or unreadable."""
+    try:
+        return read_limited(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise DataError(f"{path}: the image is missing") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
+    """Decode a file's bytes as `read_grey` does; error messages name `path`."""
+    pixels = decode_grey_png(data, MAX_PIXELS)
+    if pixels is None and data.startswith(b"\xff\xd8\xff"):
+        pixels = _decode_jpeg(data, ("Gray",), "GRAY")
+        pixels = None if pixels is None else pixels[..., 0]
+    return _decode_any(data, path, "L") if pixels is None else pixels
+
+
+def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
+    """Decode an image file's bytes to uint8 (height, width, channels), 1 (grey) or 3 (RGB).
+
+    A grey image becomes three equal planes. All other conversions are those of `read_grey`.
+    """
+    if channels == 1:
+        return decode_grey(data, path)[..., np.newaxis]
+    if data.startswith(b"\xff\xd8\xff"):
+        pixels = _decode_jpeg(data, ("Gray", "YCbCr", "RGB"), "RGB")
+        if pixels is not None:
+            return pixels
+    elif (grey := decode_grey_png(data, MAX_PIXELS)) is not None:
+        return np.repeat(grey[..., np.newaxis], 3, axis=2)
+    return _decode_any(data, path, "RGB")
+
+
+def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndarray:
+    """Decode less common formats: uint8 (height, width) for mode L, (height, width, 3) for RGB."""
+    if dicom.is_dicom(data):
+        grey = dicom.decode(data, path, MAX_PIXELS)
+        return grey if mode == "L" else np.repeat(grey[..., np.newaxis], 3, axis=2)
+    if not data:
+        raise DataError(f"{path}: cannot be read as an image (the file is empty)")
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns about size and odd metadata; relevant errors are raised below.
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+                width, height = image.size
+                if width * height > MAX_PIXELS:
+                    raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
+                _refuse_unsupported(image)
+                image.load()
+                pixels = np.array(to_grey(image) if mode == "L" else _to_rgb(image))
+                _refuse_unscaled(pixels, _bit_depth(image, data))
+                return pixels
+    except Exception as error:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, IndexError and
+        # more on damaged input; the meaning here is always the same.
+        raise DataError(
+            f"{path}: cannot be read as an image ({_error_reason(error, data)})"
+        ) from None
+
+
+def _refuse_unsupported(image: Image.Image) -> None:
+    """Raise ValueError for compressed TIFF, which some builds cannot read, and for animations."""
+    if image.format == "TIFF" and image.info.get("compression") != "raw":
+        raise ValueError("compressed TIFF, which not every environment reads; convert it to PNG")
+    # A camera's JPEG may have a preview behind the image (Pillow's MPO).
+    if image.format in ("PNG", "TIFF") and getattr(image, "is_animated", False):
+        raise ValueError("more than one image in the file; only single images are read")
+
+
+def _decode_jpeg(data: bytes, kinds: tuple[str, ...], wanted: str) -> np.ndarray | None:
+    """Decode an intact JPEG of these kinds to uint8 (height, width, channels), else return None.
+
+    Resized images are such files. Pillow reads every segment in Python; simplejpeg calls
+    libjpeg-turbo directly and gives the same pixels in half the time.
+    """
+    if simplejpeg is None:
+        return None
+    try:
+        height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
+        if kind not in kinds or height * width > MAX_PIXELS:
+            return None
+        # An odd address: at multiples of 32 libjpeg-turbo writes past the cache, and cropping the
+        # image then waits for the memory.
+        planes = 1 if wanted == "GRAY" else 3
+        memory = np.empty(height * width * planes + 1, np.uint8)[1:]
+        pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted, buffer=memory)
+        return pixels
+    except ValueError:  # damaged: Pillow may still read the file, or gives the reason
+        return None
+
+
+def to_grey(image: Image.Image) -> Image.Image:
+    """Convert a loaded Pillow image of any mode to mode L (8-bit grey), see `read_grey`."""
+    if image.mode == "L":
+        return image.copy() if image.readonly else image
+    if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
+        wide = np.asarray(image).astype(np.int64)
+        if wide.min(initial=0) < 0 or wide.max(initial=0) > 65535:
+            raise ValueError("32-bit pixels; only 8 and 16 bits are read")
+        return Image.fromarray(((wide * 255 + 32767) // 65535).astype(np.uint8))
+    if image.mode in ("F", "LAB", "HSV"):
+        raise ValueError(f"pixels of mode {image.mode}; only grey and RGB are read")
+    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr"):
+        image = image.convert("RGB")
+    return image.convert("L")
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Convert a loaded Pillow image of any mode to RGB; grey becomes three equal planes."""
+    if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr", "RGB"):
+        return image.convert("RGB")
+    return to_grey(image).convert("RGB")
+
+
+def _bit_depth(image: Image.Image, data: bytes) -> int:
+    """Return the bits per value in the file; Pillow keeps the upper eight bits in colour images."""
+    if image.format == "PNG":
+        return data[24]
+    if image.format == "TIFF":
+        bits: tuple[int, ...] = image.tag_v2.get(258, (1,))  # type: ignore[attr-defined]
+        return max(bits)
+    return 16 if image.mode.startswith("I") else 8
+
+
+def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
+    """Raise ValueError for 16-bit files whose 10 to 14-bit detector values were not scaled."""
+    if bits > 8 and pixels.max(initial=0) <= 64:  # 14 bits or fewer
+        raise ValueError(
+            f"{bits}-bit values, the brightest at level {pixels.max(initial=0)} of 255, as where 12"
+            " bits were stored without scaling; scale them so that white is 65,535, or to 8 bits"
+        )
+
+
+def _error_reason(error: Exception, data: bytes) -> str:
+    name = type(error).__name__
+    if name == "UnidentifiedImageError":
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            return "WebP, which not every environment reads; convert it to PNG"
+        return "not a PNG, JPEG, BMP, PGM or TIFF image, or its first bytes are damaged"
+    if name == "DecompressionBombError":
+        return "more pixels than an X-ray can have"
+    text = " ".join(str(error).split())
+    return text or name

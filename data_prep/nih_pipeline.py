@@ -1,0 +1,348 @@
+"""Download the NIH's archives and resize their images to a folder of small images, in one run.
+
+A few archives are downloaded ahead of the archive being read. Images go from the archive through
+memory to small files, so the 1024 px files are on the disk only on request. An archive is removed
+as soon as its images are written. The needed disk space is printed beforehand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from data_prep import manifest
+from data_prep.archive import iterate_images
+from data_prep.download import RemoteFile, discard, download, md5_of
+from data_prep.errors import DataError
+from data_prep.files import (
+    exclusive_lock,
+    is_nested,
+    is_same_path,
+    map_in_processes,
+    remove_temporary_files,
+    write_atomic,
+)
+from data_prep.manifest import Row
+from data_prep.nih_archives import (
+    PREFETCHED_ARCHIVES,
+    ArchiveSources,
+    iterate_archives,
+    nih_sources,
+)
+from data_prep.nih_resume import finished_archives, mark_archive_finished, reusable_rows
+from data_prep.prepared_folder import (
+    FORMATS,
+    check_settings,
+    decoders,
+    disk_error_text,
+    finish_target,
+    mark_incomplete,
+    open_target,
+    rejected_images,
+    target_file,
+    text_without_path,
+    write_resized,
+)
+from data_prep.readers.nih_labels import LABEL_FILES, label_files, parse_label_file
+
+TOOL = "data_prep nih 1"
+
+#: Folder for waiting archives and marks of finished archives; removed at the end.
+STAGING_FOLDER = ".fetching"
+
+BATCH = 4
+
+#: Bytes per pixel of a small file, generously; a synthetic image at 264 px takes 0.4.
+BYTES_PER_PIXEL = {"png": 0.6, "jpeg": 0.3}
+
+
+def prepare_nih(
+    target: str | os.PathLike[str],
+    *,
+    sources: ArchiveSources | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    size: int = 264,
+    format: str = "png",
+    quality: int = 90,
+    keep_originals: str | os.PathLike[str] | None = None,
+    num_workers: int | None = None,
+    connections: int = 2,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Download (or take from a folder) the archives and the label file, and fill a target folder.
+
+    The target is laid out like `resize_folder`'s: `images/`, label file, `manifest.csv`,
+    `prepared.json` and, if an image could not be read, `rejected.csv`; the label file contains only
+    the images that are there. If interrupted, the same call continues at the byte or image it had
+    reached; an archive is removed only when its images are on the disk. Images missing from a
+    complete folder are remade from the archives that contain them.
+
+    Args:
+        target: the folder to fill.
+        sources: see `nih_sources`; None: the NIH.
+        labels: a label file on this machine.
+        size: pixels of a side.
+        format: `png` or `jpeg`.
+        quality: of JPEG, 1 to 95.
+        keep_originals: a folder for the 1024 px files; None: do not keep them.
+        num_workers: number of processes; None: one per core.
+        connections: number of downloads at a time.
+        progress: show a progress bar.
+
+    Returns:
+        The contents of prepared.json (`absent`: images in the label file that were in no archive),
+        and `written`, `skipped`, `rejected` and `seconds`.
+
+    Raises:
+        DataError: an error a user can fix: an unreachable address, a wrong checksum, a disk that is
+            full or too small, a hostile archive.
+    """
+    target, started = Path(target), time.monotonic()
+    kept = None if keep_originals is None else Path(keep_originals)
+    if kept is not None and (is_same_path(kept, target) or is_nested(kept, target)):
+        raise DataError(
+            f"{kept}: the originals would be inside the folder of small images {target};"
+            " name a folder outside for --keep-originals"
+        )
+    sources = sources or nih_sources()
+    settings = {
+        "tool": TOOL,
+        "source": [remote.name for remote in sources.archives],
+        **check_settings(size, format, quality),
+    }
+    with exclusive_lock(target):
+        before = open_target(target, settings)
+        if before.complete and not before.rows:
+            raise DataError(
+                f"{target}: complete, but without manifest.csv, the list of its images: use the"
+                " folder as it is, or remove it and run again, which downloads all archives"
+            )
+        staging = target / STAGING_FOLDER
+        rows = reusable_rows(target, before, FORMATS[format], num_workers)  # by image
+        if kept is not None:  # an image without its original is read again
+            rows = {image: row for image, row in rows.items() if _original(kept, image).is_file()}
+        if before.complete and len(rows) == len(before.rows):
+            shutil.rmtree(staging, ignore_errors=True)  # killed just before the end
+            return _result(before.note, rows, 0, started)
+        staging.mkdir(exist_ok=True)
+        (target / "images").mkdir(exist_ok=True)
+        for place in (staging, target / "images"):
+            remove_temporary_files(place)
+        label_file = _label_file(sources, labels, staging)
+        known = _labelled_images(label_file, sources, fetched=label_file.parent == staging)
+        labels_sha256 = manifest.sha256_of(label_file.read_bytes())
+        done = finished_archives(sources, before, rows, staging, labels_sha256)
+        mark_incomplete(target, settings)
+        todo = [remote for remote in sources.archives if remote.name not in done]
+        _check_space(target, sources, todo, staging, len(known), settings, progress)
+        run = _PipelineRun(target, settings, set(known), rows, kept)
+        stop = threading.Event()
+        with _progress_bars(todo, sources, len(known), progress) as (bytes_bar, images_bar):
+            coming = iterate_archives(sources, todo, staging, connections, bytes_bar, stop)
+            try:
+                with manifest.appending(target, rows) as add:
+                    for remote, archive in coming:
+                        _check_archive(remote, archive, sources)
+                        _resize_archive(remote.name, archive, run, add, num_workers, images_bar)
+                        mark_archive_finished(
+                            remote.name, rows, staging, labels_sha256, [target, run.originals]
+                        )
+                        if sources.folder is None:
+                            discard(staging, remote.name)
+            except OSError as error:
+                raise DataError(disk_error_text(target, error, images_bar.n, len(known))) from None
+            finally:
+                stop.set()
+                coming.close()
+        if not any(not row.problem for row in rows.values()):
+            raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
+        rows = {name: rows[name] for name in known if name in rows}
+        note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
+        finish_target(target, note, list(rows.values()), partial(label_files, label_file))
+        shutil.rmtree(staging)
+    return _result({**note, "images": len(rows), "complete": True}, rows, run.written, started)
+
+
+def _result(
+    note: dict[str, Any], rows: dict[str, Row], written: int, started: float
+) -> dict[str, Any]:
+    rejected = rejected_images(rows.values())
+    return {
+        "absent": 0,
+        **note,
+        "written": written,
+        "skipped": len(rows) - len(rejected) - written,
+        "rejected": rejected,
+        "seconds": time.monotonic() - started,
+    }
+
+
+def _original(folder: Path, image: str) -> Path:
+    return folder / "images" / image
+
+
+@dataclass
+class _PipelineRun:
+    target: Path
+    settings: dict[str, Any]
+    known: set[str]
+    rows: dict[str, Row]
+    originals: Path | None
+    written: int = 0
+
+
+def _label_file(
+    sources: ArchiveSources, labels: str | os.PathLike[str] | None, staging: Path
+) -> Path:
+    if labels is not None:
+        if Path(labels).name not in LABEL_FILES:
+            raise DataError(f"{labels}: rename the label file to {' or '.join(LABEL_FILES)}")
+        return Path(labels)
+    if sources.folder is not None:
+        for name in (sources.label_file.name, *LABEL_FILES):
+            if (sources.folder / name).is_file():
+                return sources.folder / name
+        raise DataError(f"{sources.folder}: no label file; put it there or name it with --labels")
+    return download(sources.label_file, staging)
+
+
+def _labelled_images(label_file: Path, sources: ArchiveSources, fetched: bool) -> list[str]:
+    """Return the images of a label file; remove a downloaded file that is not a label file.
+
+    The NIH publishes no checksum for the label file, and a network's login page may arrive instead.
+    """
+    try:
+        return parse_label_file(label_file)["image"].tolist()
+    except DataError as error:
+        if not fetched:
+            raise
+        label_file.unlink()
+        reason = text_without_path(error, str(label_file))
+        raise DataError(
+            f"{sources.label_file.url}: the server sent no label file ({reason}), and the file is"
+            " removed: run the same command again, or name a label file with --labels"
+        ) from None
+
+
+def _check_space(
+    target: Path,
+    sources: ArchiveSources,
+    todo: Sequence[RemoteFile],
+    staging: Path,
+    images: int,
+    settings: dict[str, Any],
+    progress: bool,
+) -> None:
+    """Raise `DataError` before the first byte if the disk has too little free space."""
+    if not todo:
+        return
+    share = len(todo) / len(sources.archives)
+    small = int(images * share * settings["size"] ** 2 * BYTES_PER_PIXEL[settings["format"]])
+    large = sorted((remote.bytes or 0 for remote in todo), reverse=True)[: PREFETCHED_ARCHIVES + 1]
+    there = sum(file.stat().st_size for file in staging.iterdir())
+    need = small + (max(0, sum(large) - there) if sources.folder is None else 0)
+    free = shutil.disk_usage(target).free
+    if need > free:
+        raise DataError(
+            f"{target}: about {need / 1e9:.1f} GB are needed ({small / 1e9:.1f} GB of small images,"
+            f" the rest for archives, removed as they are used), {free / 1e9:.1f} GB are free:"
+            " free some space or name a folder on another disk"
+        )
+    if progress:
+        words = f"needs about {need / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free"
+        print(f"{target}: {words}", file=sys.stderr)
+
+
+def _check_archive(remote: RemoteFile, archive: Path, sources: ArchiveSources) -> None:
+    """Check an archive before the first image is written: the checksum, or else all members.
+
+    The checksum of a downloaded archive was checked at the download. A bad download is removed, so
+    that the next run downloads the archive again.
+    """
+    try:
+        if remote.md5 is None:
+            for _ in iterate_images(archive):
+                pass
+        elif sources.folder is not None and archive.exists() and md5_of(archive) != remote.md5:
+            raise DataError(
+                f"{archive}: wrong checksum (expected MD5 {remote.md5}); fetch it again"
+            )
+    except DataError:
+        if sources.folder is None:
+            archive.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _progress_bars(
+    todo: Sequence[RemoteFile], sources: ArchiveSources, images: int, progress: bool
+) -> Iterator[tuple[tqdm[Any], tqdm[Any]]]:
+    """Show progress bars on stderr for downloaded bytes and resized images."""
+    total = sum(remote.bytes or 0 for remote in todo) or None
+    fetches = progress and bool(todo) and sources.folder is None
+    with (
+        tqdm(total=total, desc="fetch", unit="B", unit_scale=True, disable=not fetches) as first,
+        tqdm(total=images, desc="resize", unit=" images", disable=not progress) as second,
+    ):
+        yield first, second
+
+
+def _resize_archive(
+    name: str,
+    archive: Path,
+    run: _PipelineRun,
+    add: Callable[[Iterable[Row]], None],
+    num_workers: int | None,
+    bar: tqdm[Any],
+) -> None:
+    """Resize the images of an archive that are not in the target yet."""
+    ending = FORMATS[run.settings["format"]]
+    taken = {image for image, row in run.rows.items() if row.source != name}
+
+    def batches() -> Iterator[list[tuple[Row, bytes, str | None]]]:
+        batch: list[tuple[Row, bytes, str | None]] = []
+        for image, data in iterate_images(archive):
+            if image not in run.known or image in taken:
+                continue
+            before = run.rows.get(image)
+            original = None if run.originals is None else str(_original(run.originals, image))
+            same = before is not None and before.source_sha256 == manifest.sha256_of(data)
+            if same and original is None:
+                bar.update(1)
+                continue
+            batch.append((Row(image, target_file(image, ending), source=name), data, original))
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    if run.originals is not None:
+        (run.originals / "images").mkdir(parents=True, exist_ok=True)
+    work = partial(_resize_batch, target=os.fspath(run.target), settings=run.settings)
+    for made in map_in_processes(work, batches(), num_workers):
+        add(made)
+        run.written += sum(not row.problem for row in made)
+        bar.update(len(made))
+
+
+def _resize_batch(
+    batch: Sequence[tuple[Row, bytes, str | None]], *, target: str, settings: dict[str, Any]
+) -> list[Row]:
+    made = []
+    for row, data, original in batch:
+        if original is not None:
+            write_atomic(original, data)
+        made.append(write_resized(data, row, target, settings))
+    return made

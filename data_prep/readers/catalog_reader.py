@@ -1,0 +1,104 @@
+"""Read the images of a catalogue by index: the reader of every format of data_prep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
+from data_prep.readers import image_source
+
+
+class CatalogReader:
+    """The images of a catalogue, in grey or RGB; see `data_prep.readers`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        array: np.ndarray | None = None,
+        *,
+        channels: int = 3,
+        uncertain: Policy = "zero",
+        missing: Policy = "zero",
+        split: dict[str, Any] | None = None,
+    ) -> None:
+        """Open a catalogue, with the pixels of all images in `array` if they are in memory.
+
+        `array` is uint8 (images, height, width) or (images, height, width, 3), in the catalogue's
+        order; `split` are keyword arguments of `data_prep.catalog.split_catalog`."""
+        rows = {name: at for at, name in enumerate(catalog.images)} if array is not None else {}
+        self.catalog, self.targets = apply_label_policies(catalog, uncertain, missing)
+        self.classes = self.catalog.classes
+        self.channels = channels
+        self.array = array
+        self.rows = np.arange(len(self.catalog))
+        if len(self.catalog) < len(catalog) and array is not None:
+            self.rows = np.array([rows[name] for name in self.catalog.images])
+        self._split = split or {}
+
+    def __len__(self) -> int:
+        return len(self.catalog)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickled for another process, a memory map would be a copy of all images.
+        if not isinstance(self.array, np.memmap):
+            return self.__dict__
+        return self.__dict__ | {"array": None, "mapped": str(self.array.filename)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if mapped := state.pop("mapped", None):
+            state["array"] = np.load(mapped, mmap_mode="r", allow_pickle=False)
+        self.__dict__.update(state)
+
+    @property
+    def task(self) -> str:
+        """Return `findings` or `classes`."""
+        return self.catalog.task
+
+    def parts(self, seed: int | None = None) -> dict[str, np.ndarray]:
+        """Return the int64 indices, ascending, of `train`, `valid` and `test`.
+
+        No group is in two parts. `seed` replaces the seed of the reader.
+        """
+        return split_catalog(self.catalog, **self._split | ({} if seed is None else {"seed": seed}))
+
+    def read(self, i: int) -> np.ndarray:
+        """Return image i, uint8 (height, width, channels)."""
+        if self.array is None:
+            return image_source.read_image(self.catalog, i, self.channels)
+        return to_channels(self.array[self.rows[i]], self.channels)
+
+    def table(self) -> pd.DataFrame:
+        """Return a table with one row per image.
+
+        The columns are `image`, `path` (as `Catalog.path`), `row` (in `array`), `group` (the name
+        of an image without a group), then the number of the class as `class`, or one uint8 column
+        per finding.
+        """
+        catalog = self.catalog
+        columns: dict[str, Any] = {
+            # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
+            "image": pd.Series(list(catalog.images), dtype=object),
+            "path": pd.Series([catalog.path(i) for i in range(len(catalog))], dtype=object),
+            "row": self.rows,
+            "group": catalog.images if catalog.groups is None else catalog.groups,
+        }
+        if self.task == "classes":
+            columns["class"] = self.targets
+        else:
+            columns |= {name: self.targets[:, at] for at, name in enumerate(self.classes)}
+        return pd.DataFrame(columns)
+
+
+def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """Convert uint8 (height, width) or (height, width, 3) to (height, width, channels)."""
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    if pixels.shape[2] == channels:
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]

@@ -1,0 +1,88 @@
+"""Check that paths in an untrusted list stay inside the data folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_prep.errors import DataError
+
+#: Unsafe parts of a path: an absolute start, a parent folder, a drive, control characters, text
+#: that is not UTF-8.
+UNSAFE_PATH = re.compile(
+    r"^/|(?:^|/)\.\.?(?:/|$)|//|/$|^[A-Za-z]:|[\x00-\x1f\x7f\\\ud800-\udfff]|^$"
+)
+
+
+#: Every unsafe path contains one of these texts (with each path on a line) or is not printable.
+SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8; a lone surrogate cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def any_suspicious(paths: Sequence[str]) -> bool:
+    """Return False if all paths are safe; True means that each path needs a check."""
+    text = "\n".join(["", *paths, ""])
+    if text.count("\n") != len(paths) + 1 or not text.replace("\n", "").isprintable():
+        return True
+    return any(sign in text for sign in SUSPICIOUS)
+
+
+def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
+    """Raise `DataError` if one of the (safe) paths is missing or leads out through a link.
+
+    Each folder is listed once, so a million files take seconds.
+    """
+    by_folder: dict[str, list[str]] = {}
+    for path in paths:
+        place, _, name = path.rpartition("/")
+        by_folder.setdefault(place, []).append(name)
+    absent = 0
+    first = ""
+    for place, names in by_folder.items():
+        there = list_folder(folder, place)
+        for name in names:
+            if name not in there:
+                first = first or os.path.join(place, name)  # noqa: PTH118
+                absent += 1
+            elif there[name]:
+                refuse_outside(folder, os.path.join(place, name))  # noqa: PTH118
+    if absent:
+        raise DataError(
+            f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
+            f" missing, the first is {first}; add them, or fix the path in the mapping"
+        )
+
+
+def list_folder(folder: Path, place: str) -> dict[str, bool]:
+    """Return the names in a subfolder, with True for a link; empty if the subfolder is missing.
+
+    Raises `DataError` if the subfolder leads out of the folder.
+    """
+    refuse_outside(folder, place)
+    try:
+        with os.scandir(folder / place) as entries:
+            return {entry.name: entry.is_symlink() for entry in entries}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise DataError(f"{folder / place}: cannot be read ({error.strerror})") from None
+
+
+def refuse_outside(folder: Path, place: str) -> None:
+    """Raise `DataError` for a path that leads out of the folder through a link."""
+    home, end = os.path.realpath(folder), os.path.realpath(folder / place)
+    if end != home and not end.startswith(os.path.join(home, "")):  # noqa: PTH118
+        raise DataError(
+            f"{folder / place}: a link that leads out of the folder, which is not allowed;"
+            " copy the files into the folder, or name the folder that holds them"
+        )

@@ -1,0 +1,110 @@
+"""Write the files of a synthetic data set on all cores; an interrupted run continues."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from data_prep.errors import DataError
+from data_prep.files import (
+    exclusive_lock,
+    in_batches,
+    map_in_processes,
+    read_json,
+    remove_temporary_files,
+    sync_filesystem,
+    write_atomic,
+    write_json,
+)
+from data_prep.image_decoding import decode
+from data_prep.prepared_folder import IMAGE_EXTENSIONS, disk_error_text
+
+BATCH = 8
+SETTINGS_FILE = "demo.json"
+LOCK_TIMEOUT = 600.0
+"""Seconds that a process waits for another process that generates the same set."""
+
+Job = TypeVar("Job")
+
+
+def write_synthetic_folder(
+    folder: Path,
+    settings: dict[str, Any],
+    jobs: Mapping[str, Job],
+    work: Callable[[Sequence[Job]], int],
+    last: Mapping[str, bytes],
+    *,
+    num_workers: int | None = None,
+    progress: bool = True,
+    unit: str = " images",
+) -> int:
+    """Fill a folder: `work` writes the files of some jobs; the keys of `jobs` are their paths.
+
+    `settings` are written to demo.json. The files `last` are written when all other files are on
+    the disk, so a folder with these files is complete. Returns the number of finished jobs.
+
+    Raises `DataError` if the folder holds something else, or the disk is full.
+    """
+    with exclusive_lock(folder, LOCK_TIMEOUT):
+        remove_temporary_files(folder)
+        before = read_json(folder / SETTINGS_FILE)
+        if before is None and any(folder.iterdir()):
+            raise DataError(f"{folder} contains other files; name an empty or a new folder")
+        if before is not None and before != settings:
+            raise DataError(
+                f"{folder} contains another synthetic set ({before}); name another folder, or"
+                " remove it"
+            )
+        places = sorted({os.path.dirname(path) for path in jobs})  # noqa: PTH120
+        try:
+            write_json(folder / SETTINGS_FILE, settings)
+            for place in places:
+                (folder / place).mkdir(parents=True, exist_ok=True)
+                remove_temporary_files(folder / place)
+            done = {path for path in jobs if (folder / path).is_file()}
+            if not all((folder / name).exists() for name in last):
+                done = _intact_files(sorted(done), folder, num_workers)
+            todo = [job for path, job in jobs.items() if path not in done]
+            with tqdm(
+                total=len(jobs),
+                initial=len(done),
+                desc="generate",
+                unit=unit,
+                disable=not progress,
+            ) as bar:
+                for count in map_in_processes(work, in_batches(todo, BATCH), num_workers):
+                    bar.update(count)
+            sync_filesystem(folder)
+            for name, data in last.items():
+                write_atomic(folder / name, data, durable=True)
+        except OSError as error:
+            have = sum((folder / path).is_file() for path in jobs)
+            raise DataError(disk_error_text(folder, error, have, len(jobs))) from None
+    return len(todo)
+
+
+def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:
+    """Return the intact images of an incomplete set; a power cut may have emptied some files.
+
+    Files that are not images are written again, because there are few.
+    """
+    images = [path for path in paths if path.lower().endswith(IMAGE_EXTENSIONS)]
+    work = partial(_intact_of_batch, folder=os.fspath(folder))
+    found = map_in_processes(work, in_batches(images, BATCH), num_workers)
+    return {path for some in found for path in some}
+
+
+def _intact_of_batch(paths: Sequence[str], *, folder: str) -> list[str]:
+    whole = []
+    for path in paths:
+        try:
+            decode(Path(folder, path).read_bytes(), path, 3)
+        except DataError:
+            continue
+        whole.append(path)
+    return whole

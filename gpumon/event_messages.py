@@ -1,0 +1,111 @@
+"""This module turns recorded events into text for charts, tables and warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gpumon.throttle import THROTTLING, reasons
+from gpumon.units import memory_text
+
+XIDS = {
+    13: "a kernel failed in the graphics engine, mostly an address out of bounds in the program",
+    31: "a kernel used memory that is not mapped, mostly a bug in the program",
+    32: "the stream of commands to the GPU is corrupted",
+    38: "the driver's firmware failed",
+    43: "the GPU stopped the program's work after an error in the program",
+    45: "the program's work was cut off, mostly after another error or a kill",
+    48: "an ECC error of two bits, which cannot be corrected: the GPU must be reset",
+    61: "the GPU's own controller failed: the GPU must be reset",
+    62: "the GPU's own controller halted: the GPU must be reset",
+    63: "a page or row of memory is taken out of use (ECC)",
+    64: "a page or row of memory could not be taken out of use (ECC)",
+    68: "an error of the video decoder",
+    69: "a kernel failed in the graphics engine's class",
+    74: "an NVLink error: link, bridge or the other GPU",
+    79: "the GPU has fallen off the bus: power, heat, slot or hardware",
+    92: "many ECC errors of one bit",
+    94: "an ECC error that ended the programs which used that memory, and no other",
+    95: "an ECC error that may have reached every program: the GPU must be reset",
+    119: "the GPU's system processor does not answer",
+    120: "the GPU's system processor failed",
+    140: "an ECC error that could not be recovered from",
+}
+"""What NVIDIA's catalogue says of the XIDs that training meets, in short."""
+
+HARDWARE = ("xid", "ecc", "remapped", "retired")
+ROWS = {
+    "done": "replaced by a spare one",
+    "pending": "to be replaced at the next reset",
+    "failed": "broken without a spare one left: the GPU should be exchanged",
+}
+PAGES = {"done": "taken out of use", "pending": "to be taken out of use at the next reset"}
+
+
+def gpu_name(device: str) -> str:
+    """A device's name for people: ``GPU 0``, ``GPU 0 MIG 1``."""
+    return device.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
+
+
+def qualified_gpu_name(device: str) -> str:
+    """The same with the machine's name, which a merged trace has: ``GPU 0 of node1``."""
+    machine, _, _ = device.rpartition(":")
+    return gpu_name(device) + (f" of {machine}" if machine else "")
+
+
+def process_label(event: dict[str, Any]) -> str:
+    """A process of another program: ``python (4321, 812 MiB)``."""
+    memory = event.get("memory (MiB)")
+    size = "" if memory is None else f", {memory_text(memory)}"
+    return f"{event.get('name') or 'a process'} ({event['process']}{size})"
+
+
+def sharing_warning(event: dict[str, Any]) -> str:
+    """The warning of an event ``shared``."""
+    return (
+        f"{gpu_name(event['device'])} is shared with {process_label(event)}: "
+        "its figures are not the program's alone"
+    )
+
+
+def event_label(event: dict[str, Any]) -> str:
+    """An event of the hardware as a chart marks it: ``XID 79``, ``ECC``."""
+    return {
+        "xid": f"XID {event.get('xid')}",
+        "ecc": f"ECC {event.get('kind')}",
+        "remapped": "row remapped",
+        "retired": "page retired",
+    }[event["event"]]
+
+
+def event_sentence(event: dict[str, Any]) -> str:
+    """What an event of the hardware means."""
+    if event["event"] == "xid":
+        meaning = XIDS.get(event["xid"], "see NVIDIA's catalogue of XIDs")
+        return f"XID {event['xid']}, {meaning}"
+    count, kind = event["count"], event["kind"]
+    several = "s" * (count != 1)
+    if event["event"] == "ecc":
+        return f"{count} {kind} memory error{several} (ECC)"
+    if event["event"] == "retired":
+        return f"{count} page{several} of memory {PAGES.get(kind, kind)}"
+    return f"{count} row{several} of memory {ROWS.get(kind, kind)}"
+
+
+def throttle_intervals(
+    times: Sequence[float], bits: Sequence[float], end: float
+) -> list[tuple[float, float, str]]:
+    """The stretches in which power or heat held the clocks down: from, to, and why."""
+    found: list[tuple[float, float, str]] = []
+    edges = [*times, end]
+    for place, value in enumerate(bits):
+        mask = 0 if math.isnan(value) else int(value) & THROTTLING
+        if not mask:
+            continue
+        why, start, until = ", ".join(reasons(mask)), edges[place], edges[place + 1]
+        if found and found[-1][1] == start and found[-1][2] == why:
+            found[-1] = (found[-1][0], until, why)
+        else:
+            found.append((start, until, why))
+    return found

@@ -1,0 +1,229 @@
+"""This module computes what the diagnosis needs of a phase: idle pauses, clocks, memory.
+
+The rules of :mod:`gpumon.diagnosis` are made of these.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpumon import stats
+from gpumon.compat import zip_strict
+from gpumon.event_messages import qualified_gpu_name
+from gpumon.host_share import host_share
+from gpumon.recording import NAN, Recording
+from gpumon.tables import Row
+from gpumon.throttle import THROTTLING, is_throttled, reasons
+
+IDLE_BELOW = 5.0
+"""Percent of utilisation."""
+USED = 5.0
+"""Percent of utilisation: a GPU below did not take part, and is not judged."""
+MEASURED = 0.9
+"""Of a phase, at least, of each GPU and of each figure that a sentence rests on."""
+COARSE = 1.0
+"""Seconds between samples: with more, pauses are not distinguished."""
+FAULTS = "major page faults (1/s)"
+AT_WORK = 50.0
+"""Percent of utilisation: above, a clock that nothing holds down is a usual one."""
+SERIES = {
+    "utilisation mean (%)": "utilisation (%)",
+    "others' SM use mean (%)": "SM use others (%)",
+    "SM activity mean (%)": "SM activity (%)",
+    "power mean (W)": "power (W)",
+    "throttled share (%)": "throttle reasons (bits)",
+}
+"""What each column of a GPU's row is a figure of."""
+NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
+"""Without these, where a GPU has them, nothing of a phase is sure."""
+
+
+@dataclass
+class Phase:
+    """One phase.
+
+    spans: its repeats, joined where they touch, seconds in all. starts: of the repeats, in order.
+    gpus: the rows of the GPUs that took part; hosts: of the machines. A row lacks the figures that
+    rest on less than ``MEASURED`` of the phase.
+    """
+
+    recording: Recording
+    spans: Sequence[stats.Span]
+    starts: Sequence[float]
+    weights: stats.Weights
+    seconds: float
+    gpus: list[Row]
+    hosts: list[Row]
+    all_took_part: bool
+
+    def of(self, device: str, quantity: str) -> stats.Known:
+        """What is known of a series during the phase."""
+        values = self.recording.series(f"{device}/{quantity}")
+        return {} if values is None else stats.known(values, self.weights)
+
+    def is_known(self, known: stats.Known) -> bool:
+        """Whether enough of the phase is known to say something of all of it."""
+        return sum(known.values()) >= MEASURED * self.seconds
+
+    def mean(self, known: stats.Known) -> float:
+        """Over the phase; NaN where too little of it is known."""
+        return stats.mean(known) if self.is_known(known) else NAN
+
+    def name(self, row: Row) -> str:
+        return qualified_gpu_name(row["device"])
+
+    @property
+    def together(self) -> str:
+        """The GPUs that took part, in words."""
+        if len(self.gpus) == 1:
+            return self.name(self.gpus[0])
+        return f"the {len(self.gpus)} GPUs" + ("" if self.all_took_part else " in use")
+
+
+def phase_of(
+    recording: Recording,
+    spans: Sequence[stats.Span],
+    starts: Sequence[float],
+    rows: Sequence[Row],
+    seconds: float,
+) -> Phase:
+    """What is known of a phase.
+
+    Args:
+        recording: the trace's.
+        spans: see :class:`Phase`.
+        starts: see :class:`Phase`.
+        rows: the phase's, of the summary.
+        seconds: that the spans last.
+    """
+    weights = stats.weights(recording.times, recording.end, spans)
+    phase = Phase(recording, spans, starts, weights, seconds, [], [], False)
+    kinds = {device["name"]: device["kind"] for device in recording.devices}
+    gpus = [row for row in rows if kinds.get(row["device"]) in ("gpu", "mig")]
+    sure = [_sure(phase, row) for row in gpus]
+    if all(_is_enough(row, own, seconds) for row, own in zip_strict(gpus, sure)):
+        phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
+    phase.hosts = [_sure_host(phase, row) for row in rows if kinds.get(row["device"]) == "host"]
+    phase.all_took_part = len(phase.gpus) == len(gpus)
+    return phase
+
+
+def _sure(phase: Phase, row: Row) -> Row:
+    """A GPU's row without the figures that rest on too little."""
+    unsure = {
+        column
+        for column, quantity in SERIES.items()
+        if column in row and not phase.is_known(phase.of(row["device"], quantity))
+    }
+    return {column: value for column, value in row.items() if column not in unsure}
+
+
+def _is_enough(row: Row, sure: Row, seconds: float) -> bool:
+    """Whether a GPU was measured; what was never known of it, as on MIG instances, it may lack."""
+    needed = (column for column in NEEDED if not math.isnan(row.get(column, NAN)))
+    return row["measured (s)"] >= MEASURED * seconds and all(column in sure for column in needed)
+
+
+def _sure_host(phase: Phase, row: Row) -> Row:
+    device = next(one for one in phase.recording.devices if one["name"] == row["device"])
+    mine = host_share(phase.recording, device).cpu
+    known = stats.known(mine, phase.weights) if mine else phase.of(row["device"], "cpu (%)")
+    return row if phase.is_known(known) else {**row, "utilisation mean (%)": NAN}
+
+
+def memory_share(phase: Phase, host: str) -> float:
+    """Percent of the memory that the program may use of a host; NaN where that is not known."""
+    device = next(one for one in phase.recording.devices if one["name"] == host)
+    mine = host_share(phase.recording, device)
+    used, most = phase.of(host, "memory used (MiB)"), device.get("memory total (MiB)")
+    if mine.memory:
+        used, most = stats.known(mine.memory, phase.weights), mine.memory_limit
+    return 100 * phase.mean(used) / most if most else NAN
+
+
+def major_faults(phase: Phase, host: str) -> float:
+    """Pages a second that the programs recorded on a host had to read from a disk."""
+    prefix = host[: -len("host")]
+    found = [
+        phase.mean(phase.of(key[: -len("/" + FAULTS)], FAULTS))
+        for key in phase.recording.keys
+        if key.startswith(prefix) and key.endswith("process/" + FAULTS)
+    ]
+    return sum(rate for rate in found if not math.isnan(rate))
+
+
+def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
+    """Percent of a phase without work, and in how many pauses.
+
+    Not counted is the pause with which a repeat begins, while its loader fills.
+    """
+    values = phase.recording.series(f"{device}/utilisation (%)")
+    if values is None or phase.recording.step > COARSE:
+        return 0.0, 0
+    edges = [*phase.recording.times, phase.recording.end]
+    idle = counted = 0.0
+    count = 0
+    for start, end in phase.spans:
+        place = max(0, bisect_right(edges, start) - 1)
+        begun = resting = False
+        following = bisect_right(phase.starts, start)
+        while place < len(edges) - 1 and edges[place] < end:
+            seconds = min(edges[place + 1], end) - max(edges[place], start)
+            while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
+                begun, following = False, following + 1  # another repeat, without time between
+            if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
+                rests = values[place] < IDLE_BELOW
+                begun = begun or not rests
+                if begun:
+                    counted += seconds
+                    idle += seconds * rests
+                    count += rests and not resting
+                resting = rests
+            place += 1
+    return (100 * idle / counted if counted else 0.0), count
+
+
+def throttle_cause(phase: Phase, device: str) -> str:
+    """What held the clocks down for most of the time."""
+    seconds: dict[str, float] = {}
+    for value, held in phase.of(device, "throttle reasons (bits)").items():
+        for why in reasons(int(value) & THROTTLING):
+            seconds[why] = seconds.get(why, 0.0) + held
+    return max(seconds, key=lambda name: seconds[name], default="")
+
+
+def throttled_share(phase: Phase, device: str) -> float:
+    """Percent of a phase in which the clocks were throttled while there was work.
+
+    An idle GPU's clock is low by itself, whatever reason the driver gives.
+    """
+    bits = phase.recording.series(f"{device}/throttle reasons (bits)")
+    busy = phase.recording.series(f"{device}/utilisation (%)")
+    if bits is None or busy is None:
+        return NAN
+    held = sum(
+        seconds
+        for place, seconds in phase.weights
+        if busy[place] >= IDLE_BELOW and is_throttled(bits[place])
+    )
+    return 100 * held / phase.seconds
+
+
+def throttled_clocks(phase: Phase, device: str) -> tuple[float, float]:
+    """The mean SM clock in MHz at work, while it was throttled and while it was not."""
+    keys = [f"{device}/{key}" for key in ("SM clock (MHz)", "throttle reasons (bits)")]
+    clock, bits = (phase.recording.series(key) for key in keys)
+    busy = phase.recording.series(f"{device}/utilisation (%)")
+    if clock is None or bits is None or busy is None:
+        return NAN, NAN
+    at_work = [
+        (place, seconds)
+        for place, seconds in phase.weights
+        if busy[place] >= AT_WORK and not math.isnan(bits[place])
+    ]
+    held = [each for each in at_work if is_throttled(bits[each[0]])]
+    free = [each for each in at_work if not is_throttled(bits[each[0]])]
+    return stats.mean(stats.known(clock, held)), stats.mean(stats.known(clock, free))

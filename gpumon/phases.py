@@ -1,0 +1,281 @@
+"""A program marks its phases as lines that are appended to a file.
+
+A mark is one ``write`` of one short line to a file opened with O_APPEND, so processes need no
+lock and no queue between them, and what was marked is on disk if the program is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import itertools
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from gpumon.errors import MonitorError, warn
+from gpumon.trace_files import marks_file
+
+# `gpumon record` sets this environment variable to the trace of the program that it runs.
+TRACE_VARIABLE = "GPUMON_TRACE"
+Function = TypeVar("Function", bound=Callable[..., Any])
+MOST_OWED = 10_000
+"""Marks kept while the disk refuses them."""
+
+
+def _plain(value: Any) -> Any:
+    """JSON for the numbers of NumPy and the frameworks, and text for anything else."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        try:
+            return item()
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    return str(value)
+
+
+_encode = json.JSONEncoder(default=_plain).encode
+
+
+def _attributes(attributes: dict[str, Any]) -> str:
+    """Attributes as JSON; where it cannot hold one, all as text, for no mark ends a program."""
+    if not attributes:
+        return "{}"
+    try:
+        return _encode(attributes)
+    except Exception:  # a key that is no text, a circle, and whatever an object raises
+        return _encode({name: _text(value) for name, value in attributes.items()})
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:
+        return f"a {type(value).__name__} that gives no text"
+
+
+class Marker:
+    """Marks phases in a trace. It pickles, so worker processes of the same machine mark too.
+
+    Get it by pickling a :class:`gpumon.Monitor` (as ``multiprocessing`` does with arguments), or
+    from ``monitor.marker``. Pickled while a phase is open, the other process's phases nest in it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], parent: str = "") -> None:
+        self.path = Path(path)
+        self._parent = parent
+        self._file = -1
+        self._warned = False
+        self._numbers = itertools.count()
+        self._names: dict[str, str] = {}
+        self._owed: deque[str] = deque(maxlen=MOST_OWED)
+        self._torn = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": str(self.path), "parent": self.current}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"], state["parent"])  # type: ignore[misc]
+
+    @property
+    def current(self) -> str:
+        """The open phase of this thread or task, as ``outer/inner``; empty outside all phases."""
+        phase = _innermost.get()
+        while phase is not None and not (phase.open and phase.marker is self):
+            phase = phase.outer
+        return self._parent if phase is None else phase.path
+
+    def phase(self, name: str, /, **attributes: Any) -> Phase:
+        """A context manager that marks a phase.
+
+        Attributes can be any values. ``items``, the number of images, samples or tokens that this
+        process handles in the phase, gives items per second and per joule; ``epoch`` is shown in
+        the phase's label.
+        """
+        if not isinstance(name, str) or not name:
+            raise MonitorError(
+                f"phase({name!r}) is not valid: give the phase a name, such as phase('train')"
+            )
+        if "images" in attributes:
+            raise MonitorError(
+                f"phase({name!r}, images=...) is not valid: images= is now items=, as in "
+                f"phase({name!r}, items=1120)"
+            )
+        return Phase(self, name, attributes)
+
+    def _write(self, line: str) -> None:
+        """Append one line; what a full disk refuses is one warning, and is written once it can be.
+
+        A mark carries its own time, so that it may come late.
+        """
+        self._pay()
+        if self._owed or not self._append(line):
+            self._owed.append(line)
+
+    def _pay(self) -> None:
+        """Write what is owed, the oldest first, as far as the disk takes it."""
+        while self._owed:
+            with contextlib.suppress(IndexError):  # another thread may pay too
+                line = self._owed.popleft()
+                if not self._append(line):
+                    self._owed.appendleft(line)
+                    return
+
+    def _append(self, text: str) -> bool:
+        data = (("\n" if self._torn else "") + text).encode()
+        try:
+            if self._file < 0:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                self._file = os.open(self.path, flags, 0o644)
+            written = os.write(self._file, data)
+            why = "the disk took only part of a line"
+        except OSError as error:
+            written, why = 0, error.strerror or str(error)
+        if written == len(data):
+            self._torn = False
+            return True
+        self._torn = self._torn or written > 0
+        if not self._warned:
+            self._warned = True
+            warn(
+                f"gpumon cannot mark phases in {self.path}: {why}; "
+                "the program continues, and the marks are written once they can be"
+            )
+        return False
+
+    def _quoted(self, name: str) -> str:
+        """The name as JSON; names repeat, so each is encoded once."""
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) > 4096:
+                self._names.clear()
+            known = self._names[name] = json.dumps(name)
+        return known
+
+    def close(self) -> None:
+        self._pay()
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def write_clock_offset(marker: Marker, offset: dict[str, Any]) -> None:
+    """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.clock_offset`."""
+    marker._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
+
+
+_recorded: list[Marker] = []
+
+
+class NullPhase(contextlib.nullcontext[None]):
+    """A phase that does nothing, used where no process records; it decorates too."""
+
+    def __call__(self, function: Function) -> Function:
+        return function
+
+
+def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
+    """Mark a phase of a program that runs under ``gpumon record``; otherwise do nothing."""
+    if not _recorded:
+        path = os.environ.get(TRACE_VARIABLE)
+        if not path:
+            return NullPhase()
+        _recorded.append(Marker(marks_file(Path(path))))
+    return _recorded[0].phase(name, **attributes)
+
+
+class Phase:
+    """One phase, open between ``__enter__`` and ``__exit__``; made by ``phase()``.
+
+    As a decorator it is a phase for each call of a function, or of a coroutine function from its
+    first step to its last.
+
+    outer: the phase that was open around it, of any marker. path: ``outer/inner``, once it is open.
+    """
+
+    __slots__ = ("_attributes", "_name", "_number", "marker", "open", "outer", "path")
+
+    def __init__(self, marker: Marker, name: str, attributes: dict[str, Any]) -> None:
+        self.marker = marker
+        self.open = False
+        self.outer: Phase | None = None
+        self.path = name
+        self._name = name
+        self._attributes = attributes
+        self._number = -1
+
+    def __call__(self, function: Function) -> Function:
+        def again() -> Phase:
+            return Phase(self.marker, self._name, self._attributes)
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*arguments: Any, **named: Any) -> Any:
+                with again():
+                    return await function(*arguments, **named)
+
+            return cast(Function, awaited)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise MonitorError(
+                f"the phase {self._name!r} cannot decorate a generator, which rests in between: "
+                "use `with` inside it"
+            )
+
+        @functools.wraps(function)
+        def called(*arguments: Any, **named: Any) -> Any:
+            with again():
+                return function(*arguments, **named)
+
+        return cast(Function, called)
+
+    def __enter__(self) -> Phase:
+        if self.open:
+            raise MonitorError(f"the phase {self._name!r} is open already: make one for each time")
+        marker = self.marker
+        inside = marker.current
+        self.outer = _still_open()
+        self.path = full = f"{inside}/{self._name}" if inside else self._name
+        self.open = True
+        _innermost.set(self)
+        number = self._number = next(marker._numbers)
+        tail = _attributes(self._attributes)
+        # Taken last, so that the phase does not hold the cost of its own mark.
+        now = time.monotonic_ns()
+        marker._write(f'["B",{now},{os.getpid()},{number},{marker._quoted(full)},{tail}]\n')
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        now = time.monotonic_ns()
+        self.marker._write(f'["E",{now},{os.getpid()},{self._number}]\n')
+        self.open = False
+        _innermost.set(_still_open())
+
+
+# A context variable, because every thread and every task of asyncio has its own. That phases know
+# which of them are open, rather than being put back, holds them right whatever order they end in.
+_innermost: ContextVar[Phase | None] = ContextVar("gpumon's innermost phase", default=None)
+
+
+def _still_open() -> Phase | None:
+    """The innermost phase of this thread or task that is still open."""
+    phase = _innermost.get()
+    while phase is not None and not phase.open:
+        phase = phase.outer
+    return phase

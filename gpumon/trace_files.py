@@ -1,0 +1,175 @@
+"""This module opens the files of a trace, which are named and laid out as follows.
+
+``PREFIX.jsonl`` is written by the sampler alone. One JSON value a line:
+
+* the first line, an object, is the header: clock, host, devices, and every series with its key
+  (unit included), the API it is read with, its cadence, and why it is missing if it is;
+* a list ``[t, i, v, i, v, ...]`` is a sample: at ``t`` seconds since the start, series ``i`` has
+  changed to ``v`` (``null``: not available). A series that is not named has kept its value, so
+  a trace costs bytes only for what moves;
+* any later object is an event: a series lost or back, a device lost, a gap and its reason, the end.
+
+``PREFIX.marks.jsonl`` is written by every process that marks phases, with O_APPEND:
+``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
+closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
+
+A long trace has two more, :mod:`gpumon.compressed_parts` and :mod:`gpumon.downsampling`.
+
+A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpumon import compressed_parts
+from gpumon.errors import MonitorError
+from gpumon.trace_format import (
+    DAMAGED,
+    check_header,
+    current_header,
+    is_clock_offset,
+    is_mark,
+    parse_lines,
+)
+
+if sys.platform != "win32":
+    import fcntl
+
+SAMPLES = ".jsonl"
+MARKS = ".marks.jsonl"
+
+
+def prefix_of(path: str | os.PathLike[str]) -> Path:
+    """The prefix of a trace's files, given that prefix, a folder, or one of the files."""
+    text = os.fspath(path)
+    for ending in (MARKS, SAMPLES):
+        if text.endswith(ending) and Path(text).name != ending:
+            return Path(text[: -len(ending)])
+    if text.endswith(os.sep) or Path(text).is_dir():
+        return Path(text) / "trace"
+    return Path(text)
+
+
+def samples_file(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + SAMPLES)
+
+
+def marks_file(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + MARKS)
+
+
+def take(path: Path) -> int:
+    """Make or empty a file for one writer alone; it is held for as long as that has it open.
+
+    Raises MonitorError where another writes it, OSError where it cannot be made.
+    """
+    while True:
+        try:
+            file = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644
+            )
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            path.unlink()  # a link: never write through it into another user's file
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise MonitorError(
+                f"another monitor is writing the trace {prefix_of(path)}; choose another path"
+            ) from None
+        except OSError:  # not every file system has locks
+            pass
+        found = os.fstat(file)
+        there = path.stat() if path.exists() else None  # another may have replaced it meanwhile
+        if found.st_nlink <= 1 and there and os.path.samestat(found, there):
+            os.ftruncate(file, 0)
+            return _beside_the_streams(file)
+        os.close(file)
+        if found.st_nlink > 1:  # it has a second name, and may belong to another user
+            path.unlink()
+
+
+def _beside_the_streams(file: int) -> int:
+    """The same file under a number from 3: in a process that was started without its streams
+    (`>&-`) it may have got one of theirs, which a process started from here could not keep."""
+    if file > 2:
+        return file
+    other = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(file)
+    return other
+
+
+def expand(path: str | os.PathLike[str]) -> list[Path]:
+    """The prefixes that a path means: itself, or with ``*`` every trace that fits, in order."""
+    text = os.fspath(path)
+    if "*" not in text:
+        return [prefix_of(path)]
+    whole = Path(text.removesuffix(SAMPLES) + SAMPLES)
+    root = Path(whole.anchor)
+    pattern = str(whole.relative_to(root)).replace("[", "[[]")  # folders may be called so
+    files = [p for p in root.glob(pattern) if not p.name.endswith(MARKS)]
+    if not files:
+        raise MonitorError(f"no trace matches {text}; give the path that Monitor got")
+    # Shorter names first, so that rank 10 comes after rank 2 and the unnumbered one leads.
+    return sorted(map(prefix_of, files), key=lambda prefix: (len(str(prefix)), prefix))
+
+
+def read_header(prefix: Path) -> dict[str, Any]:
+    """The header of a trace, checked; or a MonitorError."""
+    return next(iter(read_lines(prefix)))  # type: ignore[no-any-return]
+
+
+def read_lines(prefix: Path) -> Iterator[Any]:
+    """The lines of a trace: its checked header first, then the others, None for a damaged one.
+
+    Raises MonitorError where there is no trace.
+    """
+    path = samples_file(prefix)
+    header, some, damaged = None, False, 0
+    lines = parse_lines(path)
+    for line in lines:
+        if isinstance(line, dict) and "gpumon" in line:
+            header = current_header(line)
+            break
+        some = True
+        damaged += 1
+    if header is None:
+        what = "has no header line" if some else "holds no whole line"
+        what = what if path.exists() else "does not exist"
+        raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
+    check_header(header, path)
+    if wrong := compressed_parts.header_error(header):
+        raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
+    yield header
+    yield from [None] * damaged
+    for line in lines:
+        yield None if line is DAMAGED else line
+
+
+def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, int]:
+    """The mark lines of a trace in the order written, its clocks, and the damaged lines' number.
+
+    Its clocks are how far they were ahead of another host's, where that was measured.
+    """
+    marks, clock, damaged = [], None, 0
+    for line in parse_lines(marks_file(prefix)):
+        if is_mark(line):
+            marks.append(line)
+        elif not _heads_marks(line):
+            damaged += 1
+        elif is_clock_offset(line.get("clock")):
+            clock = line["clock"]
+    return marks, clock, damaged
+
+
+def _heads_marks(line: Any) -> bool:
+    return isinstance(line, dict) and "gpumon marks" in line

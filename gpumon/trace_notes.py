@@ -1,0 +1,159 @@
+"""This module writes the notes under a chart: the diagnosis, missing data and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpumon import clock_offset
+from gpumon.diagnosis import diagnose, sentences
+from gpumon.event_messages import (
+    HARDWARE,
+    event_sentence,
+    process_label,
+    qualified_gpu_name,
+    throttle_intervals,
+)
+from gpumon.recording import Recording
+from gpumon.units import duration_text, time_text
+
+MOST_GAPS = 3
+MOST_NEIGHBOURS = 3
+MOST_FAULTS = 8
+MOST_DIAGNOSES = 4
+THROTTLED_SHARE = 0.01
+"""Of the whole time: less of it is in the chart, and in no sentence."""
+
+
+def notes(recording: Recording) -> list[str]:
+    """Why there is no GPU, what held the program back, and the losses."""
+    reason = recording.header["nvml"].get("reason")
+    absent = reason and not recording.gpus and not _failed(recording)
+    none = [f"No GPU lane: {reason}."] if absent else []
+    found = sentences(diagnose(recording))
+    more = len(found) - MOST_DIAGNOSES
+    if more > 0:
+        phases = f"phase{'s' * (more > 1)}"
+        found = [*found[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
+    return none + found + problems(recording) + _coarse(recording)
+
+
+def _coarse(recording: Recording) -> list[str]:
+    if recording.ranges is None:
+        return []
+    dropped = recording.header.get("dropped")
+    why = (
+        "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
+    )
+    return [
+        f"{why}: figures and lines are of means over {duration_text(recording.step)}, and "
+        "shades show the range within them."
+    ]
+
+
+def problems(recording: Recording) -> list[str]:
+    """Errors of the GPUs, missing samples, and what could not be read."""
+    sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
+    lost = {
+        f"{qualified_gpu_name(event['device'])} was lost {at_time(event['t'], recording)}: "
+        f"{event['reason']}.{sums}": None
+        for event in recording.events
+        if event["event"] == "device lost"
+    }
+    return (
+        _failed(recording)
+        + list(lost)
+        + _hardware(recording)
+        + _throttled(recording)
+        + _shared(recording)
+        + _gaps(recording)
+        + clock_offset.stated_offsets(recording.header)
+        + _damaged(recording)
+    )
+
+
+def _failed(recording: Recording) -> list[str]:
+    """A driver that is there and failed: there may be GPUs, and none could be watched."""
+    nvml = recording.header["nvml"]
+    return [f"No GPU was watched: {nvml.get('reason')}."] if nvml.get("code") else []
+
+
+def _hardware(recording: Recording) -> list[str]:
+    """What went wrong in the GPUs; repeated errors are one note."""
+    found: dict[str, list[float]] = {}
+    for event in recording.events:
+        if event["event"] in HARDWARE:
+            text = f"{qualified_gpu_name(event['device'])}: {event_sentence(event)}"
+            found.setdefault(text, []).append(event["t"])
+    lines = [
+        f"{text}, {at_time(moments[0], recording)}"
+        + {1: ".", 2: " and once more."}.get(len(moments), f" and {len(moments) - 1} times more.")
+        for text, moments in found.items()
+    ]
+    more = len(lines) - MOST_FAULTS
+    if more > 0:
+        lines[MOST_FAULTS:] = [f"And {more} other error{'s' * (more > 1)} of the GPUs."]
+    return lines
+
+
+def _throttled(recording: Recording) -> list[str]:
+    """For how long power or heat held which GPU's clocks down."""
+    found = []
+    for device in recording.devices:
+        bits = recording.series(f"{device['name']}/throttle reasons (bits)") or ()
+        seconds: dict[str, list[float]] = {}
+        for start, end, why in throttle_intervals(recording.times, bits, recording.end):
+            seconds.setdefault(why, []).append(end - start)
+        found += [
+            f"{qualified_gpu_name(device['name'])}: clocks throttled ({why}) for "
+            f"{duration_text(sum(each))}, "
+            f"in {len(each)} stretch{'es' * (len(each) > 1)}."
+            for why, each in seconds.items()
+            if sum(each) >= THROTTLED_SHARE * recording.end
+        ]
+    return found
+
+
+def _shared(recording: Recording) -> list[str]:
+    """A sentence for each GPU that others used too."""
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for event in recording.events:
+        if event["event"] == "shared":
+            by_device.setdefault(event["device"], []).append(event)
+    found = []
+    for device, events in by_device.items():
+        who = ", ".join(map(process_label, events[:MOST_NEIGHBOURS]))
+        more = len(events) - MOST_NEIGHBOURS
+        who += f" and {more} more" if more > 0 else ""
+        found.append(
+            f"{qualified_gpu_name(device)} was shared from "
+            f"{at_time(events[0]['t'], recording)[3:]} on, with "
+            f"{who}: its figures are not the program's alone."
+        )
+    return found
+
+
+def at_time(second: float, recording: Recording) -> str:
+    return f"at {time_text(round(second, 1), recording.end)}"
+
+
+def _gaps(recording: Recording) -> list[str]:
+    by_length = sorted(recording.gaps, key=lambda gap: -gap["seconds"])
+    longest, more = by_length[:MOST_GAPS], by_length[MOST_GAPS:]
+    found = [
+        f"From {time_text(round(gap['t'], 1), recording.end)} on, "
+        f"{duration_text(gap['seconds'])} were not "
+        f"recorded and are in no figure: {gap['reason']}."
+        for gap in sorted(longest, key=lambda gap: gap["t"])
+    ]
+    if more:
+        seconds = sum(gap["seconds"] for gap in more)
+        there = f"are {len(more)} shorter gaps" if len(more) > 1 else "is 1 shorter gap"
+        found.append(f"There {there}, of {duration_text(seconds)} in all.")
+    return found
+
+
+def _damaged(recording: Recording) -> list[str]:
+    lines = recording.damaged
+    if not lines:
+        return []
+    return [f"{lines} damaged line{'s' * (lines > 1)} of {recording.prefix.name} left out."]

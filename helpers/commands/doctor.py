@@ -1,0 +1,181 @@
+"""``rosetta doctor``: check each framework on each device of this machine and print a table."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helpers import paths
+from helpers.commands.parser import Commands, command, listed, number
+from helpers.errors import UserError
+from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
+from helpers.frameworks.devices import Devices
+from helpers.runner import kernel_processes, locks, plans, shutdown
+from helpers.runner.self_test import expected, machine, starting
+from helpers.runner.self_test.starting import Outcome, numbered
+from helpers.terminal import Line, say, table
+
+WHAT = ("start", *expected.LAYERS, expected.ALL_REDUCE)
+
+EPILOG = """\
+examples:
+  rosetta doctor                               every environment, on all GPUs (or two CPU devices)
+  rosetta doctor --environments pytorch,mxnet --devices 1,2
+  python -m helpers doctor --here pytorch      PyTorch in this Python, without 'make envs'
+
+Exit codes: 0 everything works, 1 something does not.
+"""
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run all self-tests, print the table and return the exit code."""
+    names = _chosen(given)
+    try:
+        sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
+    except devices.DriverError as error:
+        say(machine.plain(_table([], str(error))))
+        return 1
+    with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
+        found = [_self_test(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
+    say(machine.plain(_table(found)))
+    return 0 if all(outcome.reason is None for outcome in found) else 1
+
+
+def _chosen(given: argparse.Namespace) -> list[str]:
+    """The requested environments, else the default ones and every optional one that is installed.
+
+    With ``--here`` the names are those of the frameworks' modules.
+    """
+    if given.here:
+        known, asked, what = list(NOTEBOOKS), given.here, "framework"
+    else:
+        kernels_named = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
+        known = [kernel for kernel in kernels_named if kernel in NOTEBOOKS]
+        extra = optional_kernels()
+        made = [name for name in known if name not in extra or installed.problem(name) is None]
+        asked, what = given.environments or made, "environment"
+    for name in asked:
+        if name not in known:
+            raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
+    return list(dict.fromkeys(asked))
+
+
+def _self_test(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
+    """Test one environment on one set of devices; the outcome says why if that is impossible."""
+    line.show(f"testing {name} on {on.short}")
+    gpus = devices.used(on.count, on.gpus)
+    if given.here:
+        paths_of = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        python, environment = sys.executable, {**os.environ, "PYTHONPATH": ":".join(paths_of)}
+    elif problem := installed.problem(name, gpus):
+        return Outcome(name, on.names, 0.0, problem)
+    else:
+        python, environment = starting.start_of(name)
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+    log = given.logs / f"{name}-{on.count}x.log"
+    found = starting.run(
+        name,
+        on.kind,
+        on.names,
+        python=python,
+        # Not the logs' folder: another command's experiment may run below that folder.
+        environment=environment | {kernel_processes.MARK: str(log.resolve())},
+        log=log,
+        limit=given.limit,
+    )
+    return replace(found, reason=found.reason and f"{found.reason} ({log} has the details)")
+
+
+def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
+    """The machine, the versions, the seconds of each step, and the reason of each failure.
+
+    Args:
+        found: the outcomes.
+        broken: why the driver does not start; then no environment was tested.
+    """
+    about = machine.rows()
+    width = max(len(what) for what, _ in about)
+    lines = [f"{what:{width}}  {value}" for what, value in about]
+    if broken is not None:
+        return "\n".join([*lines, "", f"No environment was tested: {broken}"])
+    all_versions = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
+    lines += [
+        f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())
+        for kernel, versions in all_versions.items()
+    ]
+    header = ["environment", "devices", "device", *WHAT]
+    cells = [
+        [
+            outcome.kernel,
+            str(len(outcome.devices)),
+            numbered(number, name),
+            *_cells(outcome, number),
+        ]
+        for outcome in found
+        for number, name in enumerate(outcome.devices)
+    ]
+    failed = [
+        f"{outcome.kernel}, {starting.of(outcome.devices)}: {outcome.reason}"
+        for outcome in found
+        if outcome.reason is not None
+    ]
+    ending = failed or ["Everything works: every result was the expected one."]
+    return "\n".join([*lines, "", table(header, cells), "", *ending])
+
+
+def _cells(outcome: Outcome, device: int) -> list[str]:
+    """The time of each step on a device, ``failed``, or ``-`` if the step was not reached."""
+    said = dict.fromkeys(WHAT, "-")
+    for step in outcome.steps:
+        if step["device"] in (None, device):
+            works = step["reason"] is None
+            said[step["what"]] = f"{step['seconds']:.2f} s" if works else "failed"
+    return list(said.values())
+
+
+def add(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "doctor",
+        help="check each framework on each device, and print a table for a bug report",
+        epilog=EPILOG,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--environments",
+        type=listed,
+        metavar="NAME,...",
+        help="check these environments (default: all that have a framework)",
+    )
+    which.add_argument(
+        "--here",
+        type=listed,
+        metavar="NAME,...",
+        help="check these frameworks in this Python, not in their environments",
+    )
+    parser.add_argument(
+        "--devices",
+        "--nproc-per-node",
+        type=listed,
+        default=["auto"],
+        metavar="N,...",
+        help="check on N devices, one check for each number (default: all)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=lambda text: number(text, "seconds", above=True),
+        default=starting.LIMIT_SECONDS,
+        metavar="SECONDS",
+        help=f"end a check after SECONDS (default: {starting.LIMIT_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        default=paths.RUNS / ".self-test",
+        metavar="FOLDER",
+        help="write each check's output into FOLDER (default: runs/.self-test)",
+    )
+    parser.set_defaults(run=run)

@@ -1,0 +1,116 @@
+"""Parse the command line of all subcommands, with error messages of one line."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from helpers.errors import UserError
+from helpers.terminal import say
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+FORMER = {
+    "--against": "the command 'rosetta diff OLD [NEW]'",
+    "--batch": "--name for the folder of the runs, or --batch-size for images per device",
+    "--kernels": "--environments",
+    "--nodes": "--nnodes",
+    "--stall-minutes": "--hang-timeout",
+    "--to": "--out",
+    "--workers": "--num-workers, for each device",
+}
+"""Former options, and their replacements."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Report a mistake in one line, and a closed output pipe as an error."""
+
+    def __init__(self, **how: Any) -> None:
+        # With abbreviations, --batch would mean --batch-size, and a new option could break scripts.
+        super().__init__(**how, allow_abbrev=False)
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{message} ({self.prog} --help shows all options)")
+
+    def print_help(self, file: object = None) -> None:
+        say(self.format_help())  # argparse ignores a closed output pipe
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> argparse.Namespace:
+        """The arguments; a mistake in those of a subcommand names the subcommand's help.
+
+        Raises:
+            UserError: an argument is unknown; a former or similar one is named.
+        """
+        given, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser = getattr(given, "parser", self)
+            parser.error(_unknown(unknown, parser._option_string_actions))
+        found: argparse.Namespace = given
+        return found
+
+
+def command(commands: Commands, name: str, **how: Any) -> Parser:
+    """A subcommand's parser; its ``help`` is its ``description`` too, unless that is given."""
+    text = how["help"]
+    how.setdefault("description", f"{text[0].upper()}{text[1:]}.")
+    found = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
+    found.set_defaults(parser=found)
+    return found
+
+
+def check_command(name: str, commands: Iterable[str]) -> None:
+    """Whether there is such a subcommand.
+
+    Raises:
+        UserError: there is none; the nearest one is named, else all.
+    """
+    known = list(commands)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(known)}"
+        raise UserError(f"unknown command '{name}': {hint} (rosetta --help describes them)")
+
+
+def listed(text: str) -> list[str]:
+    """The parts of an option's value between its commas.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise argparse.ArgumentTypeError("give at least one")
+    return parts
+
+
+def number(text: str, what: str, *, least: float = 0, above: bool = False) -> float:
+    """A finite number from ``least``, or ``above`` it.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none; the message asks for ``what``.
+    """
+    try:
+        value = float(text) if re.fullmatch(r"[ -~]{1,30}", text) else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not (least < value if above else least <= value) or value == float("inf"):
+        bound = f"more than {least:g}" if above else f"{least:g} or more"
+        raise argparse.ArgumentTypeError(f"'{text}': give {what}, {bound}")
+    return value
+
+
+def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
+    """``unrecognized arguments: --nodes 2: --nodes is now --nnodes``."""
+    message = f"unrecognized arguments: {' '.join(arguments)}"
+    known = list(options)
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if option in FORMER:
+            return f"{message}: {option} is now {FORMER[option]}"
+        near = difflib.get_close_matches(option.replace("_", "-"), known, n=1, cutoff=0.75)
+        if option.startswith("--") and near:
+            return f"{message}: did you mean {near[0]}?"
+    return message

@@ -1,0 +1,111 @@
+"""``rosetta report``, ``diff`` and ``open``: report and compare finished experiments."""
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+from helpers.commands.parser import Commands, command
+from helpers.errors import UserError
+from helpers.runner import experiments
+from helpers.terminal import say
+
+NAME = "an experiment's name under runs/, or a folder"
+
+
+def add(commands: Commands) -> None:
+    _add_report(commands)
+    _add_diff(commands)
+    last = command(commands, "open", help="open the report of an experiment in a browser")
+    last.add_argument(
+        "name",
+        nargs="?",
+        default=experiments.LATEST,
+        metavar="NAME",
+        help=f"{NAME} (default: last)",
+    )
+    last.set_defaults(run=_open)
+
+
+def _add_report(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "report",
+        help="write the report of one or several experiments",
+        epilog="""\
+examples:
+  rosetta report                       write the last experiment's report again
+  rosetta report one four --out both    one report of two experiments
+  rosetta report --price 12.24/h       with what a run costs
+""",
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        default=[experiments.LATEST],
+        help=f"{NAME}; several are reported together (default: the last)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write into FOLDER (default: the first NAME's)"
+    )
+    parser.add_argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="PRICE",
+        help="price of a machine's hour: 12.24/h, 12.24 EUR/h, or box=12.24/h for the machine "
+        "called box; repeat the option for several machines",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON, and write no file"
+    )
+    parser.set_defaults(run=_report)
+
+
+def _add_diff(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "diff",
+        help="show which figures moved between two experiments",
+        epilog="Exit code: 1 if a figure moved beyond the spread of the repeats, else 0.",
+    )
+    parser.add_argument("old", metavar="OLD", help=NAME)
+    parser.add_argument(
+        "new",
+        nargs="?",
+        metavar="NEW",
+        default=experiments.LATEST,
+        help=f"{NAME} (default: the last)",
+    )
+    parser.set_defaults(run=_diff)
+
+
+def _report(given: argparse.Namespace) -> int:
+    if given.json and given.out:
+        raise UserError("--json writes no file, so --out has no effect; give one of them")
+    from helpers.results import prices, report  # with Jinja and the charts
+
+    each = prices.read(given.price)
+    if given.json:
+        print(report.as_json(report.load(given.names, each)))
+    else:
+        say(report.write(given.names, given.out, each))
+    return 0
+
+
+def _diff(given: argparse.Namespace) -> int:
+    from helpers.results import regression  # with pandas
+
+    return regression.check(given.old, given.new)
+
+
+def _open(given: argparse.Namespace) -> int:
+    from helpers.results import comparison
+
+    page = comparison.folder_of(given.name).resolve() / "report.html"
+    if not page.is_file():
+        raise UserError(f"{page}: not there; write it with: rosetta report {given.name}")
+    say(page)
+    if not webbrowser.open(page.as_uri()):
+        raise UserError("no browser was found on this machine: copy the file above, and open it")
+    return 0

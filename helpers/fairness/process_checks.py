@@ -1,0 +1,220 @@
+"""Fairness checks across a run's processes: membership, the images read, and the evaluation.
+
+None of them needs a reference, so they apply to custom networks too. Each process answers with the
+output of its own loaders and its own loop (``helpers.training.data_coverage`` asks it), and this
+module combines the answers. ``reference_checks`` compares the gradients of n devices with those of
+one, and ``training_loop`` compares the steps. Where each rank runs these checks itself, this module
+chooses the row that is reported for all ranks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from helpers.fairness import reference
+from helpers.fairness.check_results import EXPECTED, Check
+
+JOINED = "processes and devices that joined"
+ONCE = "each training image once an epoch"
+ORDER = "order of the images, epoch 2 / epoch 1"
+EVALUATED = "each evaluated image once, in its place"
+LOSS = "evaluation loss, mean over its images"
+REPLICAS = "logits of all devices after training"
+WEIGHTS = "weights of all processes after training"
+
+SAME_PLACE = 0.5
+"""How large a part of a process's images may be in the same place in two epochs. Of a shuffle one
+image is on average, however many there are; without one all are."""
+FEWEST = 16
+"""With fewer images a shuffle may look like none."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one process says of itself, of two epochs of training images, and of an evaluation."""
+
+    rank: int
+    devices: int
+    host: str
+    process: int
+    last: float
+    """The highest rank among those that it computes with, found by a collective."""
+    epochs: tuple[np.ndarray, ...]
+    """Numbers of the images that it read, as they came: of each epoch int64 (images,)."""
+    even: np.ndarray
+    """The same of an epoch of as many images as fill whole batches, int64 (images,)."""
+    logits: np.ndarray
+    """Of all evaluated images, (images, outputs)."""
+    loss: float
+    """Their mean."""
+
+
+def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) -> Check:
+    """Whether exactly the requested processes compute together.
+
+    Args:
+        answers: of all processes.
+        processes: how many there are to be.
+        devices: how many these drive together.
+        hosts: on how many machines they are.
+    """
+    ranks = [answer.rank for answer in answers]
+    wrong = {
+        f"{len(ranks)} of {processes} processes": abs(len(ranks) - processes),
+        "not every rank once": processes - len(set(ranks) & set(range(processes))),
+        "two ranks in one process": len(ranks) - len({(a.host, a.process) for a in answers}),
+        "not all in one world": sum(answer.last != processes - 1 for answer in answers),
+        "other devices": abs(sum(answer.devices for answer in answers) - devices),
+        "other hosts": abs(len({answer.host for answer in answers}) - hosts),
+    }
+    names = [(processes, "process", "processes"), (devices, "device", "devices")]
+    counted = [*names, (hosts, "host", "hosts")]
+    who = ", ".join(f"{count} {one if count == 1 else more}" for count, one, more in counted)
+    said = ", ".join(what for what, count in wrong.items() if count) or who
+    return Check(JOINED, float(sum(wrong.values())), 0.0, said)
+
+
+def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> Check:
+    """Whether every image was read once in each epoch, but for those that fill no batch.
+
+    An image that is always left out is noticed where all images fill whole batches.
+
+    Args:
+        answers: of all processes.
+        images: how many there are.
+        used: how many of them an epoch's whole batches hold.
+        even: how many there are in the epoch in which all images fill whole batches.
+    """
+    worst, said = 0, f"{used} of {images}: {images - used} fill no batch and are dropped"
+    if used == images:
+        said = f"all {images}"
+    said += f"; all {even} where {even} images fill whole batches"
+    epochs = [
+        (f"epoch {number}", epoch, images, used) for number, epoch in enumerate(_epochs(answers), 1)
+    ]
+    read = np.concatenate([answer.even for answer in answers])
+    for name, epoch, total, wanted in (*epochs, ("an epoch of whole batches", read, even, even)):
+        known = epoch[(epoch >= 0) & (epoch < total)]
+        times = np.bincount(known, minlength=total)
+        again, foreign = int((times - 1).clip(0).sum()), len(epoch) - len(known)
+        short = abs(len(epoch) - wanted)
+        if again + foreign + short > worst:
+            worst = again + foreign + short
+            never = int((times == 0).sum())
+            said = f"{name}: {again} again, {never} of {total} never ({wanted} fill batches)"
+            said += f", {foreign} others" if foreign else ""
+    return Check(ONCE, float(worst), 0.0, said)
+
+
+def reshuffled(answers: Sequence[Answer]) -> Check:
+    """The part of its images that a process read in the same place in both epochs; the largest."""
+    if min(len(epoch) for answer in answers for epoch in answer.epochs) < FEWEST:
+        return Check(ORDER, None, None, f"a process reads fewer than {FEWEST} images an epoch")
+    # Of an uneven pair, which another row finds, what both have is compared.
+    pairs = [
+        (first[: len(second)], second[: len(first)])
+        for first, second in (answer.epochs for answer in answers)
+    ]
+    same = max(float(np.mean(first == second)) for first, second in pairs)
+    said = "another one in each epoch" if same <= SAME_PLACE else "the same one in both"
+    return Check(ORDER, same, SAME_PLACE, said)
+
+
+def evaluated(
+    answers: Sequence[Answer],
+    rows: np.ndarray,
+    expected: np.ndarray,
+    targets: np.ndarray,
+    limit: float,
+) -> list[Check]:
+    """Whether an evaluation counts every image once, where it belongs.
+
+    A padded image, one left out or two exchanged move logits to other rows; the loss is that of
+    exactly these rows.
+
+    Args:
+        answers: of all processes, each of which has all logits.
+        rows: int64, numbers of the images that are looked at.
+        expected: their logits, float64 (rows, outputs).
+        targets: of all images: float32 (images, outputs), or int64 (images,).
+        limit: of both differences.
+    """
+    errors, losses = [], []
+    for answer in answers:
+        errors.append(np.abs(answer.logits[rows] - expected).max())
+        losses.append(abs(answer.loss - mean_loss(answer.logits.astype(np.float64), targets)))
+    # np.max, because Python's max() loses a NaN
+    said = f"{len(targets)} images, the last batch of them uneven"
+    return [
+        Check(EVALUATED, float(np.max(errors)), limit, said),
+        Check(LOSS, float(np.max(losses)), limit),
+    ]
+
+
+def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
+    """The mean over images of one softmax's loss, or over images and findings of sigmoids'.
+
+    Args:
+        logits: (images, outputs).
+        targets: classes int64 (images,), or findings (images, outputs) of 0 and 1.
+    """
+    if targets.ndim == 1:
+        highest = logits.max(axis=1)
+        total = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+        return float((total - logits[np.arange(len(logits)), targets]).mean())
+    return float((np.logaddexp(0, logits) - targets * logits).mean())
+
+
+def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
+    """Of each row the one of the rank that is worst, which says how many take part.
+
+    Args:
+        answers: of each rank, the same rows in the same order.
+        devices: of all ranks.
+    """
+    all_ranks = f"{devices} devices on {len(answers)} ranks"
+    found = []
+    for row in zip(*answers, strict=True):
+        rank = max(range(len(row)), key=lambda number: _how_bad(row[number]))
+        who = f"rank {rank} of {all_ranks}" if row[rank].verdict == "fail" else all_ranks
+        found.append(replace(row[rank], reason=f"{row[rank].reason}; {who}"))
+    return found
+
+
+def after_training(
+    digests: Sequence[str], logits: Sequence[np.ndarray], devices: int, limit: float
+) -> list[Check]:
+    """Whether all replicas have come to the same weights.
+
+    Args:
+        digests: of each process's weights.
+        logits: of each process, what all devices give of the same images:
+            (devices, images, outputs).
+        devices: how many take part.
+        limit: of the logits' relative distance.
+    """
+    if devices == 1:
+        return [Check(REPLICAS, None, None, "there is one device")]
+    apart = [reference.relative(each, found[0]) for found in logits for each in found]
+    checks = [Check(REPLICAS, float(np.max(apart)), limit)]
+    if len(digests) > 1:
+        others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+        said = f"SHA-256 {digests[0][:12]} on all {len(digests)}"
+        if others:
+            said = f"not those of rank 0: rank {', '.join(map(str, others))}"
+        checks.append(Check(WEIGHTS, float(len(others)), 0.0, said))
+    return checks
+
+
+def _how_bad(check: Check) -> tuple[int, float]:
+    """Sorts checks by their verdict, then by their difference."""
+    difference = math.inf if check.difference is None else check.difference
+    verdicts = ("pass", EXPECTED, "fail", "not checked")
+    return verdicts.index(check.verdict), math.inf if math.isnan(difference) else difference
+
+
+def _epochs(answers: Sequence[Answer]) -> list[np.ndarray]:
+    """Of each epoch the numbers that all processes read."""
+    return [np.concatenate(parts) for parts in zip(*(a.epochs for a in answers), strict=True)]

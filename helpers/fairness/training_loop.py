@@ -1,0 +1,275 @@
+"""The training-loop check: compare the first steps of a notebook's loop with the reference.
+
+Before it trains, a notebook lets its loop take a few steps on the reference's batch, in its own
+precision. The network is shallow (``frameworks.*.shallow``). In the deep one of
+``helpers.fairness.reference_checks``, rounding would grow from step to step and hide the
+differences that this check looks for.
+
+Thresholds in float32: loss and statistics agree to 1e-5 (found: 5e-7; with an expected difference
+of Adam 5e-6), the way the weights go to 2e-3 of its length (found: 1e-5, with Adam 4e-4). With
+products of 16 bits they are wider, for that rounding is what was asked for, and still far below
+what a wrong loop does: a sum in place of a mean is a way twice as long, BatchNorm's momentum of
+0.99 for 0.9 moves the statistics by half.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from helpers.fairness import reference
+from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.reference_checks import SINGLE, running_statistics, scale_in_words
+from helpers.networks.weights import Arrays
+from helpers.recipe import MULTILABEL, RECIPES, Rule
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``values`` of the loss and the statistics, ``way`` of the weights (float32 weights hold a
+    small step with few digits, and Adam turns a gradient near 0 round for the least rounding)."""
+
+    values: float
+    way: float
+
+
+LIMITS = {
+    "fp32": Limits(SINGLE, 2e-3),
+    "tf32": Limits(2e-3, 0.1),  # a mantissa of 10 bits, as fp16's
+    "fp16": Limits(2e-3, 0.1),  # found: 2e-4, with Adam 0.03
+    "bf16": Limits(1e-2, 0.2),  # found: 2e-3, with Adam 0.08
+}
+
+
+SGD, MOMENTUM, ADAM = Rule("sgd"), Rule("momentum", reference.MOMENTUM), Rule("adam")
+RULES = {rule.name: rule for rule in (SGD, MOMENTUM, ADAM)}
+IN_WORDS = {"sgd": "SGD", "momentum": "momentum", "adam": "Adam"}
+
+DECAYS = {
+    "in the gradient (coupled), of all weights, BatchNorm and biases too": reference.COUPLED,
+    "apart from the gradient (decoupled)": reference.DECOUPLED,
+    "in the gradient, but not of BatchNorm and biases": reference.WEIGHTS_ONLY,
+    "there is none": "",
+}
+"""What weight decay there may be, and the reference's path with it; the first is PyTorch's. (By
+plain gradient descent the first two are the same.)"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a notebook's training loop is to do for the check, whatever its recipe says.
+
+    ``weights`` are those of ``framework.shallow``. ``shares`` holds a batch for each device, as
+    ``helpers.training.world.Share``; a step at each of ``rates`` is to be taken on the same
+    batches, by ``rule``.
+    """
+
+    weights: Arrays
+    shares: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rule: Rule
+    rates: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        return len(self.rates)
+
+
+TrainingLoopCheck = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
+"""Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
+logits (images, 14) that the notebook then validates with: each device those of its own share,
+share after share."""
+
+
+def check_fairness(
+    fairness_check: FairnessCheck,
+    check_training_loop: TrainingLoopCheck,
+    *,
+    devices: int,
+    precision: str = "fp32",
+    rule: Rule = ADAM,
+    task: str = MULTILABEL,
+) -> FairnessCheck:
+    """Add what the notebook's own training loop does, over all its devices, in its own precision.
+
+    It walks down the loss of its ``task``, by plain gradient descent, by the recipe's own ``rule``,
+    and by that with weight decay where the recipe has some (of the reference's size).
+
+    Every device is given the same batch: then any number of devices must walk the path of one,
+    which is the reference's, and a sum in place of a mean shows as steps ``devices`` times as
+    long. (Plain gradient descent shows it; Adam divides it away.)
+    """
+    began = time.perf_counter()
+    limits = LIMITS[precision]
+    checks = _on_path(check_training_loop, SGD, devices, limits, task)
+    own = replace(RULES[rule.name], weight_decay=0.0)
+    if own != SGD:
+        checks += _on_path(check_training_loop, own, devices, limits, task)
+    if rule.weight_decay:
+        decayed = replace(own, weight_decay=reference.DECAY)
+        checks.append(_decay(check_training_loop, decayed, devices, limits, task))
+    checks += _statistics(check_training_loop, devices, limits, task)
+    seconds = fairness_check.seconds + time.perf_counter() - began
+    return FairnessCheck((*fairness_check.checks, *checks), seconds)
+
+
+def _walk(
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, task: str
+) -> tuple[float, Mapping[str, np.ndarray]]:
+    """The mean loss of the loop's steps by ``rule``, and the weights after them."""
+    shares = (reference.batch_of(task),) * devices
+    trial = Trial(reference.shallow_arrays(), shares, rule, reference.RATES[rule.name])
+    loss, after, _ = check_training_loop(trial)
+    return loss, after
+
+
+def _on_path(
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, limits: Limits, task: str
+) -> list[Check]:
+    """The loop's first steps by ``rule`` against the reference's."""
+    known, start = reference.paths(task), reference.shallow_arrays()
+    loss, after = _walk(check_training_loop, rule, devices, task)
+    taken = f"{reference.STEPS} {IN_WORDS[rule.name]} steps"
+    there = {name: known[f"{rule.name} {name}"] for name in start}
+    loss_error = abs(loss - float(known[f"{rule.name} losses"].mean()))
+    checks = [
+        Check(f"mean loss of {taken}", loss_error, limits.values),
+        _weight_change(f"weight change after {taken}", rule.name, after, limits, task),
+    ]
+    if rule != SGD:
+        return checks
+    norm = "features.norm0"
+    norms = {norm: reference.KEPT["densenet121"].norms[norm]}
+    return checks + running_statistics(
+        after, there, start, reference.STEPS, limits.values, f"after {taken}", norms
+    )
+
+
+def _weight_change(
+    name: str, rule: str, after: Mapping[str, np.ndarray], limits: Limits, task: str
+) -> Check:
+    """How far and in which direction the weights went, against the reference's way.
+
+    Adam may also have taken the way of those who add epsilon before the bias correction: a known
+    difference, as large as the two formulas make it. Momentum that has the rate in its velocity is
+    named, and wrong.
+    """
+    found, expected = _way(after), _way_of(rule, task)
+    difference = reference.relative(found, expected)
+    if rule == "momentum" and reference.relative(found, _way_of(reference.LATE, task)) < difference:
+        why = "the rate is in the velocity: where the rate drops, the steps do so late"
+        return Check(name, difference, limits.way, why)
+    if rule == "adam":
+        first = _way_of(reference.EPSILON_FIRST, task)
+        rest = float(np.linalg.norm(found - first) / np.linalg.norm(expected))
+        if rest < difference:
+            predicted = reference.relative(first, expected)
+            why = f"epsilon is added before the bias correction, which predicts {predicted:.3g}"
+            return Check(name, difference, limits.way, why, rest)
+    return Check(name, difference, limits.way, scale_in_words(found, expected))
+
+
+def _decay(
+    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, limits: Limits, task: str
+) -> Check:
+    """Which weight decay the loop has: found by the path that it is nearest to."""
+    found = _way(_walk(check_training_loop, rule, devices, task)[1])
+    candidates = {
+        said: reference.relative(found, _way_of(f"{rule.name} {path}".strip(), task))
+        for said, path in DECAYS.items()
+    }
+    nearest = min(candidates, key=lambda said: candidates[said])  # of equal ones the first
+    name = f"weight decay in {reference.STEPS} {IN_WORDS[rule.name]} steps"
+    return Check(name, candidates[next(iter(DECAYS))], limits.way, nearest)
+
+
+def _way(end: Mapping[str, np.ndarray], path: str = "") -> np.ndarray:
+    """From where the weights came to ``end``, all in one vector."""
+    start = reference.shallow_arrays()
+    trained = [each for each in start if "running" not in each]
+    return np.concatenate([(end[path + each] - start[each]).ravel() for each in trained])
+
+
+def _way_of(path: str, task: str) -> np.ndarray:
+    return _way(reference.paths(task), f"{path} ")
+
+
+def _statistics(
+    check_training_loop: TrainingLoopCheck, devices: int, limits: Limits, task: str
+) -> list[Check]:
+    """What becomes of BatchNorm's statistics: found by giving each device other images.
+
+    Whose are in the weights, and whether validation normalises with those on every device: what
+    is saved and tested later must be what was validated.
+    """
+    grey, targets = reference.batch_of(task)
+    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    start = reference.shallow_arrays()
+    _, after, logits = check_training_loop(Trial(start, shares, SGD, (0.0,)))
+    expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
+    validated = Check(
+        "validated with the statistics that are saved",
+        float(np.abs(logits - expected).max()),
+        limits.values,
+    )
+    return [validated, _survivor(after, start, [share for share, _ in shares], limits)]
+
+
+AVERAGE = "the average of all replicas'"
+GLOBAL = (
+    "the global batch's: in training every device normalises with those of all devices' images, "
+    "which predicts the variance"
+)
+
+
+def _survivor(
+    after: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
+    shares: Sequence[np.ndarray],
+    limits: Limits,
+) -> Check:
+    """Whose running mean is in the weights after one step, of ``shares`` of grey images.
+
+    The mean of the global batch is the average of the replicas' means. Its variance is not that of
+    theirs, by far: the shares differ. By that a global batch is known for what it is.
+    """
+    name = "which replica's running statistics are kept"
+    if len(shares) == 1:
+        return Check(name, None, None, "there is one device")
+    values = [reference.after_conv0(start, share) for share in shares]
+    kept = [_kept(start, "mean", value.mean(axis=(0, 2, 3))) for value in values]
+    candidates = {f"replica {number}'s": mean for number, mean in enumerate(kept)}
+    candidates[AVERAGE] = np.mean(kept, axis=0)
+    found = after["features.norm0.running_mean"]
+    errors = {who: reference.relative(found, mean) for who, mean in candidates.items()}
+    nearest = min(errors, key=lambda who: errors[who])
+    if nearest == AVERAGE:
+        own, together = _variance_errors(after, start, values)
+        if together < own:
+            return Check(name, own, limits.values, GLOBAL, max(errors[AVERAGE], together))
+    return Check(name, errors[nearest], limits.values, nearest)
+
+
+def _variance_errors(
+    after: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray], values: Sequence[np.ndarray]
+) -> tuple[float, float]:
+    """How far the running variance is from the replicas' average, and from the global batch's.
+
+    Of ``values`` of each replica; divided by n or n - 1, as frameworks do either.
+    """
+
+    def error(variances: Sequence[np.ndarray]) -> float:
+        candidates = (_kept(start, "var", variance) for variance in variances)
+        found = after["features.norm0.running_var"]
+        return min(reference.relative(found, candidate) for candidate in candidates)
+
+    axes, joined = (0, 2, 3), np.concatenate(values)
+    own = [np.mean([value.var(axis=axes, ddof=by) for value in values], axis=0) for by in (0, 1)]
+    return error(own), error([joined.var(axis=axes, ddof=by) for by in (0, 1)])
+
+
+def _kept(start: Mapping[str, np.ndarray], part: str, of_batch: np.ndarray) -> np.ndarray:
+    """The running ``mean`` or ``var`` after one step on a batch with that one."""
+    momentum = RECIPES["chexnet"].bn_momentum
+    old = start[f"features.norm0.running_{part}"]
+    return (1 - momentum) * old + momentum * of_batch

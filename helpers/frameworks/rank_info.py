@@ -1,0 +1,117 @@
+"""Describe the rank that this process is, if it is one, and the location of the other ranks.
+
+A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
+A framework's module may have a companion, ``<module>_ranks.py``, with the code for its ranks: it
+combines their gradients, and ``environment(place)`` gives variables that are set before any cell
+runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "ROSETTA_RANKS"
+"""Environment variable with the folder of the run's ranks; no process is a rank without it."""
+
+SLURM_NODE = "SLURMD_NODENAME"
+"""Environment variable in which Slurm says what it calls this node."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank's place among the ranks; each node has equally many, one after the other."""
+
+    rank: int
+    ranks: int
+    """How many there are on all nodes."""
+    nodes: int
+    virtual: bool
+    """Whether all nodes are on one machine."""
+    devices: int
+    """Of each node."""
+    kind: str
+    """Of the devices: ``gpu`` or ``cpu``."""
+    hosts: tuple[str, ...]
+    """The host's name of each rank."""
+    addresses: tuple[str, ...]
+    """``10.0.0.1:4711`` of each rank, with a port that was free when it joined."""
+    interfaces: tuple[str, ...]
+    """The network interface of each rank."""
+    port: int
+    """Of the first host: where the ranks meet (``MASTER_PORT``)."""
+    folder: Path
+    """Of the run's ranks, on the filesystem that all hosts share."""
+    about: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the record's section ``cluster`` says of launcher, hosts and network."""
+
+    @property
+    def ranks_a_node(self) -> int:
+        return self.ranks // self.nodes
+
+    @property
+    def node(self) -> int:
+        return self.rank // self.ranks_a_node
+
+    @property
+    def local_rank(self) -> int:
+        """Its number among the ranks of its node."""
+        return self.rank % self.ranks_a_node
+
+    @property
+    def first_host(self) -> str:
+        """The address at which rank 0 is reached."""
+        return self.addresses[0].rpartition(":")[0]
+
+    def environment(self) -> dict[str, str]:
+        """What torchrun sets, so that a cell finds what a script would."""
+        return {
+            "RANK": str(self.rank),
+            "LOCAL_RANK": str(self.local_rank),
+            "WORLD_SIZE": str(self.ranks),
+            "LOCAL_WORLD_SIZE": str(self.ranks_a_node),
+            "GROUP_RANK": str(self.node),
+            "MASTER_ADDR": self.first_host,
+            "MASTER_PORT": str(self.port),
+            "GLOO_SOCKET_IFNAME": self.interfaces[self.rank],
+            "NCCL_SOCKET_IFNAME": self.interfaces[self.rank],
+            "FI_TCP_IFACE": self.interfaces[self.rank],
+        }
+
+
+def _unheard(said: str) -> None:
+    print(said, file=sys.stderr, flush=True)
+
+
+class _Here:
+    place: Place | None = None
+    tell_why: Callable[[str], None] = _unheard
+
+
+def here() -> Place | None:
+    """This process's place; None where no launcher of ours started it."""
+    return _Here.place
+
+
+def take(place: Place, tell_why: Callable[[str], None] = _unheard) -> None:
+    """From now on this process is that rank; called by the rank's program alone.
+
+    Args:
+        place: where it is.
+        tell_why: :func:`fail` calls it with the reason of the failure, in one line.
+    """
+    _Here.place, _Here.tell_why = place, tell_why  # type: ignore[method-assign]
+
+
+def fail(said: str) -> None:
+    """End this rank at once, from any thread: its main thread may wait in native code for ever.
+
+    Args:
+        said: why, in one line.
+    """
+    _Here.tell_why(said)
+    os._exit(1)

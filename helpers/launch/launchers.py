@@ -1,0 +1,233 @@
+"""Build the command lines that start a run's ranks with mpiexec, srun or torchrun.
+
+``mpiexec`` comes with the environment of the run (package ``mpich``). Given hosts,
+``mpiexec:node1,node2``, it starts the ranks by ssh. ``srun`` starts them on the nodes of a Slurm
+allocation, ``torchrun`` on this machine. Without other hosts all nodes are *simulated*: processes
+of this machine.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers import network
+from helpers.errors import UserError
+
+LAUNCHERS = ("mpiexec", "srun", "torchrun")
+RANK_IN = {"mpiexec": "PMI_RANK", "srun": "SLURM_PROCID", "torchrun": "RANK"}
+"""The variable in which each launcher gives a process its rank."""
+HOST_FILE = "HYDRA_HOST_FILE"
+"""The variable that gives MPICH's process manager, Hydra, its hosts."""
+MOST_NODES = 1024
+MOST_SIMULATED = 16
+"""Nodes that one machine can stand for, before their processes fill its memory."""
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What starts the ranks of so many nodes."""
+
+    name: str
+    nodes: int
+    virtual: bool
+    """Whether all nodes are this machine."""
+    hosts: tuple[str, ...] = ()
+    """Their names, where the launcher needs them."""
+    interface: str = ""
+    """The network interface that the user named."""
+    asked: str = "auto"
+    """What it was chosen by."""
+
+    def command(self, program: list[str], ranks_a_node: int) -> list[str]:
+        """The command line that runs ``program``, Python's first, once for each rank.
+
+        Raises:
+            UserError: the launcher is not installed next to that Python.
+        """
+        start = _program(self.name, Path(program[0]).parent)
+        return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
+
+    def version(self, python: Path) -> str:
+        """The version that the launcher reports.
+
+        Args:
+            python: of the ranks' environment.
+        """
+        asked = [_program(self.name, python.parent), "--version"]
+        if self.name == "torchrun":
+            asked = [str(python), "-c", "from importlib.metadata import *; print(version('torch'))"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        words = said.replace("Version:", "").split()
+        return next((word for word in words if word[0].isdigit()), "unknown")
+
+
+def check(launcher: str) -> str:
+    """A launcher as a user gave it.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    name, colon, listed = str(launcher).partition(":")
+    hosts = _split(listed)
+    if name not in ("auto", *LAUNCHERS) or (colon and (name != "mpiexec" or not hosts)):
+        raise UserError(
+            f"launcher is {str(launcher)[:100]!r}: give auto, {', '.join(LAUNCHERS)}, or "
+            "mpiexec:HOST,HOST,..."
+        )
+    for host in hosts:  # it goes to mpiexec, and from there to ssh
+        if not _HOST.fullmatch(host):
+            raise UserError(f"launcher: {host[:100]!r} is not a valid host name")
+    if twice := [host for host in hosts if hosts.count(host) > 1]:
+        raise UserError(f"launcher: {twice[0]} is named twice; each node is a host of its own")
+    return launcher
+
+
+def _split(listed: str) -> tuple[str, ...]:
+    return tuple(host.strip() for host in listed.split(",") if host.strip())
+
+
+def choose(
+    launcher: str, nodes: int, *, mpi: bool = False, environment: Mapping[str, str] = os.environ
+) -> Launcher:
+    """Choose the launcher for so many nodes.
+
+    Args:
+        launcher: ``auto``, a launcher's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in
+            a Slurm allocation, else ``mpiexec``.
+        nodes: how many.
+        mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
+        environment: the variables of the process that asks.
+
+    Raises:
+        UserError: it cannot start them.
+    """
+    name, _, listed = check(launcher).partition(":")
+    in_slurm = "SLURM_JOB_ID" in environment
+    if name == "auto":
+        name = "srun" if in_slurm and not mpi else "mpiexec"
+    if mpi and name != "mpiexec":
+        raise UserError(f"launcher {name}: this framework's ranks use MPI; give mpiexec")
+    if name == "srun" and not in_slurm:
+        raise UserError(
+            "launcher srun: this process is not in a Slurm allocation; "
+            "get one with salloc or sbatch"
+        )
+    interface = next((environment[each] for each in network.NAMED if environment.get(each)), "")
+    hosts = _split(listed)
+    if not hosts and name == "mpiexec" and environment.get(HOST_FILE):
+        hosts = _listed(Path(environment[HOST_FILE]))
+    if hosts and len(hosts) < nodes:
+        raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
+    if not hosts and in_slurm and name != "torchrun" and nodes > 1:
+        # Its variables outlive an allocation, and travel to where there is no Slurm.
+        leftover = launcher == "mpiexec" and shutil.which("scontrol") is None
+        hosts = () if leftover else _allocated(nodes, environment)
+    hosts = hosts[:nodes]
+    virtual = len(set(hosts)) < 2
+    if virtual and nodes > MOST_SIMULATED:
+        raise UserError(
+            f"nodes {nodes}: one machine can simulate at most {MOST_SIMULATED} nodes; give fewer, "
+            "name the machines (launcher), or run in a Slurm allocation"
+        )
+    return Launcher(name, nodes, virtual, hosts, interface, launcher)
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    """The hosts in a file as Hydra reads it: one a line, ``node1`` or ``node1:4``."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{HOST_FILE}={path}: it cannot be read ({error})") from None
+    words = [line.partition("#")[0].split() for line in lines]
+    return tuple(dict.fromkeys(found[0].partition(":")[0] for found in words if found))
+
+
+def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The hosts of the Slurm allocation; none where it is one machine, with simulated nodes."""
+    asked = ["scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(
+            f"SLURM_JOB_ID={environment['SLURM_JOB_ID'][:40]}, but scontrol does not list that "
+            f"job's nodes ({error}): outside of Slurm, unset SLURM_JOB_ID"
+        ) from None
+    hosts = tuple(said.split())
+    if len(hosts) == 1:
+        return ()
+    if len(hosts) < nodes:
+        raise UserError(
+            f"nodes {nodes}: this allocation has {len(hosts)}; ask Slurm for --nodes={nodes}"
+        )
+    return hosts
+
+
+def _program(name: str, folder: Path) -> str:
+    """The path of a launcher's program, for the Python of a folder.
+
+    Raises:
+        UserError: it is not there.
+    """
+    here = str(folder / name) if (folder / name).exists() else None
+    found = shutil.which(name) if name == "srun" else here
+    if found is None:
+        fix = "run 'make envs'" if name == "mpiexec" else "give another launcher"
+        raise UserError(f"launcher {name}: it is not in this environment ({folder}); {fix}")
+    return found
+
+
+def _mpiexec(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    where = ["-hosts", ",".join(launcher.hosts)] if not launcher.virtual else []
+    # On one machine nothing of it listens where another could reach it.
+    interface = network.loopback(network.addresses())[0] if launcher.virtual else launcher.interface
+    by = ["-iface", interface] if interface else []
+    if launcher.virtual:  # whatever an allocation has left in the environment
+        by += ["-rmk", "user", "-launcher", "fork"]
+    number = ["-n", str(launcher.nodes * ranks_a_node), "-ppn", str(ranks_a_node)]
+    return [*where, *by, *number]
+
+
+def _srun(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    nodes = 1 if launcher.virtual else launcher.nodes
+    ranks = launcher.nodes * ranks_a_node
+    return [
+        f"--nodes={nodes}",
+        f"--ntasks={ranks}",
+        f"--ntasks-per-node={ranks // nodes}",
+        *_cores(ranks // nodes, os.environ.get("SLURM_JOB_CPUS_PER_NODE", "")),
+        *([f"--nodelist={','.join(launcher.hosts)}"] if launcher.hosts else []),
+        "--distribution=block",
+        "--kill-on-bad-exit=1",
+        "--mpi=none",
+        "--cpu-bind=none",
+        "--overlap",
+        "--unbuffered",
+    ]
+
+
+def _cores(ranks: int, given: str) -> list[str]:
+    """Each rank's share of a node's cores, which srun no longer takes from the job (Slurm 22.05).
+
+    Args:
+        ranks: of a node.
+        given: the cores of each node, as Slurm says them: ``16(x2),8``.
+    """
+    counts = [int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", given)]
+    share = min(counts, default=0) // ranks
+    return [f"--cpus-per-task={share}"] if share else []
+
+
+def _torchrun(launcher: Launcher, ranks_a_node: int) -> list[str]:
+    ranks = launcher.nodes * ranks_a_node
+    # --rdzv-endpoint: by default its store listens on all interfaces.
+    options = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d"]
+    options += ["--rdzv-endpoint=127.0.0.1:0", "--max-restarts=0"]
+    return [*options, "--no-python"]
+
+
+_OPTIONS = {"mpiexec": _mpiexec, "srun": _srun, "torchrun": _torchrun}

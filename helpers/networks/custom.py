@@ -1,0 +1,99 @@
+"""Build the custom networks of a recipe, and try them out before a run depends on them.
+
+Their weights have the framework's own names and its own initial values.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from helpers.errors import UserError
+from helpers.frameworks import networks_of
+from helpers.networks.weights import Weights
+from helpers.recipe import Recipe, custom_code
+
+_MARK = "is_own"
+IMAGES = 2
+"""Black ones, which a network is tried out with."""
+
+
+def make(
+    framework: str, recipe: Recipe, outputs: int, kind: type, shape: Callable[[Any], Any]
+) -> Any:
+    """The network that the recipe's function makes, once it is seen that it gives logits.
+
+    Whatever it draws by NumPy or Python follows from the recipe's seed; what it draws by the
+    framework is seeded by the caller.
+
+    Args:
+        framework: the framework's module.
+        outputs: what the function is called with.
+        kind: what it is to give.
+        shape: that of the logits which a network gives for ``IMAGES`` images of the recipe's size.
+
+    Raises:
+        UserError: its code fails, or gives something else; with the file, the line and the name.
+    """
+    file, _, name = recipe.own[framework].rpartition(":")
+    path = Path(recipe.beside).resolve() / file
+    called = f"{path}: {name}({outputs})"
+    with custom_code.report_errors(recipe, framework, f"{name}({outputs})"), _seeded(recipe.seed):
+        model = custom_code.load(recipe, framework)(outputs)
+        if not isinstance(model, kind):
+            wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+            raise UserError(f"{called} gives a {type(model).__name__}, and no {wanted}")
+        found = tuple(shape(model))
+    if found != (IMAGES, outputs):
+        raise UserError(
+            f"{called}: of {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
+            f"give {outputs} logits an image, {[IMAGES, outputs]}"
+        )
+    setattr(model, _MARK, True)  # by which weights are named otherwise, see is_own
+    return model
+
+
+def is_own(model: Any) -> bool:
+    """Whether a model is a custom network, whose weights have the framework's names."""
+    return getattr(model, _MARK, False) is True
+
+
+def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
+    """The weights that all replicas begin with: those that the framework draws, from the seed.
+
+    Args:
+        framework: its module of ``helpers.frameworks``.
+        recipe: names the network and has the seed.
+        outputs: how many findings or classes.
+
+    Raises:
+        UserError: as :func:`make`.
+    """
+    module = networks_of(framework.__name__.rpartition(".")[2])
+    networks = import_module(f"helpers.networks.{module}")
+    model = networks.build("own", {}, recipe, outputs)
+    arrays = framework.dump_weights(model)
+    if not arrays:
+        called = f"{recipe.own[module]}({outputs})"
+        raise UserError(f"{called} gives a network without weights: there is nothing to train")
+    note = f"drawn by {framework.NAME} itself from seed {recipe.seed}"
+    return Weights(arrays, "own", note)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the random generators inside the block, and restore their state afterwards."""
+    # NumPy's one generator for all is what Chainer draws by, and others' initialisers.
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002

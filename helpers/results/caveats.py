@@ -1,0 +1,103 @@
+"""List the figures that are missing or not comparable, with the reasons."""
+
+from typing import Any
+
+import pandas as pd
+
+from helpers.frameworks.capabilities import sharing
+from helpers.results import by_class, comparability
+from helpers.results.comparison import Comparison
+from helpers.results.shared_settings import differences, workers
+
+_STATES = {
+    "running": "still running, or lost with its machine",
+    "failed": "failed",
+    "interrupted": "interrupted",
+    "skipped": "skipped",
+}
+
+
+def remarks(compared: Comparison) -> pd.DataFrame:
+    """What is missing or not comparable, and why: columns about, remark."""
+    said: dict[str, list[str]] = {}
+    for why in [*compared.unreadable, *compared.set_aside]:
+        said.setdefault(why, []).append("a record")
+    for entry in compared.entries:
+        if not entry.finished:
+            reason = entry.content.get("reason") or "no reason was recorded"
+            state = _STATES[entry.content["state"]]
+            name = ", ".join(filter(None, [entry.run, entry.variant]))
+            said.setdefault(f"{state}: {reason}", []).append(name)
+    for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
+        said.setdefault(remark, []).append(what)
+    limited: dict[str, list[str]] = {}
+    for entry in compared.finished:
+        for text in _limits(entry.content):
+            limited.setdefault(text, []).append(entry.run)
+    everyone = [entry.run for entry in compared.finished]
+    for text, runs in limited.items():
+        every = len(everyone) > 1 and runs == everyone
+        said.setdefault(text, []).extend(["every finished run"] if every else runs)
+    rows = [
+        {"about": "; ".join(dict.fromkeys(runs)), "remark": text} for text, runs in said.items()
+    ]
+    return pd.DataFrame(rows, columns=["about", "remark"]).set_index("about")
+
+
+def _where(checkpoint: dict[str, Any]) -> str:
+    """``after epoch 3``, ``twice, after epoch 3 and after step 40 of epoch 5``."""
+    places = [
+        f"after step {each['step']} of epoch {each['epoch'] + 1}"
+        if each["step"]
+        else f"after epoch {each['epoch']}"
+        for each in checkpoint.get("restarts", [])
+    ]
+    if not places:  # a record of an older version
+        return f"after epoch {checkpoint['resumed_after']}"
+    times = {1: "", 2: "twice, "}.get(len(places), f"{len(places)} times, ")
+    return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
+
+
+def _limits(content: dict[str, Any]) -> list[str]:
+    """What a finished run's own record says it cannot show."""
+    texts = []
+    if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
+        texts.append("its CPU devices share cores: speed-up means nothing here")
+    if comparability.simulated_nodes(content):
+        count = comparability.nodes(content)
+        texts.append(f"its {count} nodes were processes of one machine: no network was measured")
+    if changed := comparability.departures(content):
+        texts.append(f"not the recipe's own training: {changed}")
+    if gpus := content["devices"].get("shared_gpus"):
+        found = sharing(content["devices"]["count"], gpus)
+        texts.append(f"{found} take turns there: speed-up means nothing here")
+    if comparability.resumed_after(content):
+        texts.append(
+            f"resumed {_where(content['checkpoint'])}: its times are those of its last process, "
+            "or the sum over several, and are used in no comparison"
+        )
+    if content.get("checkpoint", {}).get("changed_code"):
+        texts.append("the code changed before it was resumed: its epochs are of two programs")
+    if damaged := content.get("checkpoint", {}).get("damaged"):
+        texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
+    if variants := comparability.variants(content):
+        texts.append(
+            f"trained differently: {', '.join(variants)}; it is not ranked with the others"
+        )
+    if comparability.failed(content):
+        failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
+        texts.append(f"fairness fairness check not passed: {', '.join(failed) or 'see its table'}")
+    unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
+    texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
+    texts += by_class.limits(content)
+    texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
+    for other in content.get("other_processes", {}).get("processes", []):
+        who = f"{other['name'] or 'a process'} ({other['process']}) on {other['gpu'][:12]}"
+        when = "before it began" if other["seen"] == "before" else "while it ran"
+        texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
+    if reason := content.get("other_processes", {}).get("reason"):
+        texts.append(f"it is not known whether another process used its GPUs: {reason}")
+    energy = content.get("energy", {})
+    if energy.get("joules") is None and energy.get("reason"):
+        texts.append(f"no energy: {energy['reason']}")
+    return texts

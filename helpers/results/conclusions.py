@@ -1,0 +1,272 @@
+"""Answer the report's questions in a few sentences: speed, fairness, waiting times, scaling.
+
+The last question is answered if runs on several numbers of devices tried to reach a target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.fairness import check_results
+from helpers.results import comparability, paired_test, ranking, wait_causes
+from helpers.results import headline as words
+from helpers.results.comparability import (
+    RANKED,
+    marked,
+    of_own_networks,
+    off_the_recipe,
+    ranked,
+    unequal,
+    unranked,
+)
+from helpers.results.comparison import Comparison, Entry, devices, widest
+from helpers.results.comparison_tables import short_number
+from helpers.results.headline import listed
+from helpers.results.scaling import speedup_factors
+from helpers.results.shared_settings import differences
+
+UNRANKED = "not ranked here"
+"""The verdict on speed where the devices rank nothing."""
+_NAMES = {"data": "data", "communication": "each other"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """question: in a word or two; verdict: the answer at a glance; text: the evidence."""
+
+    question: str
+    verdict: str
+    text: str
+
+
+def answers(compared: Comparison) -> list[Answer]:
+    """Fastest, fairness and waiting, from the records alone; and what more devices brought.
+
+    The fourth only where a target was tried on several numbers of devices.
+    """
+    found = [fastest(compared), fairness(compared), waiting(compared), more_devices(compared)]
+    return [answer for answer in found if answer is not None]
+
+
+def headline(compared: Comparison) -> str:
+    """The same in one sentence, for the top of a page; in two where the recipe was changed."""
+    if not compared.finished:
+        return "No run has finished yet, so there is nothing to compare."
+    return " ".join(filter(None, [_in_short(compared), off_the_recipe(compared)]))
+
+
+def _in_short(compared: Comparison) -> str:
+    variants, on = _variants(compared.finished), words.machine(compared)
+    if unranked(compared) is not None:
+        fair = fairness(compared).verdict == "yes"
+        said = f"{_frameworks(compared)} trained{' the same network' * fair} on {on}"
+        parts = [said, *variants, _is_fair(compared), "speed is not ranked here"]
+    else:
+        rows = [] if unequal(compared) else ranking.fastest(compared)
+        parts = [f"On {on}, {words.named(rows)}", *variants, _is_fair(compared)]
+        parts += filter(None, [words.gain(compared, rows)])
+    return f"{'; '.join(parts)}."
+
+
+def _is_fair(compared: Comparison) -> str:
+    verdict, variants = fairness(compared).verdict, _variants(compared.finished)
+    labels = {entry.label for entry in ranked(compared)}
+    if verdict == "yes" and not variants and len(labels) > 1:
+        return words.fairly(len(labels))
+    of = "the comparison of the others" if variants else "the comparison"
+    return {
+        "yes": f"{of} is fair",
+        "no": f"{of} is not fair",
+        "only in part": f"{of} is only partly fair",
+        "one framework": _alone(compared),
+    }[verdict]
+
+
+def _alone(compared: Comparison) -> str:
+    """Why nothing is compared where fewer than two frameworks could be."""
+    if not _variants(compared.finished):
+        return "there is nothing yet to compare it with"
+    sound = list(dict.fromkeys(entry.label for entry in compared.finished if entry.comparable))
+    return f"{f'only {sound[0]}' if sound else 'none'} trained as the recipe says"
+
+
+def _variants(runs: Sequence[Entry]) -> list[str]:
+    """``PyTorch no flip trained differently: augmentation (no flip)``, a text a label."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in runs:
+        for variant in comparability.variants(entry.content):
+            found.setdefault(entry.label, {})[variant] = None
+    return [f"{label} trained differently: {', '.join(what)}" for label, what in found.items()]
+
+
+def fastest(compared: Comparison) -> Answer:
+    """Who trains fastest on the most devices, by images/s on files (``ranking``).
+
+    No framework is named if no run is ranked, and several if they do not differ significantly.
+    """
+    question = "Fastest"
+    if not compared.finished:
+        return Answer(question, "unknown", "No run has finished.")
+    if (why := unranked(compared)) is not None:
+        return Answer(question, UNRANKED, f"{why} {_shown(compared)}")
+    if (why := unequal(compared)) is not None:
+        return Answer(question, "unknown", f"{why} The frameworks are not ranked.")
+    rows, level = [row for _, row in ranking.field(compared).iterrows()], ranking.fastest(compared)
+    rates = [f"{marked(r['label'], r['marks'])} {short_number(r[ranking.RATE])}" for r in rows]
+    if not level:
+        on = devices(rows[0]["devices"])
+        text = f"No run on {on} is comparable: {'; '.join(rates)} images/s."
+        return Answer(question, "unknown", text)
+    clean = [row for row in rows if not row["marks"]]
+    text = words.lead(level, next(iter(clean[1:]), None))
+    quicker = [
+        marked(row["label"], row["marks"])
+        for row in rows
+        if row["marks"] and row[ranking.RATE] > level[0][ranking.RATE]
+    ]
+    if quicker:
+        text += f". Faster, but not counted: {listed(quicker)}"
+    if added := words.gains(compared, level):
+        text += f". In images/s {added}"
+    if rows[0]["kind"] == "cpu":
+        text += ". CPU results say nothing about GPUs"
+    return Answer(question, listed(row["label"] for row in level), f"{text}.")
+
+
+def fairness(compared: Comparison) -> Answer:
+    """Whether the finished runs can be compared, and what speaks against it."""
+    question = "Fair?"
+    runs = compared.finished
+    if not runs:
+        return Answer(question, "unknown", "No run has finished.")
+    failed = [entry.label for entry in runs if comparability.failed(entry.content)]
+    differ = [what for what, _ in differences(runs)]
+    checks = check_results.counted(
+        check["verdict"] for entry in runs for check in entry.content["fairness"]["checks"]
+    )
+    passed = sum(entry.comparable for entry in runs)
+    text = f"{passed} of {len(runs)} finished runs passed their fairness check"
+    if failed:
+        text += f"; {', '.join(dict.fromkeys(failed))} did not"
+    text += "".join(f"; {variant}" for variant in _variants(runs))
+    text += f". Checks: {checks or 'none'}"
+    if differ:
+        text += f". Not everything was the same: {'; '.join(differ)}"
+    own = of_own_networks(runs)
+    if own:
+        text += ". The networks come from the recipe's custom code; "
+        text += "no check can tell whether they are the same"
+    unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
+    if unfinished:
+        text += f". {unfinished} did not finish"
+    if len({entry.label for entry in runs if not comparability.variants(entry.content)}) < 2:
+        return Answer(question, "one framework", f"{text}.")
+    verdict = "yes"
+    if failed or differ or own:
+        verdict = "no" if len(failed) == len(runs) else "only in part"
+    return Answer(question, verdict, f"{text}.")
+
+
+def waiting(compared: Comparison) -> Answer:
+    """What the devices waited for, if it is above zero and above the measurement's uncertainty.
+
+    A wait in more than half of the frameworks is an answer for all; otherwise the runs are named.
+    With repeats, every one has to show it.
+    """
+    question = "Waited for"
+    runs = widest(compared.finished)
+    if not runs:
+        return Answer(question, "unknown", "No run has finished.")
+    broken, waits = wait_causes.invalid(compared), wait_causes.telling(compared)
+    doubt = ""
+    if broken:
+        names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
+        doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
+    if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
+        figures = "; the figures are the last one's" if waits else ""
+        doubt += f" With repeated runs, a wait counts only if every one shows it{figures}."
+    if not waits:
+        known = len(wait_causes.bounded(compared))
+        verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
+        said = "No wait is clearly above zero and above the measurement's uncertainty."
+        said = "" if len(broken) == len(runs) else said
+        if known:
+            more = len(compared.finished) > len(runs)
+            which = ", each framework's last on the most devices" * more
+            said += (
+                f" In {known} of {len(runs)} runs{which}, no round measured a wait above 10 % "
+                "of an epoch."
+            )
+        return Answer(question, verdict, f"{said}{doubt}".strip())
+    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in waits.items()]
+    wait, those = next(iter(waits.items()))
+    verdict = _NAMES[wait]
+    if 2 * len(those) <= len(runs):
+        verdict += f", in {listed(entry.label for entry, _ in those)} only"
+    return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}")
+
+
+def more_devices(compared: Comparison) -> Answer | None:
+    """Compare the time to the target on the most devices of each series with that on the fewest.
+
+    For devices that share a resource, only the number of images is compared (the statistical
+    efficiency), because it does not depend on the hardware. None if all runs are on the same number
+    of devices.
+    """
+    if not speedup_factors.several(compared):
+        return None
+    found = speedup_factors.numbers(compared)
+    found = found[found["devices"] > found["base"]]
+    own = found[found["kind"].isin(RANKED)]
+    shown = found if own.empty else own
+    last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
+    reached = last[last["reached"] == last["runs"]]
+    name, unit = ("statistical_efficiency", "the images") if own.empty else ("speed_up", "as soon")
+    if len(last) > 2 and not reached.empty:  # of many, those between which the others are
+        last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
+    text = " ".join(speedup_factors.sentences_of(compared, last))
+    if reached.empty:
+        return Answer("More devices", "target not reached", text)
+    low, high = (speedup_factors.short(end) for end in (reached[name].min(), reached[name].max()))
+    verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
+    if own.empty:
+        text += " These devices share something, so only the images needed say something of others."
+    return Answer("More devices", verdict, text)
+
+
+def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
+    """The minimum and maximum of many, or both of two."""
+    rising = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
+    said = [f"{wait_causes.percent(entry, wait)} in {entry.run}" for entry in rising]
+    if len(said) <= 2:
+        return " and ".join(said)
+    return f"{said[0]} to {said[-1]}, in {len(said)} of {runs} runs"
+
+
+def _frameworks(compared: Comparison) -> str:
+    names = list(dict.fromkeys(e.content["framework"]["name"] for e in compared.finished))
+    return names[0] if len(names) == 1 else f"{len(names)} frameworks"
+
+
+def _shown(compared: Comparison) -> str:
+    """What runs show even if their times rank nothing."""
+    runs = compared.finished
+    passed = sum(entry.comparable for entry in runs)
+    return (
+        f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
+        f"way from image files to a test {compared.task.metric.short} and passed the fairness check"
+        f"{'' if of_own_networks(runs) else ' that they train the same network'}"
+        f"{f'; {found}' if (found := _significant(compared)) else ''}."
+    )
+
+
+def _significant(compared: Comparison) -> str:
+    """Whose mean AUC or top-1 is significantly different from the reference's; "" if unpaired."""
+    found, name = paired_test.differences(compared), compared.task.metric.whole
+    if found.empty:
+        return ""
+    base = found["reference"].iloc[0]
+    apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
+    if not apart:
+        return f"on the same test images, no {name} is significantly different from that of {base}"
+    said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
+    single = " (one run each: another seed may say otherwise)" * bool(found["pairs"].max() == 1)
+    return f"compared with the {name} of {base} on the same test images, {listed(said)}{single}"

@@ -1,0 +1,119 @@
+"""Label the compared runs with the settings in which they differ.
+
+Runs with different labels are never treated as repeats of each other.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from helpers.recipe import digest_now
+from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
+from helpers.results import machines, shared_settings
+
+
+def settings(contents: Sequence[dict[str, Any]]) -> list[str]:
+    """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing."""
+    known: list[dict[str, str]] = [
+        {"machine": name} if name else {} for name in machines.names(contents)
+    ]
+    for content, found in zip(contents, known, strict=True):
+        for what, said in (_SETTINGS | _ELSE).items():
+            with suppress(KeyError):  # a run that never began, or an older record
+                found[what] = said(content)
+    several = [w for w in _SETTINGS if len({found[w] for found in known if w in found}) > 1]
+    for what in ("machine", *_ELSE):
+        alike: dict[tuple[str | None, ...], set[str]] = {}
+        for found in known:
+            if what in found:
+                alike.setdefault(tuple(map(found.get, several)), set()).add(found[what])
+        if any(len(values) > 1 for values in alike.values()):
+            several.append(what)
+    return [" ".join(found[what] for what in several if what in found) for found in known]
+
+
+def programs(series: Sequence[str], contents: Sequence[dict[str, Any]]) -> list[str]:
+    """What sets records of one series apart that are of different programs, else nothing.
+
+    ``(code 1a2b3c4)``, and the notebook's name where notebooks are called alike.
+
+    Args:
+        series: each record's, which tells all else that sets it apart.
+        contents: the records.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for name, content in zip(series, contents, strict=True):
+        if _began(content):
+            codes = found.setdefault(name, {}).setdefault(content["run"]["notebook"], set())
+            codes.add(_code(content))
+    said = []
+    for name, content in zip(series, contents, strict=True):
+        notebooks, notebook = found.get(name, {}), content["run"]["notebook"]
+        parts = [notebook] * (len(notebooks) > 1)
+        parts += [_code(content)] * (len(notebooks.get(notebook, ())) > 1)
+        said.append(f"({', '.join(parts)})" if parts and _began(content) else "")
+    return said
+
+
+def _began(content: dict[str, Any]) -> bool:
+    """Whether a record can be of a program: that of a run which was skipped is not."""
+    return "code" in content["run"] or content["state"] == "finished"
+
+
+def _code(content: dict[str, Any]) -> str:
+    digest: str = content["run"].get("code", "")
+    return f"code {digest[:7] or 'not recorded'}"
+
+
+def own_code(recipe: dict[str, Any]) -> str:
+    """``mine.py 3f2a01``, by the files' digests; nothing where there is none."""
+    return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe.get("code", {}).items()))
+
+
+def _cores(content: dict[str, Any]) -> str:
+    if content["devices"]["kind"] == "gpu":
+        raise KeyError("cpus")
+    count = machines.cores_per_device(content)
+    return f"{count} core{'s' * (count != '1')} per device" if count else "sharing cores"
+
+
+_LOADERS = {
+    ON_DEVICE: "workers on its cores",
+    ON_OWN: "workers on cores of their own",
+    ON_SIBLINGS: "workers on sibling threads",
+}
+
+
+def _loaders(content: dict[str, Any]) -> str:
+    if "cpus" not in content["devices"]:
+        raise KeyError("cpus")
+    return _LOADERS[content["recipe"]["loader_cores"]]
+
+
+def _device(devices: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
+
+
+_SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "recipe": lambda c: str(c["recipe"]["name"]),
+    "precision": lambda c: str(c["recipe"]["precision"]),
+    "crop": lambda c: f"{c['recipe']['crop']} px",
+    "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
+    "batch": lambda c: f"{c['recipe']['batch_size']} per device",
+    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
+    "device": lambda c: f"on {_device(c['devices'])}",
+    "cores": _cores,
+    "loader workers": _loaders,
+    "images": lambda c: f"{sum(c['data']['images'].values())} images",
+}
+
+# Mostly these follow from those above, as the learning rate from the batch: then they say no more.
+_ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
+    "data": lambda c: f"data {c['data']['sha256'][:6]}",
+    "network": lambda c: str(c["recipe"]["network"]),
+    "optimiser": lambda c: shared_settings.optimizer(c["recipe"]),
+    "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
+    "schedule": lambda c: str(shared_settings.MUST_AGREE["learning rate over epochs"](c)),
+    "code": lambda c: own_code(c["recipe"]) or "no custom code",
+    "text": lambda c: f"recipe {digest_now(c['recipe']['sha256'])[:6]}",
+}

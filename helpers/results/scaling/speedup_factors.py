@@ -1,0 +1,290 @@
+"""Split the speed-up to a target into its factors: time = images needed / images per second.
+
+So the speed-up to a target is the *hardware efficiency*, how many times the images a second, over
+the *statistical efficiency*, how many times the images were needed (Zhang and Ré 2014,
+https://arxiv.org/abs/1403.7550, of epochs: how long one takes, and how many it takes; of the latter
+less is better). The images a second are those of the whole way: first step, validation and waiting
+included, so that the two factors give the speed-up exactly.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import comparability, learning_curves
+from helpers.results.comparability import marked, together
+from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
+from helpers.results.learning_curves import NOT_REACHED, Reached
+from helpers.results.repeated_runs import with_range
+
+MOST_SENTENCES = 12
+FACTORS = ("speed_up", "hardware_efficiency", "statistical_efficiency")
+HEADS = ("speed-up", "hardware efficiency", "statistical efficiency")
+
+
+@lru_cache(maxsize=KEPT)
+def target(compared: Comparison) -> float | None:
+    """The highest of the recipe's targets among those that most rows reached in every run.
+
+    Without targets, or if no run reached one, the highest value that every run reached; None where
+    there is none.
+    """
+    groups, metric = list(repeats(compared.finished).values()), compared.metric
+    counts = {
+        value: sum(
+            all(learning_curves.reached(entry, metric, value) for entry in group)
+            for group in groups
+        )
+        for value in learning_curves.targets(compared)
+    }
+    most = max(counts.values(), default=0)
+    if not most:
+        return learning_curves.target(compared)
+    return max(value for value, count in counts.items() if count == most)
+
+
+@lru_cache(maxsize=8 * KEPT)
+def numbers(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
+    """The split of each series at one target; a row a label and number of devices.
+
+    ``wanted`` is :func:`target` by default. Columns: label, series, devices, nodes, kind
+    (``comparability.kind``), target, runs, reached (how many of them), base (the fewest devices of
+    the series that every run reached it on; NaN if there are none), base_runs, seconds, images,
+    images_per_second until the target (geometric means over the runs, NaN if not all reached it),
+    speed_up, hardware_efficiency and statistical_efficiency (speed_up is the one over the other; 1
+    at the base) and their minimum and maximum (``_low``, ``_high``) over the pairs of runs,
+    which are those of equal seeds if by_seed, else all, best (the highest validation of any run),
+    images_seen (the most that any run was trained on), rate (images/s of all epochs, validation
+    included, a geometric mean), rate_factor (that over the base's), marks.
+
+    Where some run of a row did not reach the target there is no factor: those that did would make
+    it look better than it is.
+    """
+    wanted = target(compared) if wanted is None else wanted
+    if wanted is None:
+        return pd.DataFrame()
+    series: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for group in repeats(compared.finished).values():
+        row = _ways(compared, group, wanted)
+        series.setdefault((row["series"], row["kind"]), []).append(row)
+    rows = []
+    for found in series.values():
+        found.sort(key=lambda row: (row["nodes"], row["devices"]))
+        base = next((row for row in found if row["reached"] == row["runs"]), None)
+        found.sort(key=lambda row: (row["devices"], row["nodes"]))
+        rows += [_split(row, base) for row in found]
+    return pd.DataFrame(rows).drop(columns=["ways", "seeds"], errors="ignore")
+
+
+def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[str, Any]:
+    """What the repeats of a run took to get there."""
+    metric, first = compared.metric, group[0]
+    ways = [learning_curves.reached(entry, metric, wanted) for entry in group]
+    ends = [learning_curves.history(entry) for entry in group]
+    whole = [_ratio(float(end["images"].sum()), float(end["clock"].iloc[-1])) for end in ends]
+    got = [way for way in ways if way is not None]
+    found: dict[str, Any] = {
+        "label": first.label,
+        "series": first.series,
+        "devices": first.devices,
+        "nodes": comparability.nodes(first.content),
+        "kind": comparability.kind(first.content),
+        "target": wanted,
+        "runs": len(group),
+        "reached": len(got),
+        "ways": got,
+        "seeds": [entry.content["recipe"]["seed"] for entry in group],
+        "seconds": math.nan,
+        "images": math.nan,
+        "images_per_second": math.nan,
+    }
+    if len(got) == len(group):
+        found["seconds"] = _middle([way.seconds for way in got])
+        found["images"] = _middle([way.images for way in got])
+        found["images_per_second"] = _ratio(found["images"], found["seconds"])
+    return found | {
+        "best": max(learning_curves.best(entry, metric) for entry in group),
+        "images_seen": max(float(end["images"].sum()) for end in ends),
+        "rate": _middle(whole),
+        "marks": together(comparability.marks(entry.content) for entry in group),
+    }
+
+
+def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
+    """``row`` with its factors over ``base``."""
+    factors = {f"{name}{end}": math.nan for name in FACTORS for end in ("", "_low", "_high")}
+    found = row | {"base": math.nan, "base_runs": 0, "rate_factor": math.nan, "by_seed": False}
+    if base is None:
+        return found | factors
+    found |= {"base": base["devices"], "base_runs": base["runs"]}
+    found["rate_factor"] = _ratio(row["rate"], base["rate"])
+    if row["reached"] < row["runs"]:
+        return found | factors
+    pairs, found["by_seed"] = _pairs(row, base)
+    ratios = {
+        "speed_up": [_ratio(few.seconds, many.seconds) for many, few in pairs],
+        "hardware_efficiency": [_ratio(_rate(many), _rate(few)) for many, few in pairs],
+        "statistical_efficiency": [_ratio(many.images, few.images) for many, few in pairs],
+    }
+    for name, each in ratios.items():
+        found[name] = _middle(each)
+        alone = row is base
+        found[f"{name}_low"] = 1.0 if alone else min(each)
+        found[f"{name}_high"] = 1.0 if alone else max(each)
+    return found
+
+
+def _pairs(row: dict[str, Any], base: dict[str, Any]) -> tuple[list[tuple[Reached, Reached]], bool]:
+    """The pairs of runs to compare with the base, and whether they pair by seed.
+
+    Runs of one seed have the split, the weights and the augmentation in common, so that what
+    they differ in is the number of devices. Without one run of each seed on both, it is every run
+    against every one.
+    """
+    many, few = (dict(zip(one["seeds"], one["ways"], strict=True)) for one in (row, base))
+    if many.keys() == few.keys() and len(many) == row["runs"] == base["runs"]:
+        return [(many[seed], few[seed]) for seed in many], True
+    return list(product(row["ways"], base["ways"])), False
+
+
+def _rate(way: Reached) -> float:
+    return _ratio(way.images, way.seconds)
+
+
+def _middle(values: Sequence[float]) -> float:
+    """The geometric mean, so that factors multiply; NaN where there was nothing to count."""
+    if not values or not all(value > 0 for value in values):
+        return math.nan
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else math.nan
+
+
+def several(compared: Comparison) -> bool:
+    """Whether any series tried to reach a target on several numbers of devices."""
+    found = numbers(compared)
+    return not found.empty and bool((found["devices"] > found["base"]).any())
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """For each of the recipe's targets the split as text; a row a label and number of devices.
+
+    Without the rows of the base. Empty where no series was run on several numbers of devices.
+    """
+    wanted: Sequence[float | None] = learning_curves.targets(compared) or [target(compared)]
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    metric = compared.metric
+    for value in wanted:
+        if value is None:
+            continue
+        for row in _beyond_base(numbers(compared, value)):
+            name = marked(f"{row['label']}, {devices(row['devices'])}", row["marks"])
+            name += f" over {row['base']:.0f}"
+            head = f"{metric.short} {metric.target(value)}"
+            texts = dict.fromkeys(HEADS, "-")
+            if row["reached"] == row["runs"]:
+                texts = {
+                    text: with_range(row, factor, "{:.2f}".format)
+                    for text, factor in zip(texts, FACTORS, strict=True)
+                }
+            else:
+                texts["speed-up"] = _not_reached(row)
+            for text, shown in texts.items():
+                cells.setdefault((head, text), {})[name] = shown
+    return pd.DataFrame(cells).fillna("-").rename_axis("run") if cells else pd.DataFrame()
+
+
+def _not_reached(row: pd.Series) -> str:
+    if not row["reached"]:
+        return NOT_REACHED
+    return f"{NOT_REACHED} by {row['runs'] - row['reached']} of {row['runs']} runs"
+
+
+def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
+    """The rows with something to say: on more devices than the base."""
+    if found.empty:
+        return []
+    return [row for _, row in found[found["devices"] > found["base"]].iterrows()]
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """The split in words, a line a label and number of devices; then who never got further.
+
+    ``PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.10 times the
+    images a second of 1 and needed 2.30 times the images, so it came 3.09 times as soon (one run
+    each).``
+    """
+    shown = target(compared)
+    if shown is None:
+        return []
+    rows = _beyond_base(numbers(compared, shown))
+    said = [_sentence(compared, row) for row in _few(rows)]
+    failed = {(row["label"], row["devices"]) for row in rows if row["reached"] < row["runs"]}
+    for value in learning_curves.targets(compared):
+        if value > shown:
+            for row in _beyond_base(numbers(compared, value)):
+                who = (row["label"], row["devices"])
+                if row["reached"] < row["runs"] and who not in failed:
+                    failed.add(who)
+                    said.append(_sentence(compared, row))
+    return said
+
+
+def _few(rows: list[pd.Series]) -> list[pd.Series]:
+    """Of more than can be read, those of each series' most devices; the table has all."""
+    if len(rows) <= MOST_SENTENCES:
+        return rows
+    return list({(row["series"], row["kind"]): row for row in rows}.values())
+
+
+def sentences_of(compared: Comparison, found: pd.DataFrame) -> list[str]:
+    """A sentence for each of these rows of :func:`numbers`."""
+    return [_sentence(compared, row) for _, row in found.iterrows()]
+
+
+def _sentence(compared: Comparison, row: pd.Series) -> str:
+    metric = compared.metric
+    wanted = f"{metric.short} {metric.target(row['target'])}"
+    many, base = devices(row["devices"]), f"{row['base']:.0f}"
+    if row["reached"] < row["runs"]:
+        runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
+        return (
+            f"{row['label']}: over all epochs with compiling and validation, {many} did "
+            f"{_times(row['rate_factor'])} the images a second of {base}, but "
+            f"{runs}{wanted} was not reached with {row['images_seen']:,.0f} images "
+            f"(best {metric.text(row['best'])})."
+        )
+    counts = (row["runs"], row["base_runs"])
+    runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
+    times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
+    came, unit = "it came", "as soon"
+    if low < 1 < high:
+        came = "its time to the target is not significantly different:"
+    elif times < 1:
+        times, low, high = 1 / times, 1 / high, 1 / low
+        came, unit = "it came later, after", "the time"
+    over = "seeds" if row["by_seed"] else "pairs of runs"
+    spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
+    return (
+        f"{row['label']}: until {wanted}, with compiling and validation, {many} did "
+        f"{_times(row['hardware_efficiency'])} the images a second of {base} and needed "
+        f"{_times(row['statistical_efficiency'])} the images, so {came} {_times(times)} "
+        f"{unit} ({runs}{spread})."
+    )
+
+
+def _times(factor: float) -> str:
+    if math.isnan(factor):
+        return "an unknown number of times"
+    return f"{short(factor)} times"
+
+
+def short(factor: float) -> str:
+    """A factor as sentences give it."""
+    return f"{factor:.2f}" if factor < 10 else f"{factor:.1f}"

@@ -1,0 +1,117 @@
+"""Show what the devices of several runs waited for, as far as it was measured."""
+
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from helpers.results.comparison import Comparison, Entry, latest_of_each, widest
+from helpers.training import attribution
+
+INVALID = "invalid"
+
+
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """Rows runs; of each share of an epoch (0 to 1) its value, and its ends where it has some.
+
+    Columns: the shares, ``<share>_low``, ``<share>_high`` (the minimum and maximum of the rounds),
+    invalid (why no share can be believed, else missing). A share may be below zero, or NaN.
+    """
+    rows = {}
+    for entry in latest_of_each(compared.finished):
+        found = attribution.read(entry.content)
+        row: dict[str, Any] = dict(found["shares"])
+        for share, (low, high) in found.get("intervals", {}).items():
+            row |= {f"{share}_low": low, f"{share}_high": high}
+        rows[entry.run] = row | {INVALID: found.get("invalid")}
+    frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+    shares = [name for name in frame.columns if name != INVALID]
+    return frame.astype(dict.fromkeys(shares, float))
+
+
+def table(compared: Comparison) -> pd.DataFrame:
+    """The same as text: percent of an epoch, with minimum and maximum in brackets."""
+    found = numbers(compared)
+    if found.empty:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        {share: [_cell(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
+        index=found.index,
+    )
+
+
+def shares_of(found: pd.DataFrame) -> list[str]:
+    """The names of the shares in :func:`numbers`."""
+    return [
+        name for name in found.columns if name != INVALID and not name.endswith(("_low", "_high"))
+    ]
+
+
+def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
+    """For each wait, the runs (each label's widest) that show it, with its share of an epoch.
+
+    All repeats of a run have to show the wait; the last repeat is returned. Waits in more than half
+    of the runs come first, ordered by size.
+    """
+    shown: dict[str, list[tuple[Entry, float]]] = {}
+    runs = _repeats(compared)
+    for repeats in runs:
+        each = [
+            attribution.telling(attribution.read(entry.content), entry.content) for entry in repeats
+        ]
+        for wait, share in each[-1].items():
+            if all(wait in one for one in each):
+                shown.setdefault(wait, []).append((repeats[-1], share))
+
+    def weight(wait: str) -> tuple[bool, float]:
+        return 2 * len(shown[wait]) > len(runs), median(share for _, share in shown[wait])
+
+    return {wait: shown[wait] for wait in sorted(shown, key=weight, reverse=True)}
+
+
+def bounded(compared: Comparison) -> list[Entry]:
+    """The runs, of each label's widest, whose rounds leave room for little waiting of any kind.
+
+    Of repeats every one has to.
+    """
+    return [
+        repeats[-1]
+        for repeats in _repeats(compared)
+        if all(attribution.leaves_little(attribution.read(e.content)) for e in repeats)
+    ]
+
+
+def invalid(compared: Comparison) -> list[Entry]:
+    """The runs, of each label's widest, of which any repeat's measurement contradicts itself."""
+    return [
+        repeats[-1]
+        for repeats in _repeats(compared)
+        if any(attribution.read(e.content).get("invalid") for e in repeats)
+    ]
+
+
+def _repeats(compared: Comparison) -> list[list[Entry]]:
+    """Of each label the finished runs on the most devices, the last one last."""
+    return [
+        [e for e in compared.finished if (e.label, e.devices) == (last.label, last.devices)]
+        for last in widest(compared.finished)
+    ]
+
+
+def percent(entry: Entry, share: str) -> str:
+    """``13 % (10 to 15)`` of an epoch."""
+    found = entry.content["attribution"]
+    return _text(found["shares"][share], *found["intervals"][share])
+
+
+def _cell(row: pd.Series, share: str) -> str:
+    if pd.isna(row[share]):
+        return INVALID if pd.notna(row[INVALID]) else "-"
+    return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))
+
+
+def _text(share: float, low: float | None, high: float | None) -> str:
+    text = f"{round(100 * share)} %"  # round() knows no minus zero
+    if low is None or high is None or pd.isna(low):
+        return text
+    return f"{text} ({round(100 * low)} to {round(100 * high)})"

@@ -1,8 +1,0 @@
-"""A probe: does a kernel compute on these devices, and rightly? Meant to take ten seconds.
-
-The layers that DenseNet is made of, forward and backward on every device, then one all-reduce over
-all of them, each held against a result that is known (``known``). A kernel is probed in its own
-environment, by a process that may crash or hang (``inside``), which another one starts, limits and
-judges (``outside``). ``compare`` does so before a batch on GPUs (``batch``), ``make probe`` by
-itself (``__main__``).
-"""

@@ -1,0 +1,112 @@
+"""Select the notebooks and environments of an experiment by the names in the command."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.frameworks import ROWS, row_of, rows_of, why_not
+from helpers.training import this_notebook
+
+
+class Offer(NamedTuple):
+    """A notebook in an environment that can run it."""
+
+    notebook: str
+    framework: str
+    kernel: str
+
+    @property
+    def word(self) -> str:
+        """Its name in ``--frameworks``."""
+        row = row_of(self.notebook, self.kernel)
+        return row.asked if row and row.asked else self.framework
+
+    @property
+    def optional(self) -> bool:
+        """Whether it runs only if it is named."""
+        row = row_of(self.notebook, self.kernel)
+        return bool(row and row.optional)
+
+    @property
+    def of_many_nodes(self) -> bool:
+        """Whether it runs on one node only if it is named."""
+        row = row_of(self.notebook, self.kernel)
+        return bool(row and row.many_nodes_only)
+
+    @property
+    def spans(self) -> bool:
+        """Whether it spans nodes."""
+        return not why_not(self.notebook, self.kernel, devices=1, nodes=2)
+
+
+def chosen(
+    known: Mapping[str, tuple[str, str]], notebooks: Sequence[str], frameworks: Sequence[str]
+) -> list[Offer]:
+    """The named notebooks, or those of the named frameworks; else all but the optional ones.
+
+    A row with a word of its own is asked for by that: ``horovod``, ``keras-jax``. A copy is asked
+    for by its notebook's name.
+
+    Raises:
+        UserError: there is no such notebook or framework, or a notebook has no parameters cell.
+    """
+    if not known:
+        raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
+    if notebooks and frameworks:
+        raise UserError("notebooks and frameworks both choose what is run: give only one of them")
+    wanted = []
+    for name in (name.removesuffix(".ipynb") for name in notebooks):
+        if name not in known:
+            raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
+        wanted.append(Offer(name, *known[name]))
+    offers = _all(known)
+    for asked in frameworks:
+        found = [offer for offer in offers if _is_named(offer.word, asked)]
+        if not found:
+            names = dict.fromkeys(offer.word for offer in offers)
+            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
+        wanted += found
+    found = list(dict.fromkeys(wanted)) or [offer for offer in offers if not offer.optional]
+    for name in dict.fromkeys(offer.notebook for offer in found):
+        check_parameters_cell(name)
+    return found
+
+
+def check_parameters_cell(notebook: str) -> None:
+    """See that the runner can give a notebook its parameters.
+
+    Raises:
+        UserError: not one cell has the tag by which papermill finds the cell, but none or several.
+    """
+    path = paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}"
+    try:
+        tagged = len(this_notebook.code_cells(path)[1])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a notebook ({error})") from None
+    if path.exists() and tagged != 1:
+        raise UserError(
+            f"{path}: {tagged or 'no'} cell{'s have' if tagged else ' has'} the tag "
+            f"'{this_notebook.PARAMETERS}', so a run would not get its parameters: give the tag "
+            "to the parameters cell of section 2 alone (JupyterLab: Property Inspector, Cell Tags)"
+        )
+
+
+def _all(known: Mapping[str, tuple[str, str]]) -> list[Offer]:
+    """Each notebook in its own kernel, whichever that is here, and in those of its other rows.
+
+    Copies are left out: notebooks without a row of a framework whose own notebook is there, too.
+    """
+    there = {row.framework for row in ROWS if row.notebook in known}
+    return [
+        Offer(name, framework, kernel)
+        for name, (framework, own) in known.items()
+        if rows_of(name) or framework not in there
+        for kernel in dict.fromkeys([own, *(row.kernel for row in rows_of(name)[1:])])
+    ]
+
+
+def _is_named(framework: str, asked: str) -> bool:
+    """Whether ``mxnet`` or ``mxnet gluon`` names ``MXNet Gluon``."""
+    name = framework.casefold()
+    return asked.casefold() in (name, name.split()[0])

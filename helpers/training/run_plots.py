@@ -1,0 +1,180 @@
+"""The charts of a notebook's own run: images, learning curves and test results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from helpers.training import accuracy, roc_auc
+from helpers.training.figure_style import (
+    FAINT,
+    INK,
+    WIDTH,
+    Chart,
+    heading,
+    panels,
+    plain_axes,
+    safe,
+    styled,
+)
+from helpers.training.image_data import Data
+from helpers.training.tasks import MULTICLASS, MULTILABEL, Task
+
+IMAGES = 8
+CONFUSED = 12
+"""Classes in the chart of those most often confused with others."""
+TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
+
+
+@styled
+def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Figure:
+    """Eight training images as an evaluation shows them to the network, with what is in them.
+
+    Of images with findings those come first, for most have none. The contrast of grey ones is the
+    picture's own.
+    """
+    table = data.train
+    targets = data.targets(table)
+    order = np.arange(len(table))
+    if data.task == MULTILABEL.name:
+        order = np.argsort(targets.sum(axis=1) == 0, kind="stable")
+    figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
+    for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
+        seen = evaluate_pixels(data.read(int(table["row"].iloc[number])))
+        if data.planes == 1:
+            axes.imshow(seen[0], cmap="gray")
+        else:  # as it was before each plane was normalised
+            mean, std = (
+                np.array(shades)[:, None, None] for shades in (data.recipe.mean, data.recipe.std)
+            )
+            axes.imshow((seen * std + mean).clip(0, 1).transpose(1, 2, 0))
+        axes.set_title(_named(data, targets[number]), fontsize=8, color=INK)
+        axes.set_axis_off()
+    return figure
+
+
+def _named(data: Data, target: np.ndarray) -> str:
+    if data.task == MULTICLASS.name:
+        return data.classes[int(target)]
+    found = [name for name, there in zip(data.classes, target, strict=True) if there]
+    return "\n".join(_shortened(found)) or "no finding"
+
+
+@styled
+def learning(history: Sequence[Mapping[str, Any]], task: Task) -> Figure:
+    """Loss and the task's metrics over the epochs; ``history`` as the record's ``epochs``."""
+    table = pd.DataFrame(history)
+    figure, (left, right) = panels(2, WIDTH, 2.6)
+    left.plot(
+        table["epoch"], table["train_loss"], color=TRAINING, lw=2, marker="o", label="training"
+    )
+    left.plot(
+        table["epoch"], table["valid_loss"], color=VALIDATION, lw=2, marker="o", label="validation"
+    )
+    for metric, style in zip(task.metrics, ("-", "--"), strict=False):
+        drawn = metric.scale * table[metric.of_epoch].astype(float)  # None where there is none
+        if metric is task.metric or drawn.notna().any():
+            right.plot(
+                table["epoch"],
+                drawn,
+                color=VALIDATION,
+                lw=2,
+                ls=style,
+                marker="o",
+                label=metric.short,
+            )
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("epoch")
+    left.legend(frameon=False)
+    if len(right.lines) > 1:
+        right.legend(frameon=False)
+    heading(left, "Loss")
+    heading(right, task.metric.heading)
+    return figure
+
+
+@styled
+def roc(labels: np.ndarray, scores: np.ndarray, result: roc_auc.Evaluation) -> Figure:
+    """The ROC curve of each finding in the mean, named where it is the best or the worst.
+
+    Args:
+        labels, scores: of the test part, (images, findings).
+    """
+    from sklearn.metrics import roc_curve  # takes half a second, which ranks need not wait
+
+    figure = Chart(figsize=(WIDTH / 2, WIDTH / 2), layout="constrained")
+    axes = figure.subplots()
+    plain_axes(axes, grid="both")
+    table = result.table[result.table["finding"].isin(result.in_mean)]
+    named = (
+        {table["auc"].idxmax(): VALIDATION, table["auc"].idxmin(): "#D55E00"} if len(table) else {}
+    )
+    for column, row in table.iterrows():
+        false, true, _ = roc_curve(labels[:, column], scores[:, column])
+        colour = named.get(column)
+        label = f"{row['finding'].replace('_', ' ')}: {row['auc']:.2f}" if colour else None
+        axes.plot(
+            false,
+            true,
+            color=colour or TRAINING,
+            lw=2 if colour else 1,
+            label=label,
+            zorder=3 if colour else 2,
+        )
+    axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":")
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+    heading(axes, "ROC curves, best and worst named")
+    if named:
+        axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+@styled
+def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluation) -> Figure:
+    """The classes that are most often confused: the share of each, and the class named instead.
+
+    Args:
+        targets, scores: of the test part, (images,) and (images, classes); ``result`` has it all.
+    """
+    table = result.table.dropna(subset=["top1"]).assign(wrong=lambda rows: 1 - rows["top1"])
+    table = table.sort_values("wrong", ascending=False, kind="stable").head(CONFUSED)
+    figure = Chart(figsize=(WIDTH / 1.5, 1 + 0.3 * max(len(table), 1)), layout="constrained")
+    axes = figure.subplots()
+    plain_axes(axes, grid="x")
+    rows = range(len(table))
+    axes.barh(rows, 100 * table["wrong"], height=0.6, color=TRAINING)
+    for row, name in enumerate(table["class"]):
+        most = result.confusions[result.confusions["class"] == name]
+        if not most.empty:
+            first = most.iloc[0]
+            axes.barh(row, 100 * first["share"], height=0.6, color=VALIDATION)
+            axes.annotate(
+                f"as {safe(first['predicted_as'])}",
+                (100 * table["wrong"].iloc[row], row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=INK,
+            )
+    axes.set_yticks(rows, [safe(name) for name in table["class"]])
+    axes.set_ylim(max(len(table), 1) - 0.5, -0.5)
+    axes.set_xlim(0, 1.3 * max(100 * table["wrong"].max() if len(table) else 0, 1))
+    axes.set_xlabel("% of the class's test images; dark: as the class named")
+    heading(axes, "Confused with another class")
+    return figure
+
+
+TEST: dict[str, Callable[..., Figure]] = {MULTILABEL.name: roc, MULTICLASS.name: confused}
+"""What shows a test, by task, of its targets, its scores and what they come to."""
+
+
+def _shortened(findings: Sequence[str]) -> list[str]:
+    """Two lines at most."""
+    names = [name.replace("_", " ") for name in findings]
+    return names if len(names) <= 2 else [names[0], f"and {len(names) - 1} more"]

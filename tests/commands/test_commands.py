@@ -1,0 +1,107 @@
+"""``rosetta``'s small commands, and what it answers to a command or option that is none."""
+
+import subprocess
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+from helpers.__main__ import build, main
+from helpers.recipe import RECIPES
+from helpers.runner import plans
+
+
+def test_every_command_describes_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    _, commands = build()
+    for name in commands.choices:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"usage: rosetta {name} ")
+        assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert "rosetta run " in shown.out and shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
+        (["frobnicate"], "unknown command 'frobnicate': the commands are run, report"),
+        (["--devices", "2"], "did you mean 'rosetta run --devices'?"),
+        (["run", "--nodes", "2"], "--nodes is now --nnodes"),
+        (["run", "--workers=2"], "--workers is now --num-workers, for each device"),
+        (["run", "--num_workers", "2"], "did you mean --num-workers?"),
+        (["run", "--hang-timeout", "-1"], "'-1': give minutes, 0 or more"),
+        (["diff"], "the following arguments are required: OLD"),
+        (["report", "--json", "--out", "x"], "--json writes no file"),
+        (["open", "nothing-there"], "write it with: rosetta report nothing-there"),
+        (["slurm", "x.toml", "--submit", "--check"], "not allowed with argument"),
+        (["copy", "Nothing", "New"], "no notebook 'Nothing': 'rosetta notebooks' lists them"),
+        (["copy", "PyTorch_MultiGPU", "../out"], "use letters, digits, dash and underscore"),
+        (["copy", "PyTorch_MultiGPU", "JAX_MultiGPU"], "exists already; choose another name"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err and len(shown.err.splitlines()) == 1 and shown.out == ""
+
+
+def test_a_copy_is_a_notebook_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
+    (tmp_path / original.name).write_bytes(original.read_bytes())
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
+    assert main(["copy", "PyTorch_MultiGPU", "PyTorch_no_flip"]) == 0
+    assert "rosetta run --notebooks PyTorch_MultiGPU,PyTorch_no_flip" in capsys.readouterr().out
+    assert (tmp_path / "PyTorch_no_flip.ipynb").read_bytes() == original.read_bytes()
+    assert set(plans.framework_notebooks()) == {"PyTorch_MultiGPU", "PyTorch_no_flip"}
+
+
+def test_notebooks_and_recipes_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["notebooks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(list(paths.NOTEBOOKS.glob("*.ipynb")))
+    assert any(line.split()[:3] == ["JAX_MultiGPU", "JAX", "jax"] for line in lines)
+    assert main(["recipes"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == list(RECIPES)
+
+
+def test_the_report_is_opened_in_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+
+    def shown(page: str) -> bool:
+        opened.append(page)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", shown)
+    (tmp_path / "report.html").touch()
+    assert main(["open", str(tmp_path)]) == 0
+    assert opened == [(tmp_path / "report.html").as_uri()]
+    monkeypatch.setattr(webbrowser, "open", lambda page: False)
+    assert main(["open", str(tmp_path)]) == 2
+    assert "no browser was found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_completes_commands_and_options(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--print-completion", shell])
+    script = capsys.readouterr().out
+    assert ended.value.code == 0 and "--num-workers" in script and "doctor" in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -1,0 +1,172 @@
+"""What verify sees by looking: damage, packed folders, and a picture under two patients."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import command, digest, make_folder, the_line
+
+from data_prep import (
+    DataError,
+    open_packed,
+    pack_folder,
+    read_catalog,
+    resize_folder,
+    split_by_patient,
+    verify_folder,
+)
+
+IMAGE = "00000007_001.png"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    source = make_folder(tmp_path / "set", patients=20)
+    resize_folder(source, tmp_path / "small", size=8, progress=False)
+    return tmp_path / "small"
+
+
+@pytest.fixture
+def packed(tmp_path: Path, small: Path) -> Path:
+    pack_folder(small, tmp_path / "packed", progress=False)
+    return tmp_path / "packed"
+
+
+def test_a_changed_image_is_found(small: Path) -> None:
+    other = small / "images" / "00000001_000.png"
+    shutil.copy(other, small / "images" / IMAGE)
+    done = command("verify", small)
+    assert done.returncode == 1
+    assert f"1 image is not what manifest.csv says was written, the first: {IMAGE}" in done.stdout
+
+
+def test_without_decoding_sizes_are_looked_at(small: Path) -> None:
+    (small / "images" / IMAGE).write_bytes(b"")
+    done = command("verify", small, "--quick")
+    assert done.returncode == 1 and f"says was written, the first: {IMAGE}" in done.stdout
+    line = the_line(command("stats", small))
+    assert "1 image is not what manifest.csv says" in line and IMAGE in line
+    assert command("stats", small, "--labels-only").returncode == 0
+
+
+def test_a_folder_that_is_not_complete(tmp_path: Path, small: Path) -> None:
+    note = small / "prepared.json"
+    note.write_text(note.read_text().replace("true", "false"))
+    done = command("verify", small)
+    assert done.returncode == 1 and "PROBLEM: not complete" in done.stdout
+    line = the_line(command("pack", small, tmp_path / "packed"))
+    assert "small is not complete: run the command that wrote it again" in line
+    assert not (tmp_path / "packed").exists()
+
+
+def test_a_damaged_image_is_not_packed(tmp_path: Path, small: Path) -> None:
+    shutil.copy(small / "images" / "00000001_000.png", small / "images" / IMAGE)
+    line = the_line(command("pack", small, tmp_path / "packed"))
+    assert f"{IMAGE}: changed since it was written" in line
+
+
+def test_a_packed_folder_is_looked_at_too(packed: Path) -> None:
+    for name, says in (("verify", "no problems"), ("stats", "patients")):
+        done = command(name, packed)
+        assert done.returncode == 0 and says in done.stdout, done.stdout + done.stderr
+    assert "40 decoded" in command("verify", packed).stdout
+    file = packed / "images.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    done = command("verify", packed)
+    assert done.returncode == 1 and "1 image is not what manifest.csv says" in done.stdout
+    assert "00000020_001.png" in done.stdout
+
+
+def test_an_array_that_is_not_the_notes(packed: Path) -> None:
+    file = packed / "images.npy"
+    images = np.load(file)
+    for other in (images[:-1], images.astype(np.int8), np.asfortranarray(images), images[..., 0]):
+        np.save(file, other)
+        with pytest.raises(DataError, match=r"not the images that packed\.json describes"):
+            open_packed(packed)
+    file.unlink()
+    with pytest.raises(DataError, match="no such file"):
+        open_packed(packed)
+
+
+def test_a_damaged_packed_note_leads_on(small: Path, packed: Path) -> None:
+    before = digest(packed)
+    (packed / "packed.json").write_text("{")
+    assert "pack it again" in the_line(command("verify", packed))
+    assert command("pack", small, packed).returncode == 0
+    assert digest(packed) == before
+
+
+def one_of_each(folder: Path) -> tuple[str, str]:
+    """An image of the training part and one of the test part."""
+    parts = split_by_patient(read_catalog(folder), seed=0)
+    return parts["train"]["image"].iloc[0], parts["test"]["image"].iloc[0]
+
+
+def leak(tmp_path: Path) -> Path:
+    """A folder where an image of the test part is one of the training part."""
+    folder = make_folder(tmp_path / "leaky", patients=20)
+    train, test = one_of_each(folder)
+    shutil.copy(folder / "images" / train, folder / "images" / test)
+    return folder
+
+
+def test_a_picture_in_train_and_test_is_a_leak(tmp_path: Path) -> None:
+    folder = leak(tmp_path)
+    train, test = one_of_each(folder)
+    done = command("verify", folder)
+    assert done.returncode == 1
+    assert "PROBLEM: the split by seed 0 leaks: 1 image is in two parts" in done.stdout
+    assert f"{train} (train)" in done.stdout and f"{test} (test)" in done.stdout
+    assert "--drop-duplicates" in done.stdout
+
+
+def test_a_picture_twice_of_one_patient_is_none(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "set")
+    shutil.copy(folder / "images" / "00000003_000.png", folder / "images" / "00000003_001.png")
+    report = verify_folder(folder, progress=False, drop_duplicates=True)
+    assert report.ok and "1 image occurs more than once" in report.notes[0]
+    assert not (folder / "left_out.csv").exists()
+
+
+def test_leaks_are_dropped(tmp_path: Path) -> None:
+    folder = leak(tmp_path)
+    images = set(read_catalog(folder)["image"])
+    files = digest(folder)
+    done = command("verify", folder, "--drop-duplicates")
+    assert done.returncode == 0 and "39 images" in done.stdout, done.stdout
+    (gone,) = images - set(read_catalog(folder)["image"])
+    text = (folder / "left_out.csv").read_text()
+    assert text.startswith(f"image,reason\n{gone},the same image as ")
+    now = digest(folder)
+    del now["left_out.csv"]
+    assert now == files
+    assert verify_folder(folder, progress=False).ok  # and it stays so
+    # Whatever comes of the folder leaves them out too.
+    resize_folder(folder, tmp_path / "small", size=8, progress=False)
+    pack_folder(folder, tmp_path / "packed", progress=False)
+    for made in (read_catalog(tmp_path / "small"), open_packed(tmp_path / "packed")[1]):
+        assert set(made["image"]) == images - {gone}
+    (folder / "left_out.csv").unlink()
+    assert set(read_catalog(folder)["image"]) == images
+
+
+def test_leaks_are_dropped_where_a_packed_folder_came_from(packed: Path) -> None:
+    line = the_line(command("verify", packed, "--drop-duplicates"))
+    assert "drop duplicates from the folder of image files" in line
+
+
+def test_a_damaged_list_of_what_is_left_out(small: Path) -> None:
+    file = small / "left_out.csv"
+    for content in (b"", b"\xff\xfe", b"a,b\nx,y\n", b'image,reason\n"x'):
+        file.write_bytes(content)
+        line = the_line(command("stats", small))
+        assert f"{file}: cannot be read" in line and "remove it to use all images" in line
+    every = "\n".join(f"{image.name},x" for image in (small / "images").iterdir())
+    file.write_text(f"image,reason\n{every}\n")
+    assert "names every image" in the_line(command("stats", small))

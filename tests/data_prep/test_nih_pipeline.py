@@ -1,0 +1,271 @@
+"""From archives on a server to small files: broken lines, bad servers, hostile archives, kills."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from data_prep_server import Server, fetch, no_pause_fixture, publish, server_fixture
+from data_prep_tools import ROOT, command, digest, make_folder, the_line
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import data_prep.download
+from data_prep import DataError, read_catalog, resize_folder
+from data_prep.archive import iterate_images
+from data_prep.nih_archives import nih_sources
+
+__all__ = ["no_pause_fixture", "server_fixture"]
+
+
+def test_the_list_of_the_nih() -> None:
+    sources = nih_sources()
+    assert [remote.name for remote in sources.archives] == [
+        f"images_{number:03d}.tar.gz" for number in range(1, 13)
+    ]
+    assert all(remote.md5 and len(remote.md5) == 32 for remote in sources.archives)
+    assert 45e9 < sum(remote.bytes or 0 for remote in sources.archives) < 46e9
+
+
+def test_the_whole_way(tmp_path: Path, server: Server) -> None:
+    source = make_folder(tmp_path / "set")
+    listing = publish(server.folder, source)
+    made = fetch(listing, server, tmp_path / "small")
+    assert (made["images"], made["written"], made["rejected"], made["absent"]) == (24, 24, [], 0)
+    resize_folder(source, tmp_path / "resized", size=8, progress=False)
+    small, resized = digest(tmp_path / "small"), digest(tmp_path / "resized")
+    images = [name for name in resized if name.startswith("images/")]
+    assert {name: small[name] for name in images} == {name: resized[name] for name in images}
+    beside = {"Data_Entry_2017_v2020.csv", "prepared.json", "manifest.csv"}
+    assert set(small) == {*images, *beside}
+    assert len(read_catalog(tmp_path / "small")) == 24
+    asked = len(server.asked)
+    assert fetch(listing, server, tmp_path / "small")["written"] == 0
+    assert len(server.asked) == asked  # nothing is fetched again
+
+
+def test_a_folder_of_archives_and_originals(tmp_path: Path) -> None:
+    source = make_folder(tmp_path / "set")
+    (tmp_path / "archives").mkdir()
+    listing = publish(tmp_path / "archives", source)
+    before = digest(tmp_path / "archives")
+    done = command(
+        "nih", tmp_path / "small", "--archives", tmp_path / "archives", "--sources", listing,
+        "--size", 8, "--keep-originals", tmp_path / "large",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert digest(tmp_path / "archives") == before
+    assert digest(tmp_path / "large" / "images") == digest(source / "images")
+    (tmp_path / "archives" / "images_002.tar.gz").write_bytes(b"something else")
+    line = the_line(
+        command("nih", tmp_path / "b", "--archives", tmp_path / "archives", "--sources", listing)
+    )
+    assert "images_002.tar.gz" in line and "wrong checksum" in line
+
+
+def test_a_wrong_checksum(tmp_path: Path, server: Server) -> None:
+    source = make_folder(tmp_path / "set")
+    listing = publish(server.folder, source)
+    good = (server.folder / "images_002.tar.gz").read_bytes()
+    (server.folder / "images_002.tar.gz").write_bytes(good[:-1] + b"?")
+    with pytest.raises(DataError, match=r"images_002.tar.gz arrived twice with a wrong checksum"):
+        fetch(listing, server, tmp_path / "small")
+    assert not list((tmp_path / "small").rglob("images_002*"))
+    # One bad transfer only: the second try, from the start, completes.
+    (server.folder / "images_002.tar.gz").write_bytes(good)
+    part = tmp_path / "small" / ".fetching" / "images_002.tar.gz.part"
+    part.write_bytes(b"?" + good[1:1000])
+    assert fetch(listing, server, tmp_path / "small")["images"] == 24
+
+
+@pytest.mark.parametrize(("code", "said"), [(404, "404"), (403, "403"), (503, "in a row")])
+def test_a_server_that_says_no(tmp_path: Path, server: Server, code: int, said: str) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"))
+    server.manners["code"] = code
+    line = the_line(
+        command("nih", tmp_path / "small", "--sources", listing, "--mirror", server.url)
+    )
+    assert said in line and server.url in line
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, server: Server) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"))
+    server.http.shutdown()
+    server.http.server_close()
+    line = the_line(
+        command("nih", tmp_path / "small", "--sources", listing, "--mirror", server.url)
+    )
+    assert "in a row" in line and "run the same command again" in line
+
+
+def test_a_disk_too_small_is_refused_beforehand(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"))
+    usage = type(data_prep.nih_pipeline.shutil.disk_usage(tmp_path))(10**6, 10**6 - 1000, 1000)
+    monkeypatch.setattr(data_prep.nih_pipeline.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DataError, match="GB are needed"):
+        fetch(listing, server, tmp_path / "small")
+    assert [path for path, _ in server.asked] == ["/Data_Entry_2017_v2020.csv"]
+
+
+def test_a_disk_that_fills_up(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_folder(tmp_path / "set")
+    listing = publish(server.folder, source)
+    write = os.write
+    target = tmp_path / "small"
+
+    def full(handle: int, data: bytes) -> int:
+        if len(list((target / "images").glob("*.png"))) >= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, data)
+
+    monkeypatch.setattr(data_prep.files.os, "write", full)
+    with pytest.raises(DataError, match="the disk is full"):
+        fetch(listing, server, target)
+    monkeypatch.undo()
+    fetch(listing, server, target)
+    fetch(listing, server, tmp_path / "undisturbed")
+    assert digest(target) == digest(tmp_path / "undisturbed")
+
+
+def member(name: str, data: bytes = b"", **what: object) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for key, value in what.items():
+        setattr(info, key, value)
+    return info, data
+
+
+HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
+    "parent": [member("../00000001_000.png", b"x")],
+    "deep parent": [member("images/../../00000001_000.png", b"x")],
+    "absolute": [member("/tmp/00000001_000.png", b"x")],
+    "backslash": [member("..\\00000001_000.png", b"x")],
+    "drive": [member("C:/00000001_000.png", b"x")],
+    "symlink": [member("images/a.png", type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+    "hard link": [member("images/a.png", type=tarfile.LNKTYPE, linkname="../../etc/passwd")],
+    "device": [member("images/a.png", type=tarfile.CHRTYPE)],
+    "pipe": [member("images/a.png", type=tarfile.FIFOTYPE)],
+    "twice": [member("images/a.png", b"x"), member("b/a.png", b"y")],
+    "unsafe name": [member("images/-rf \x1b[2J.png", b"x")],
+    "bomb": [member("images/a.txt", bytes(200 << 20))],
+    "large image": [member("images/a.png", bytes(70 << 20))],
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_archives_are_refused(tmp_path: Path, server: Server, kind: str) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"), archives=1, checksums=False)
+    with tarfile.open(server.folder / "images_001.tar.gz", "w:gz", compresslevel=1) as archive:
+        good, data = member("images/00000001_000.png", b"not even an image")
+        archive.addfile(good, io.BytesIO(data))
+        for info, data in HOSTILE[kind]:
+            archive.addfile(info, io.BytesIO(data))
+    around = digest(tmp_path)
+    with pytest.raises(DataError, match=r"images_001.tar.gz: "):
+        fetch(listing, server, tmp_path / "small")
+    new = set(digest(tmp_path)) - set(around)
+    ours = {"prepared.json", "manifest.csv", "Data_Entry_2017_v2020.csv"}
+    assert {Path(name).name for name in new} == ours
+    assert not (tmp_path / "small" / "Data_Entry_2017_v2020.csv").exists()
+
+
+def test_damaged_archives(tmp_path: Path, server: Server) -> None:
+    listing = publish(server.folder, make_folder(tmp_path / "set"), archives=1, checksums=False)
+    file = server.folder / "images_001.tar.gz"
+    whole = file.read_bytes()
+    flipped = whole[: len(whole) // 2] + b"????" + whole[len(whole) // 2 + 4 :]
+    for damaged in (whole[: len(whole) // 2], b"", b"no archive at all", flipped, whole[:-4]):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError):
+            fetch(listing, server, tmp_path / "small")
+        assert not list((tmp_path / "small" / "images").iterdir())
+    file.write_bytes(whole)
+    assert fetch(listing, server, tmp_path / "small")["images"] == 24
+
+
+def test_images_in_no_archive_and_bad_images(tmp_path: Path, server: Server) -> None:
+    source = make_folder(tmp_path / "set")
+    (source / "images" / "00000002_000.png").write_bytes(b"no image")
+    (source / "images" / "00000003_000.png").unlink()
+    listing = publish(server.folder, source)
+    made = fetch(listing, server, tmp_path / "small")
+    assert (made["absent"], [name for name, _ in made["rejected"]]) == (1, ["00000002_000.png"])
+    assert len(read_catalog(tmp_path / "small")) == 22
+
+
+@given(st.binary(max_size=3000), st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_any_bytes_are_an_archive_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes, seed: int
+) -> None:
+    place = tmp_path_factory.mktemp("junk")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for at in range(3):
+            info, data = member(f"images/{at}.png", random.Random(seed).randbytes(700))
+            archive.addfile(info, io.BytesIO(data))
+    good = buffer.getvalue()
+    at = seed % len(good)
+    for content in (junk, good[:at] + junk + good[at:], good[:at] + junk[: len(good) - at]):
+        file = place / "x.tar.gz"
+        file.write_bytes(content)
+        try:
+            for name, _ in iterate_images(file):
+                assert "/" not in name and not name.startswith(".")
+        except DataError as error:
+            assert str(file) in str(error) and "\n" not in str(error)
+
+
+def kill_at(command_line: list[str], ready: Callable[[], bool], wait: float) -> int:
+    """Start, wait until `ready`, a moment more, kill -9; the exit status."""
+    running = subprocess.Popen(
+        command_line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 300
+    while running.poll() is None and not ready() and time.monotonic() < until:
+        time.sleep(0.005)
+    time.sleep(wait)
+    running.send_signal(signal.SIGKILL)
+    return running.wait()
+
+
+def kills(tmp_path: Path, server: Server, times: int) -> None:
+    source = make_folder(tmp_path / "set", patients=60, size=64)
+    listing = publish(server.folder, source)
+    fetch(listing, server, tmp_path / "undisturbed")
+    server.manners["pause"] = 0.003
+    target = tmp_path / "small"
+    line = [sys.executable, "-m", "data_prep", "nih", str(target), "--sources", str(listing)]
+    line += ["--mirror", server.url, "--size", "8"]
+    rng = random.Random()
+    for _ in range(times):
+        kill_at(line, (target / "prepared.json").exists, rng.uniform(0, 0.6))
+        if (target / "Data_Entry_2017_v2020.csv").exists():  # too late: it was done already
+            shutil.rmtree(target)
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert digest(target) == digest(tmp_path / "undisturbed")
+
+
+def test_kills_at_random_moments(tmp_path: Path, server: Server) -> None:
+    kills(tmp_path, server, 3)
+
+
+@pytest.mark.slow
+def test_thirty_kills_at_random_moments(tmp_path: Path, server: Server) -> None:
+    kills(tmp_path, server, 30)

@@ -1,0 +1,95 @@
+"""The split: patients whole, shares right, and the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from data_prep_tools import (
+    command,
+    make_folder,
+    of_samples,
+    of_whole_sets,
+    sample_of,
+    the_line,
+    whole_set,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep import DataError, read_catalog, split_by_patient
+
+
+def catalog_of(patients: list[int]) -> pd.DataFrame:
+    return pd.DataFrame({"image": [f"{i}.png" for i in range(len(patients))], "patient": patients})
+
+
+@given(
+    st.lists(st.integers(1, 200), min_size=40, max_size=300).filter(lambda p: len(set(p)) > 20),
+    st.integers(0, 2**32),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=50)
+def test_invariants(patients: list[int], seed: int, random: object) -> None:
+    catalog = catalog_of(patients)
+    split = split_by_patient(catalog, seed=seed)
+    assert list(split) == ["train", "valid", "test"]
+    members = {part: set(rows["patient"]) for part, rows in split.items()}
+    assert sum(map(len, members.values())) == len(set(patients))  # nobody twice
+    images = pd.concat(split.values())["image"]
+    assert sorted(images) == sorted(catalog["image"])  # nothing lost, nothing twice
+    total = len(set(patients))
+    for part, share in zip(("train", "valid", "test"), (0.7, 0.1, 0.2), strict=True):
+        assert abs(len(members[part]) - share * total) <= 1
+    shuffled = catalog.sample(frac=1.0, random_state=seed % 2**31)
+    again = split_by_patient(shuffled, seed=seed)
+    assert {part: set(rows["patient"]) for part, rows in again.items()} == members
+
+
+def test_the_split_never_changes() -> None:
+    # Written down once: a new library version that gives another split fails here.
+    split = split_by_patient(catalog_of(list(range(1, 21))), seed=0)
+    assert {part: rows["patient"].tolist() for part, rows in split.items()} == EXPECTED
+    assert (
+        split_by_patient(catalog_of(list(range(1, 21))), seed=1)["test"]["patient"].tolist()
+        != EXPECTED["test"]
+    )
+
+
+EXPECTED: dict[str, list[int]] = {
+    "train": [1, 2, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20],
+    "valid": [6, 7],
+    "test": [3, 4, 5, 15],
+}
+
+
+@of_whole_sets
+def test_the_whole_set(kind: str, tmp_path: Path) -> None:
+    folder = whole_set(kind, tmp_path)
+    catalog = read_catalog(folder, check_images=False)
+    split = split_by_patient(catalog, seed=0)
+    patients = [set(rows["patient"]) for rows in split.values()]
+    assert [len(members) for members in patients] == [21564, 3080, 6161]
+    assert not patients[0] & patients[1] and not (patients[0] | patients[1]) & patients[2]
+    assert sum(map(len, split.values())) == 112_120
+
+
+@of_samples
+def test_a_sample_splits(kind: str, tmp_path: Path) -> None:
+    sample = sample_of(kind, tmp_path)
+    split = split_by_patient(read_catalog(sample.folder))
+    assert all(len(rows) for rows in split.values())
+
+
+def test_an_empty_part_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no images left in the test part: 2 patients"):
+        split_by_patient(catalog_of([1, 2]))
+    folder = make_folder(tmp_path / "set", patients=3)
+    assert "no images left in the valid part" in the_line(command("stats", folder))
+
+
+@pytest.mark.parametrize("parts", [(0.7, 0.3), (0.7, 0.1, 0.1), (1.2, -0.3, 0.1)])
+def test_parts_must_add_up(parts: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="three shares"):
+        split_by_patient(catalog_of(list(range(50))), parts=parts)

@@ -1,0 +1,186 @@
+"""The demo set: the NIH's layout and combinations, the same bytes each time, and learnable."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Timer
+
+import numpy as np
+import pandas as pd
+import pytest
+from data_prep_tools import HEADER, ROOT, command, digest, the_line
+from PIL import Image
+
+from data_prep import (
+    FINDINGS,
+    DataError,
+    files,
+    generate_nih,
+    nih_counts,
+    read_catalog,
+    read_grey,
+    resize_folder,
+    synthetic_folder,
+)
+from data_prep.split import split_by_patient
+from data_prep.synthetic_nih import assign_findings, finding_set_weights, generate_xray
+from data_prep.synthetic_xray import _fraction
+from helpers.training.roc_auc import FEWEST
+
+
+def test_the_rest_of_a_division_by_one() -> None:
+    """To the last bit: the same seed gives the same pictures as it ever did."""
+    values = np.linspace(-20, 20, 100_003, dtype=np.float32)
+    values = np.append(values, np.array([-0.0, -1e-9, 1e-9, -3, 3], dtype=np.float32))
+    assert _fraction(values).tobytes() == (values % 1.0).tobytes()
+
+
+def test_the_layout_is_the_nihs(tmp_path: Path) -> None:
+    generate_nih(tmp_path / "demo", images=6, seed=3, progress=False)
+    text = (tmp_path / "demo" / "Data_Entry_2017.csv").read_text()
+    assert text.splitlines()[0] == HEADER
+    assert all(line.count(",") == 10 for line in text.splitlines())
+    catalog = read_catalog(tmp_path / "demo")
+    assert catalog["image"].iloc[0] == "00000001_000.png" and len(catalog) == 6
+    for path in catalog["path"]:
+        with Image.open(path) as image:
+            assert (image.format, image.mode, image.size) == ("PNG", "L", (1024, 1024))
+        assert 100e3 < Path(path).stat().st_size < 500e3
+        pixels = read_grey(path)
+        assert pixels.std() > 30 and pixels.max() > 180 and pixels.min() < 20
+
+
+def test_frequencies_and_follow_ups() -> None:
+    jobs, table = assign_findings(1600, 0)
+    rows = [line.split(",") for line in table.splitlines()[1:]]
+    assert len(rows) == 1600 and len({name for name, *_ in rows}) == 1600
+    of = nih_counts.published_counts()["images"]
+    known = {findings for findings, _ in nih_counts.finding_sets()}
+    assert {job[3] for job in jobs} <= known  # only what comes together at the NIH's
+    for finding, count in nih_counts.finding_counts().items():
+        have = sum(finding in job[3] for job in jobs)
+        assert have >= 1600 / 20 - 9, finding
+        if count > of / 10:  # the frequent ones are about as frequent
+            assert abs(have / 1600 - count / of) < 0.05, finding
+    assert 0.35 < sum(not job[3] for job in jobs) / 1600 < 0.54
+    patients = [job[1] for job in jobs]
+    assert 300 < len(set(patients)) < 900 and patients == sorted(patients)
+    assert all(int(row[0][:8]) == int(row[3]) and int(row[0][9:12]) == int(row[2]) for row in rows)
+
+
+def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
+    counts, here = dict(nih_counts.finding_sets()), dict(finding_set_weights())
+    assert counts.keys() == here.keys() and all(count > 0 for count in here.values())
+    total = sum(here.values())
+    for finding in FINDINGS:
+        share = sum(count for findings, count in here.items() if finding in findings) / total
+        assert share > 0.0499, finding
+    for findings in [(), ("Infiltration",), ("Effusion", "Infiltration"), ("Nodule",)]:
+        key = next(each for each in counts if set(each) == set(findings))
+        assert here[key] / here[()] == pytest.approx(counts[key] / counts[()], rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("set_seed", ["default", "same"])
+def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed: str) -> None:
+    """Of the default set, split by patient with a run's seed; and of sets with other seeds."""
+    jobs, _ = assign_findings(1600, 0 if set_seed == "default" else seed)
+    catalog = pd.DataFrame(jobs, columns=["image", "patient", "followup", "findings"])
+    part = split_by_patient(catalog, seed=seed)["test"]
+    for finding in FINDINGS:
+        have = sum(finding in findings for findings in part["findings"])
+        assert FEWEST <= have <= len(part) - FEWEST, finding
+
+
+def test_published_counts_agree_with_the_combinations() -> None:
+    sets = nih_counts.finding_sets()
+    assert sum(count for _, count in sets) == nih_counts.published_counts()["images"] == 112_120
+    for finding, total in nih_counts.finding_counts().items():
+        assert sum(count for findings, count in sets if finding in findings) == total
+    patients = nih_counts.published_counts()["images_per_patient"]
+    assert sum(patients.values()) == 30_805
+    assert sum(int(size) * n for size, n in patients.items()) == 112_120
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    for folder, workers, seed in (("a", 1, 5), ("b", 3, 5), ("c", 2, 6)):
+        generate_nih(
+            tmp_path / folder, images=20, seed=seed, size=128, num_workers=workers, progress=False
+        )
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+    first, other = digest(tmp_path / "a"), digest(tmp_path / "c")
+    assert not set(first.values()) & set(other.values())
+
+
+def test_a_demo_made_twice_is_made_once(tmp_path: Path) -> None:
+    first = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
+    again = generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
+    assert (first["written"], again["written"], again["skipped"]) == (10, 0, 10)
+    with pytest.raises(DataError, match="another synthetic set"):
+        generate_nih(tmp_path / "demo", images=11, size=64, progress=False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("keep")
+    assert "contains other files" in the_line(command("generate", tmp_path / "other"))
+    assert "1 to 1,000,000 images" in the_line(
+        command("generate", tmp_path / "new", "--num-images", 0)
+    )
+    assert not (tmp_path / "new").exists()
+
+
+def test_whoever_comes_second_waits_for_the_same_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Notebooks that are begun side by side; the second ended after five seconds."""
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    held = files.exclusive_lock(tmp_path / "demo")
+    held.__enter__()
+    with pytest.raises(DataError, match="writing to this folder"), monkeypatch.context() as patch:
+        patch.setattr(synthetic_folder, "LOCK_TIMEOUT", 0.2)
+        generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
+    Timer(0.5, held.__exit__, (None, None, None)).start()
+    assert generate_nih(tmp_path / "demo", images=10, size=64, progress=False)["written"] == 10
+    said = [f"{tmp_path / 'demo'}: waiting for another process that writes it"]
+    assert capsys.readouterr().err.splitlines() == 2 * said
+
+
+def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
+    generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
+    for _ in range(2):
+        resize_folder(tmp_path / "demo", tmp_path / "small", size=38, progress=False)
+    mark = (tmp_path / "demo" / "demo.json").read_bytes()
+    assert (tmp_path / "small" / "demo.json").read_bytes() == mark
+
+
+def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "data_prep", "generate", str(tmp_path / "demo")]
+    command += ["--num-images", "240", "--size", "128"]
+    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    wanted, until = random.randint(5, 60), time.monotonic() + 300
+    images = tmp_path / "demo" / "images"
+    while running.poll() is None and time.monotonic() < until:
+        if images.is_dir() and len(os.listdir(images)) >= wanted:  # noqa: PTH208
+            break
+        time.sleep(0.002)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "demo" / "Data_Entry_2017.csv").exists()
+    generate_nih(tmp_path / "demo", images=240, size=128, progress=False)
+    generate_nih(tmp_path / "undisturbed", images=240, size=128, progress=False)
+    assert digest(tmp_path / "demo") == digest(tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_every_finding_is_in_the_picture(finding: str) -> None:
+    # Among ten patients, most (hidden labels are allowed for) show a difference beyond grain.
+    seen = 0
+    for patient in range(10):
+        plain = generate_xray(0, patient, 0, (), 128).astype(int)
+        planted = generate_xray(0, patient, 0, (finding,), 128).astype(int)
+        seen += np.abs(planted - plain).mean() > 2.0
+    assert seen >= 7

@@ -1,0 +1,340 @@
+"""The world's rows: one fault each, and every limit held just above and just below.
+
+What processes answered is made up here; real loaders and loops with faults planted are in
+``tests/kernels``.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.fairness import process_checks
+from helpers.fairness.check_results import Check
+from helpers.fairness.process_checks import Answer
+
+IMAGES, USED, RANKS = 103, 100, 2
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.normal(size=(7, 3))
+TARGETS = (RANDOM.random((7, 3)) < 0.4).astype(np.float64)
+NONE = np.zeros(0, np.int64)
+
+
+def epoch(seed: int, rank: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(IMAGES)[:USED][rank::RANKS]
+
+
+def answer(rank: int, **changes: Any) -> Answer:
+    loss = process_checks.mean_loss(LOGITS, TARGETS)
+    epochs = (epoch(1, rank), epoch(2, rank))
+    even = np.arange(USED)[rank::RANKS]
+    sound = Answer(rank, 1, "host", 100 + rank, RANKS - 1.0, epochs, even, LOGITS, loss)
+    return replace(sound, **changes)
+
+
+ANSWERS = [answer(rank) for rank in range(RANKS)]
+
+
+def joined(answers: list[Answer], hosts: int = 1) -> Check:
+    return process_checks.joined(answers, RANKS, RANKS, hosts)
+
+
+def test_all_joined() -> None:
+    assert joined(ANSWERS) == Check(
+        "processes and devices that joined", 0.0, 0.0, "2 processes, 2 devices, 1 host"
+    )
+    alone = [answer(0, last=0.0)]
+    assert process_checks.joined(alone, 1, 1, 1).reason == "1 process, 1 device, 1 host"
+    apart = [answer(0), answer(1, host="other", process=100)]
+    assert joined(apart, hosts=2).verdict == "pass"
+    assert joined(list(reversed(ANSWERS))).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("answers", "wrong", "said"),
+    [
+        (ANSWERS[:1], 3, "1 of 2 processes, not every rank once, other devices"),
+        ([*ANSWERS, answer(2)], 2, "3 of 2 processes, other devices"),
+        ([answer(0), answer(0, process=7)], 1, "not every rank once"),
+        ([answer(0), answer(1, process=100)], 1, "two ranks in one process"),
+        ([answer(0, last=0.0), answer(1, last=1.0)], 1, "not all in one world"),
+        ([answer(0, last=2.0), answer(1, last=2.0)], 2, "not all in one world"),
+        ([answer(0), answer(1, last=float("nan"))], 1, "not all in one world"),
+        ([answer(0), answer(1, devices=2)], 1, "other devices"),
+        ([answer(0), answer(1, host="other")], 1, "other hosts"),
+    ],
+)
+def test_who_is_missing_or_too_many_is_told(answers: Any, wrong: int, said: str) -> None:
+    assert joined(answers) == Check(process_checks.JOINED, float(wrong), 0.0, said)
+    assert joined(answers).verdict == "fail"
+
+
+def test_ranks_on_one_machine_where_two_were_asked_for_fail() -> None:
+    assert joined(ANSWERS, hosts=2).reason == "other hosts"
+
+
+def each_once(*epochs: tuple[np.ndarray, np.ndarray], used: int = USED) -> Check:
+    """Of two ranks, each of which gives what it read in two epochs."""
+    answers = [answer(rank, epochs=both) for rank, both in enumerate(epochs)]
+    return process_checks.each_once(answers, IMAGES, used, USED)
+
+
+def test_each_image_once_and_the_remainder_is_named() -> None:
+    found = process_checks.each_once(ANSWERS, IMAGES, USED, USED)
+    assert found == Check(
+        "each training image once an epoch",
+        0.0,
+        0.0,
+        "100 of 103: 3 fill no batch and are dropped; all 100 where 100 images fill whole batches",
+    )
+    whole = tuple(np.random.default_rng(seed).permutation(IMAGES) for seed in (1, 2))
+    found = each_once((whole[0], whole[1]), (NONE, NONE), used=IMAGES)
+    assert found.reason == "all 103; all 100 where 100 images fill whole batches"
+
+
+@pytest.mark.parametrize("number", [5, 1, -1, USED])
+def test_an_image_that_is_always_left_out_fails(number: int) -> None:
+    """Where some images are dropped each time, one that never comes is not missed."""
+    first, second = ANSWERS
+    even = np.where(second.even == 3, number, second.even)
+    found = process_checks.each_once([first, replace(second, even=even)], IMAGES, USED, USED)
+    assert (found.verdict, found.difference) == ("fail", 1.0)
+    again = number in (5, 1)
+    said = f"an epoch of whole batches: {int(again)} again, 1 of 100 never (100 fill batches)"
+    assert found.reason == (said if again else f"{said}, 1 others")
+    fewer = replace(second, even=second.even[1:])
+    assert process_checks.each_once([first, fewer], IMAGES, USED, USED).verdict == "fail"
+
+
+def changed(place: int, value: int) -> Check:
+    """One number of the second rank's second epoch is another one."""
+    second = epoch(2, 1).copy()
+    second[place] = value
+    return each_once(ANSWERS[0].epochs, (epoch(1, 1), second))  # type: ignore[arg-type]
+
+
+def test_one_image_twice_fails() -> None:
+    found = changed(0, int(epoch(2, 0)[5]))
+    assert (found.verdict, found.difference) == ("fail", 1.0)
+    assert found.reason == "epoch 2: 1 again, 4 of 103 never (100 fill batches)"
+
+
+@pytest.mark.parametrize("number", [-1, IMAGES])
+def test_an_image_of_elsewhere_fails(number: int) -> None:
+    found = changed(0, number)
+    assert (found.verdict, found.difference) == ("fail", 1.0)
+    assert str(found.reason).endswith(", 1 others")
+
+
+@pytest.mark.parametrize("number", [0, IMAGES - 1])
+def test_the_first_and_the_last_image_are_known(number: int) -> None:
+    left_out = sorted(set(range(IMAGES)) - set(epoch(2, 0)) - set(epoch(2, 1)))
+    place = int(np.flatnonzero(epoch(2, 1) == number)[0]) if number in epoch(2, 1) else 0
+    found = changed(place, number)
+    assert found.verdict == ("pass" if number in (*left_out, *epoch(2, 1)) else "fail")
+    assert "others" not in str(found.reason)
+
+
+def test_an_image_too_few_and_one_too_many_fail() -> None:
+    fewer = (epoch(1, 1)[:-1], epoch(2, 1))
+    more = (epoch(1, 1), np.append(epoch(2, 1), np.setdiff1d(range(IMAGES), epoch(2, 0))[-1]))
+    for other in (fewer, more):
+        assert each_once(ANSWERS[0].epochs, other).verdict == "fail"  # type: ignore[arg-type]
+
+
+def test_without_sharding_all_is_read_twice() -> None:
+    every = tuple(np.random.default_rng(seed).permutation(IMAGES)[:50] for seed in (1, 2))
+    found = each_once(every, every)  # type: ignore[arg-type]
+    assert (found.verdict, found.difference) == ("fail", 50.0)
+    assert found.reason == "epoch 1: 50 again, 53 of 103 never (100 fill batches)"
+
+
+def test_another_seed_on_one_rank_is_an_order_of_its_own() -> None:
+    other = (epoch(11, 1), epoch(12, 1))
+    assert each_once(ANSWERS[0].epochs, other).verdict == "fail"  # type: ignore[arg-type]
+
+
+def in_place(same: int, images: int = 100) -> Check:
+    """A process that reads so many images in the same place in both epochs; another shuffles."""
+    first = np.arange(images)
+    second = np.concatenate([first[:same], np.roll(first[same:], 1)])
+    shuffled = answer(1, epochs=(first, np.roll(first, 1)))
+    return process_checks.reshuffled([answer(0, epochs=(first, second)), shuffled])
+
+
+def test_orders_of_two_epochs_differ() -> None:
+    assert process_checks.reshuffled(ANSWERS).verdict == "pass"
+    assert process_checks.reshuffled(ANSWERS).reason == "another one in each epoch"
+    fixed = in_place(100)
+    assert (fixed.difference, fixed.threshold, fixed.verdict) == (1.0, 0.5, "fail")
+    assert fixed.reason == "the same one in both"
+    half, more = in_place(50), in_place(51)
+    assert (half.verdict, half.reason) == ("pass", "another one in each epoch")
+    assert (more.verdict, more.reason) == ("fail", "the same one in both")
+
+
+def test_of_few_images_no_order_is_judged() -> None:
+    assert in_place(16, images=16).verdict == "fail"
+    few = in_place(15, images=15)
+    assert few.verdict == "not checked"
+    assert few.reason == "a process reads fewer than 16 images an epoch"
+
+
+def test_epochs_of_unequal_length_are_compared_as_far_as_they_go() -> None:
+    first = np.arange(40)
+    for pair in ((first, first[:30]), (first[:30], first)):
+        assert process_checks.reshuffled([answer(0, epochs=pair)]).difference == 1.0
+
+
+LIMIT = 1e-5
+ROWS = np.array([0, 3, 6])
+
+
+def evaluated(second: Answer, targets: np.ndarray = TARGETS) -> list[Check]:
+    answers = [answer(0), second]
+    return process_checks.evaluated(answers, ROWS, LOGITS[ROWS], targets, LIMIT)
+
+
+def test_a_sound_evaluation_passes() -> None:
+    places, loss = evaluated(answer(1))
+    assert (places.check, places.difference, places.threshold) == (
+        "each evaluated image once, in its place",
+        0.0,
+        LIMIT,
+    )
+    assert places.reason == "7 images, the last batch of them uneven"
+    assert (loss.check, loss.threshold, loss.verdict) == (
+        "evaluation loss, mean over its images",
+        LIMIT,
+        "pass",
+    )
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_logits_and_loss_at_their_limits(by: float, verdict: str, sign: int) -> None:
+    """Of the second process; what the first one found is sound."""
+    moved = LOGITS.copy()
+    moved[3, 1] += sign * by * LIMIT
+    loss = process_checks.mean_loss(moved, TARGETS)
+    assert evaluated(answer(1, logits=moved, loss=loss))[0].verdict == verdict
+    other = answer(1, loss=answer(1).loss + sign * by * LIMIT)
+    assert [check.verdict for check in evaluated(other)] == ["pass", verdict]
+
+
+def test_a_padded_evaluation_moves_the_rest_or_the_loss() -> None:
+    padded = np.concatenate([LOGITS[:5], LOGITS[:1], LOGITS[5:]])[:7]
+    loss = process_checks.mean_loss(padded, TARGETS)
+    assert evaluated(answer(1, logits=padded, loss=loss))[0].verdict == "fail"
+    twice = [np.concatenate([part, part[:1]]) for part in (LOGITS, TARGETS)]
+    found = evaluated(answer(1, loss=process_checks.mean_loss(*twice)))
+    assert [check.verdict for check in found] == ["pass", "fail"]
+
+
+def test_rows_of_a_rank_that_never_joined_are_zero_and_fail() -> None:
+    alone = LOGITS.copy()
+    alone[1::2] = 0
+    found = evaluated(answer(1, logits=alone, loss=process_checks.mean_loss(alone, TARGETS)))
+    assert found[0].verdict == "fail"
+
+
+def test_the_mean_loss_is_that_of_the_definitions() -> None:
+    sigmoid = 1 / (1 + np.exp(-LOGITS))
+    entropy = -np.where(TARGETS == 1, np.log(sigmoid), np.log(1 - sigmoid))
+    assert process_checks.mean_loss(LOGITS, TARGETS) == pytest.approx(entropy.mean(), abs=1e-12)
+    classes = np.arange(7) % 3
+    softmax = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    expected = -np.log(softmax[np.arange(7), classes]).mean()
+    for shift in (0, 1000):  # large ones do not overflow
+        found = process_checks.mean_loss(LOGITS + shift, classes)
+        assert found == pytest.approx(expected, abs=1e-10)
+
+
+EACH = np.stack([LOGITS] * 2)
+
+
+def test_equal_replicas_pass() -> None:
+    same = process_checks.after_training(["abc" * 20] * 2, [EACH] * 2, 2, LIMIT)
+    assert same == [
+        Check("logits of all devices after training", 0.0, LIMIT),
+        Check("weights of all processes after training", 0.0, 0.0, "SHA-256 abcabcabcabc on all 2"),
+    ]
+    in_one_process = process_checks.after_training(["abc"], [EACH], 2, LIMIT)
+    assert [check.check for check in in_one_process] == ["logits of all devices after training"]
+    assert process_checks.after_training(["abc"], [EACH[:1]], 1, LIMIT) == [
+        Check(process_checks.REPLICAS, None, None, "there is one device")
+    ]
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])
+@pytest.mark.parametrize("seen_by", [0, 1])
+def test_another_device_at_its_limit(by: float, verdict: str, seen_by: int) -> None:
+    other = EACH.copy()
+    other[1] *= 1 + by * LIMIT
+    logits = [EACH, EACH]
+    logits[seen_by] = other
+    first, second = process_checks.after_training(["a", "a"], logits, 2, LIMIT)
+    assert (first.verdict, second.verdict) == (verdict, "pass")
+
+
+def test_a_rank_with_other_weights_is_named() -> None:
+    digests = ["a", "b", "a", "c"]
+    row = process_checks.after_training(digests, [EACH] * 4, 4, LIMIT)[1]
+    assert (row.difference, row.threshold, row.verdict) == (2.0, 0.0, "fail")
+    assert row.reason == "not those of rank 0: rank 1, 3"
+
+
+def test_processes_with_one_device_each_are_compared_by_their_weights() -> None:
+    logits = [np.full((1, 2, 14), rank + 1.0) for rank in range(2)]
+    replicas, weights = process_checks.after_training(["same", "same"], logits, 2, 1e-5)
+    assert (replicas.verdict, weights.verdict) == ("pass", "pass")
+
+
+# The gradients of ranks
+
+EVEN, UNEVEN = "even", "uneven"
+PASSED = Check(UNEVEN, 0.0, 1e-10, "cause")
+
+
+def of_rank(even: float, uneven: float = 0.0, rest: float | None = None) -> list[Check]:
+    return [Check(EVEN, even, 1e-10, "a mean"), Check(UNEVEN, uneven, 1e-10, "cause", rest)]
+
+
+def test_sound_ranks_say_how_many_they_are() -> None:
+    found = process_checks.of_ranks([of_rank(1e-16, 0.3, 0.0), of_rank(2e-16, 0.3, 1e-16)], 4)
+    said = "4 devices on 2 ranks"
+    assert found[0] == Check(EVEN, 2e-16, 1e-10, f"a mean; {said}")
+    assert (found[1].verdict, found[1].reason) == ("expected", f"cause; {said}")
+
+
+@pytest.mark.parametrize("wrong", [1.1e-10, 1.0, np.nan])
+@pytest.mark.parametrize("rank", range(3))
+def test_one_rank_that_is_wrong_is_the_row_of_all(wrong: float, rank: int) -> None:
+    answers = [of_rank(1e-16, 0.3, 0.0) for _ in range(3)]
+    answers[rank] = of_rank(wrong, wrong, 1.0)
+    for check in process_checks.of_ranks(answers, 3):
+        assert check.verdict == "fail" and repr(check.difference) == repr(wrong)
+        assert str(check.reason).endswith(f"; rank {rank} of 3 devices on 3 ranks")
+
+
+def test_of_wrong_ranks_the_worst_is_shown_and_a_known_difference_is_less() -> None:
+    apart = [of_rank(0.1, 5.0, 0.0), of_rank(np.nan, 0.2, 0.2), of_rank(0.3, 1e-16)]
+    even, uneven = process_checks.of_ranks(apart, 3)
+    assert "rank 1" in str(even.reason) and repr(even.difference) == "nan"
+    assert (uneven.verdict, uneven.difference) == ("fail", 0.2)
+    even, _ = process_checks.of_ranks([of_rank(0.1), of_rank(0.3), of_rank(0.2)], 3)
+    assert even.difference == 0.3
+
+
+def test_what_was_not_checked_on_one_rank_is_not_said_to_be() -> None:
+    found = process_checks.of_ranks([of_rank(1.0), [Check(EVEN, None, None, "why"), PASSED]], 2)
+    assert [check.verdict for check in found] == ["not checked", "pass"]
+
+
+def test_processes_that_answer_of_more_or_fewer_rows_or_epochs_are_no_answer() -> None:
+    row = Check("gradients", 0.0, 1e-10, "as one")
+    with pytest.raises(ValueError, match="shorter"):
+        process_checks.of_ranks([[row, row], [row]], 2)
+    with pytest.raises(ValueError, match="shorter"):
+        process_checks.each_once([ANSWERS[0], answer(1, epochs=(epoch(1, 1),))], IMAGES, USED, 40)

@@ -1,0 +1,573 @@
+"""The training loop's limits: for each row of each precision a fault just above, one just below.
+
+What a loop would have come to is here the reference's own numbers, moved by a little; real loops
+are in ``tests/kernels``.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.fairness import check_results, reference, training_loop
+from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.reference_checks import BIASED
+from helpers.fairness.training_loop import ADAM, MOMENTUM, SGD, Trial
+from helpers.recipe import PRECISIONS, Rule
+from helpers.training import train_loop
+from helpers.training.world import World
+
+Result = tuple[float, dict[str, np.ndarray], np.ndarray]
+Fault = Callable[[Trial, Result, float], Result]
+
+LIMITS = {
+    "fp32": {"values": 1e-5, "way": 2e-3},
+    "tf32": {"values": 2e-3, "way": 0.1},
+    "fp16": {"values": 2e-3, "way": 0.1},
+    "bf16": {"values": 1e-2, "way": 0.2},
+}
+"""Written out: those of the fairness check may not move unnoticed."""
+
+TASKS = ("multilabel", "multiclass")
+START = reference.shallow_arrays()
+MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
+VALIDATED = "validated with the statistics that are saved"
+SURVIVE = "which replica's running statistics are kept"
+ROWS = (
+    "mean loss of 5 SGD steps",
+    "weight change after 5 SGD steps",
+    "running mean after 5 SGD steps",
+    "running variance after 5 SGD steps",
+    "mean loss of 5 Adam steps",
+    "weight change after 5 Adam steps",
+    VALIDATED,
+    SURVIVE,
+)
+
+
+def sound(trial: Trial) -> Result:
+    """What a loop without a fault gives: the reference's path, or replica 0's statistics."""
+    if trial.steps > 1:
+        return walked(path_of(trial), task_of(trial))
+    return of_replica_0(len(trial.shares))
+
+
+def task_of(trial: Trial) -> str:
+    """A trial tells its task by its targets: a row of findings, or a class's number."""
+    return "multiclass" if trial.shares[0][1].ndim == 1 else "multilabel"
+
+
+def path_of(trial: Trial) -> str:
+    """The reference's path that a trial is to walk."""
+    return trial.rule.name + (f" {reference.COUPLED}" if trial.rule.weight_decay else "")
+
+
+def walked(path: str, task: str = "multilabel") -> Result:
+    known = reference.paths(task)
+    after = {name: known[f"{path} {name}"].astype(np.float64) for name in START}
+    nothing = np.zeros((0, 14))  # what it then validates with is looked at after one step
+    return float(known[f"{path} losses"].mean()), after, nothing
+
+
+@cache
+def of_replica_0(devices: int) -> Result:
+    grey, targets = reference.batch()
+    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    return with_statistics(Trial(START, shares, SGD, (0.0,)), after_one_step(grey))
+
+
+def after_one_step(grey: np.ndarray) -> np.ndarray:
+    """The running mean, by BatchNorm's definition with PyTorch's momentum."""
+    mean = reference.after_conv0(START, grey).mean(axis=(0, 2, 3))
+    return 0.9 * START[MEAN].astype(np.float64) + 0.1 * mean
+
+
+def with_statistics(trial: Trial, mean: np.ndarray) -> Result:
+    after = {name: array.astype(np.float64) for name, array in START.items()} | {MEAN: mean}
+    grey = np.concatenate([share for share, _ in trial.shares])
+    return 0.7, after, reference.shallow_logits(after, grey)
+
+
+def checks_of(
+    fault: Callable[[Trial, Result], Result] = lambda trial, result: result,
+    *,
+    devices: int = 2,
+    precision: str = "fp32",
+    task: str = "multilabel",
+) -> dict[str, Check]:
+    found = training_loop.check_fairness(
+        FairnessCheck(()),
+        lambda trial: fault(trial, sound(trial)),
+        devices=devices,
+        precision=precision,
+        task=task,
+    )
+    return {check.check: check for check in found.checks}
+
+
+def of_path(rule: str, change: Callable[[Result, float], Result]) -> Fault:
+    """A fault in the steps by one rule only."""
+    return lambda trial, result, by: (
+        change(result, by) if trial.steps > 1 and trial.rule.name == rule else result
+    )
+
+
+def of_statistics(change: Callable[[Result, float], Result]) -> Fault:
+    return lambda trial, result, by: change(result, by) if trial.steps == 1 else result
+
+
+def less_loss(result: Result, by: float) -> Result:
+    return result[0] - by, *result[1:]
+
+
+def longer(result: Result, by: float) -> Result:
+    """The trained weights further from the start than they should be."""
+    loss, after, logits = result
+    moved = {
+        name: array + by * (array - START[name]) if "running" not in name else array
+        for name, array in after.items()
+    }
+    return loss, moved, logits
+
+
+def other(name: str) -> Callable[[Result, float], Result]:
+    def scaled(result: Result, by: float) -> Result:
+        loss, after, logits = result
+        return loss, after | {name: after[name] * (1 + by)}, logits
+
+    return scaled
+
+
+def other_logit(result: Result, by: float) -> Result:
+    loss, after, logits = result
+    logits = logits.copy()
+    logits[1, 3] -= by
+    return loss, after, logits
+
+
+def survivor_moved(trial: Trial, result: Result, by: float) -> Result:
+    """The statistics, and the validation with them."""
+    return with_statistics(trial, result[1][MEAN] * (1 + by)) if trial.steps == 1 else result
+
+
+FAULTS: list[tuple[str, str, Fault]] = [
+    ("mean loss of 5 SGD steps", "values", of_path("sgd", less_loss)),
+    ("weight change after 5 SGD steps", "way", of_path("sgd", longer)),
+    ("running mean after 5 SGD steps", "values", of_path("sgd", other(MEAN))),
+    ("running variance after 5 SGD steps", "values", of_path("sgd", other(VARIANCE))),
+    ("mean loss of 5 Adam steps", "values", of_path("adam", less_loss)),
+    ("weight change after 5 Adam steps", "way", of_path("adam", longer)),
+    (SURVIVE, "values", survivor_moved),
+    (VALIDATED, "values", of_statistics(other_logit)),
+]
+
+
+def failed(checks: Mapping[str, Check]) -> list[str]:
+    return [name for name, check in checks.items() if check.verdict != "pass"]
+
+
+def test_every_precision_has_its_limits() -> None:
+    assert training_loop.LIMITS.keys() == LIMITS.keys() == set(PRECISIONS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_sound_loop_passes_every_row(precision: str, task: str) -> None:
+    checks = checks_of(precision=precision, task=task)
+    assert tuple(checks) == ROWS and failed(checks) == []
+    assert max(check.difference or 0.0 for check in checks.values()) < 1e-6
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_faults_just_below_all_limits_pass(precision: str, task: str) -> None:
+    def all_of_them(trial: Trial, result: Result) -> Result:
+        for _, kind, fault in FAULTS:
+            result = fault(trial, result, 0.8 * LIMITS[precision][kind])
+        return result
+
+    assert failed(checks_of(all_of_them, precision=precision, task=task)) == []
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("row", "kind", "fault"), FAULTS)
+def test_a_fault_just_above_a_limit_fails_its_row(
+    precision: str, row: str, kind: str, fault: Fault, task: str
+) -> None:
+    by = 1.25 * LIMITS[precision][kind]
+
+    def broken(trial: Trial, result: Result) -> Result:
+        return fault(trial, result, by)
+
+    assert failed(checks_of(broken, precision=precision, task=task)) == [row]
+
+
+def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
+    found = training_loop.check_fairness(FairnessCheck(()), sound, devices=1)
+    assert {check.threshold for check in found.checks} == {1e-5, 2e-3, None}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_every_device_gets_the_references_batch_and_the_stated_steps(
+    devices: int, task: str
+) -> None:
+    trials: list[Trial] = []
+
+    def note(trial: Trial, result: Result) -> Result:
+        trials.append(trial)
+        return result
+
+    checks_of(note, devices=devices, task=task)
+    assert [(t.rule, t.rates) for t in trials] == [
+        (SGD, (0.1,) * 5),
+        (ADAM, (1e-3,) * 5),
+        (SGD, (0.0,)),
+    ]
+    grey, targets = reference.batch_of(task)
+    assert (targets.shape, targets.dtype) == {
+        "multilabel": ((4, 14), np.float32),
+        "multiclass": ((4,), np.int64),
+    }[task]
+    for trial in trials:
+        assert len(trial.shares) == devices
+        assert trial.weights.keys() == START.keys()
+        assert all(np.array_equal(trial.weights[name], START[name]) for name in START)
+        for number, (images, labels) in enumerate(trial.shares):
+            darker = grey // (1 + number) if trial.steps == 1 else grey
+            assert np.array_equal(images, darker) and np.array_equal(labels, targets)
+
+
+def test_a_sum_in_place_of_a_mean_is_named() -> None:
+    """Steps twice as long: what two devices make when they add their gradients up."""
+    checks = checks_of(lambda trial, result: of_path("sgd", longer)(trial, result, 1.0))
+    assert failed(checks) == ["weight change after 5 SGD steps"]
+    assert (
+        checks["weight change after 5 SGD steps"].reason
+        == "2 times as long: a sum in place of a mean?"
+    )
+    assert (
+        checks_of()["weight change after 5 SGD steps"].reason
+        == "as long as expected: a mean, not a sum"
+    )
+
+
+def test_a_biased_variance_is_known_and_measured() -> None:
+    """After five steps of a variance kept (n-1)/n as large, n values a channel."""
+
+    def biased(trial: Trial, result: Result) -> Result:
+        loss, after, logits = result
+        if trial.steps == 1:
+            return result
+        n, old = 4 * 32 * 32, 0.9**5 * START[VARIANCE].astype(np.float64)
+        return loss, after | {VARIANCE: old + (after[VARIANCE] - old) * (n - 1) / n}, logits
+
+    checks = checks_of(biased)
+    assert [name for name, check in checks.items() if check.verdict == "expected"] == [
+        "running variance after 5 SGD steps"
+    ]
+    assert checks["running variance after 5 SGD steps"].reason == BIASED
+    assert failed(checks) == ["running variance after 5 SGD steps"]  # not passed, but known
+
+
+def epsilon_first(trial: Trial, result: Result, by: float = 0.0) -> Result:
+    """Adam's weights as of those who add epsilon early, and further away by so much of the way."""
+    if trial.rule != ADAM:
+        return result
+    known = reference.paths(task_of(trial))
+    ends = {name: known[f"adam epsilon first {name}"].astype(np.float64) for name in START}
+    moved = {name: known[f"adam {name}"] - START[name] for name in START if "running" not in name}
+    return result[0], ends | {name: ends[name] + by * way for name, way in moved.items()}, result[2]
+
+
+def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted() -> None:
+    checks = checks_of(epsilon_first)
+    row = checks.pop("weight change after 5 Adam steps")
+    assert failed(checks) == []
+    assert (row.verdict, f"{row.difference:.3g}") == ("expected", "0.0531")
+    assert row.reason == "epsilon is added before the bias correction, which predicts 0.0531"
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "expected"), (1.25, "fail")])
+def test_what_early_epsilon_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
+    checks = checks_of(
+        lambda trial, result: epsilon_first(trial, result, by * LIMITS["fp32"]["way"])
+    )
+    assert checks["weight change after 5 Adam steps"].verdict == verdict
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_who_survives_is_named(devices: int) -> None:
+    def each(trial: Trial) -> list[np.ndarray]:
+        return [after_one_step(grey) for grey, _ in trial.shares]
+
+    def of(choose: Callable[[list[np.ndarray]], Any]) -> Check:
+        checks = checks_of(
+            lambda t, r: with_statistics(t, choose(each(t))) if t.steps == 1 else r,
+            devices=devices,
+        )
+        assert failed(checks) == []
+        return checks[SURVIVE]
+
+    for number in range(devices):
+        assert of(lambda means, n=number: means[n]).reason == f"replica {number}'s"  # type: ignore[misc]
+    average = of(lambda means: np.mean(means, axis=0))
+    assert average.reason == "the average of all replicas'"
+
+
+def with_variance(
+    trial: Trial, of: Callable[[list[np.ndarray]], np.ndarray], by: float = 0.0
+) -> Result:
+    """Every replica's mean, and the running variance that ``of`` makes of their values.
+
+    It is longer by the share ``by``.
+    """
+    values = [reference.after_conv0(START, grey) for grey, _ in trial.shares]
+    mean = np.mean([after_one_step(grey) for grey, _ in trial.shares], axis=0)
+    loss, after, _ = with_statistics(trial, mean)
+    after[VARIANCE] = (1 + by) * (0.9 * START[VARIANCE].astype(float) + 0.1 * of(values))
+    grey = np.concatenate([share for share, _ in trial.shares])
+    return loss, after, reference.shallow_logits(after, grey)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("bias", [0, 1])
+def test_the_global_batchs_are_told_from_an_average(precision: str, bias: int) -> None:
+    """Their means are the same; of variances n or n - 1 make no such difference."""
+
+    def variance(values: np.ndarray) -> np.ndarray:
+        return np.asarray(values.var(axis=(0, 2, 3), ddof=bias))
+
+    for of, said, verdict in (
+        (
+            lambda each: np.mean([variance(one) for one in each], axis=0),
+            training_loop.AVERAGE,
+            "pass",
+        ),
+        (lambda each: variance(np.concatenate(each)), training_loop.GLOBAL, "expected"),
+    ):
+        checks = checks_of(
+            lambda t, r, of=of: with_variance(t, of) if t.steps == 1 else r,  # type: ignore[misc]
+            precision=precision,
+        )
+        row = checks.pop(SURVIVE)
+        assert failed(checks) == [] and (row.reason, row.verdict) == (said, verdict)
+
+
+@pytest.mark.parametrize("bias", [0, 1])
+def test_variances_are_recognised_whichever_way_they_are_divided(bias: int) -> None:
+    grey, _ = reference.batch()
+    values = [reference.after_conv0(START, share) for share in np.split(grey, 2)]
+
+    def errors(variance: np.ndarray) -> tuple[float, float]:
+        after = {VARIANCE: 0.9 * START[VARIANCE].astype(float) + 0.1 * variance}
+        return training_loop._variance_errors(after, START, values)
+
+    axes = (0, 2, 3)
+    own, together = errors(np.mean([each.var(axis=axes, ddof=bias) for each in values], axis=0))
+    assert own < 1e-7 < together
+    own, together = errors(np.concatenate(values).var(axis=axes, ddof=bias))
+    assert together < 1e-7 < own
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.8, "expected"), (1.25, "fail")])
+def test_what_a_global_batch_does_not_explain_has_the_same_limit(by: float, verdict: str) -> None:
+    def together(each: list[np.ndarray]) -> np.ndarray:
+        return np.asarray(np.concatenate(each).var(axis=(0, 2, 3)))
+
+    limit = by * training_loop.LIMITS["fp32"].values
+    checks = checks_of(lambda t, r: with_variance(t, together, limit) if t.steps == 1 else r)
+    assert checks[SURVIVE].verdict == verdict
+
+
+def test_statistics_of_none_fail() -> None:
+    """Those that each device had at the start, or the last two replicas' average."""
+    checks = checks_of(
+        lambda t, r: with_statistics(t, START[MEAN].astype(float)) if t.steps == 1 else r
+    )
+    assert failed(checks) == [SURVIVE]
+
+
+def test_validation_with_each_replicas_own_statistics_fails() -> None:
+    """The logits of the second share by the second replica's running mean, which is not saved."""
+
+    def own(trial: Trial, result: Result) -> Result:
+        loss, after, logits = result
+        if trial.steps > 1:
+            return result
+        second = after | {MEAN: after_one_step(trial.shares[1][0])}
+        theirs = reference.shallow_logits(second, trial.shares[1][0])
+        return loss, after, np.concatenate([logits[: len(theirs)], theirs])
+
+    for precision in PRECISIONS:
+        assert failed(checks_of(own, precision=precision)) == [VALIDATED]
+
+
+def test_on_one_device_none_else_could_survive() -> None:
+    check = checks_of(devices=1)[SURVIVE]
+    assert check == Check(SURVIVE, None, None, "there is one device")
+
+
+@pytest.mark.parametrize("row", [name for name, _, _ in FAULTS])
+def test_nan_fails(row: str) -> None:
+    for name, _, fault in FAULTS:
+        if name == row:
+            checks = checks_of(lambda t, r, fault=fault: fault(t, r, np.nan))  # type: ignore[misc]
+            assert checks[row].verdict == "fail"
+
+
+def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(training_loop.time, "perf_counter", lambda: now[0])
+
+    def slow(trial: Trial) -> Result:
+        now[0] += 2.0
+        return sound(trial)
+
+    before = FairnessCheck((check_results.Check("first", 0.0, 0.0),), 30.0)
+    found = training_loop.check_fairness(before, slow, devices=1)
+    assert found.seconds == 36.0
+    assert [check.check for check in found.checks] == ["first", *ROWS]
+
+
+def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> dict[str, Check]:
+    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
+
+    def check_training_loop(trial: Trial) -> Result:
+        own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
+        if path is not None and own and trial.rule.name == rule.name:
+            return walked(path, task)
+        return sound(trial)
+
+    found = training_loop.check_fairness(
+        FairnessCheck(()), check_training_loop, devices=2, rule=rule, task=task
+    )
+    return {check.check: check for check in found.checks}
+
+
+DECAY = reference.DECAY
+
+
+@pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
+def test_the_recipes_own_rule_is_checked_beside_plain_descent(rule: Rule) -> None:
+    trials: list[Trial] = []
+
+    def check_training_loop(trial: Trial) -> Result:
+        trials.append(trial)
+        return sound(trial)
+
+    training_loop.check_fairness(
+        FairnessCheck(()), check_training_loop, devices=1, rule=replace(rule, weight_decay=1e-4)
+    )
+    decayed = replace(rule, weight_decay=DECAY)
+    own = [] if rule == SGD else [rule]
+    assert [trial.rule for trial in trials if trial.steps > 1] == [SGD, *own, decayed]
+    for trial in trials[:-1]:
+        assert trial.rates == reference.RATES[trial.rule.name] and len(trial.rates) == 5
+    assert len(set(reference.RATES["momentum"])) > 1, "a rate that changes shows where it is kept"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_momentum_with_the_rate_in_its_velocity_is_found_out(task: str) -> None:
+    rows = own_rule(MOMENTUM, task=task)
+    assert rows["weight change after 5 momentum steps"].verdict == "pass"
+    late = own_rule(MOMENTUM, reference.LATE, task)["weight change after 5 momentum steps"]
+    assert late.verdict == "fail" and str(late.reason).startswith("the rate is in the velocity")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("rule", [SGD, MOMENTUM, ADAM])
+def test_which_weight_decay_there_is_is_found_out(rule: Rule, task: str) -> None:
+    decayed, words = replace(rule, weight_decay=1e-4), training_loop.IN_WORDS[rule.name]
+    name = f"weight decay in 5 {words} steps"
+    assert name not in own_rule(rule), "a recipe without decay has no such row"
+    right, *wrong = training_loop.DECAYS.items()
+    assert own_rule(decayed, task=task)[name].verdict == "pass"
+    assert own_rule(decayed, task=task)[name].reason == right[0]
+    for said, path in wrong:
+        row = own_rule(decayed, f"{rule.name} {path}".strip(), task)[name]
+        if rule == SGD and path == reference.DECOUPLED:
+            assert (row.verdict, row.reason) == ("pass", right[0]), "there they are the same"
+        else:
+            assert (row.verdict, row.reason) == ("fail", said)
+
+
+def trained_logits() -> np.ndarray:
+    """Of the shallow net in training, before its first step: float64 (4, 14)."""
+    x = reference.after_conv0(START, reference.batch()[0])
+    mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
+    scale, offset = (
+        START[f"features.norm0.{name}"].astype(float)[:, None, None] for name in ("weight", "bias")
+    )
+    normal = (x - mean) / np.sqrt(variance + 1e-5) * scale + offset
+    pooled = np.maximum(normal, 0).mean(axis=(2, 3))
+    return pooled @ START["classifier.weight"].T.astype(float) + START["classifier.bias"]
+
+
+def test_the_references_first_losses_are_those_of_the_definitions() -> None:
+    """By NumPy, from logits: the mean over images of one softmax, and over findings of sigmoids."""
+    logits = trained_logits()
+    (_, findings), (_, classes) = (reference.batch_of(task) for task in TASKS)
+    softmax = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(4), classes]
+    sigmoids = np.log1p(np.exp(logits)) - findings * logits
+    for task, expected in zip(TASKS, (sigmoids.mean(), softmax.mean()), strict=True):
+        for rule in ("sgd", "momentum", "adam"):
+            assert reference.paths(task)[f"{rule} losses"][0] == pytest.approx(expected, abs=1e-12)
+
+
+def gradient_of(criterion: Callable[[np.ndarray], np.ndarray]) -> float:
+    """How far SGD moves the classifier's bias in one step, by the gradient over the logits."""
+    bias = criterion(trained_logits()).sum(axis=0)
+    return float(np.linalg.norm(bias))
+
+
+def test_wrong_losses_of_classes_are_further_off_than_any_limit() -> None:
+    """Of one step: a sigmoid for each class, and the images' sum in place of their mean."""
+    one_hot = np.eye(14)[list(reference.CLASSES)]
+
+    def softmax(logits: np.ndarray) -> np.ndarray:
+        share = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        return (share - one_hot) / 4
+
+    def sigmoids(logits: np.ndarray) -> np.ndarray:
+        return (1 / (1 + np.exp(-logits)) - one_hot) / one_hot.size
+
+    right = gradient_of(softmax)
+    widest = max(limits.way for limits in training_loop.LIMITS.values())
+    for wrong in (sigmoids, lambda logits: 4 * softmax(logits)):
+        assert abs(gradient_of(wrong) - right) / right > 2 * widest
+
+
+def test_the_loop_takes_its_steps_after_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that stays in the evaluation's mode would else be noticed by no row."""
+    called: list[str] = []
+
+    def predicted(*given: Any) -> tuple[np.ndarray, float]:
+        called.append("predict")
+        return np.zeros((2, 14)), 0.0
+
+    def stepped(*given: Any) -> tuple[float, None]:
+        called.append("steps")
+        return 0.5, None
+
+    def nothing(*given: Any, **how: Any) -> Any:
+        return SimpleNamespace(network=None)
+
+    monkeypatch.setattr(train_loop, "predict", predicted)
+    monkeypatch.setattr(train_loop, "take_steps", stepped)
+    functions = {"scope": nullcontext, "make_fixed_loader": lambda world, shares: iter(shares)}
+    functions |= dict.fromkeys(("start", "ready", "stop"), nothing)
+    framework = SimpleNamespace(shallow=nothing, dump_weights=lambda network: START)
+    images = SimpleNamespace(planes=1)
+    work: Any = SimpleNamespace(
+        functions=SimpleNamespace(**functions), framework=framework, images=images
+    )
+    trial = Trial(START, (reference.batch_of("multilabel"),), SGD, (0.1,))
+    loss, after, _ = train_loop.check_training_loop(World(0, 1, ("cpu",), "cpu"), work, trial)
+    assert (loss, after) == (0.5, START) and called == ["predict", "steps", "predict"]

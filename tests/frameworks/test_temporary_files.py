@@ -1,0 +1,92 @@
+"""What replicas leave in the temporary folder: nothing, however they end."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import paths
+from helpers.frameworks import temporary_files
+
+RUN = """
+import multiprocessing.util, os, signal, sys, tempfile
+import eager
+from helpers.frameworks import replicas
+def replica(rank):
+    tempfile.mkdtemp()
+    multiprocessing.util.get_temp_dir()
+    if rank == 1 and "fails" in sys.argv:
+        raise ValueError("planted")
+    if rank == 1 and "dies" in sys.argv:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tempfile.gettempdir()
+try:
+    print(replicas.run(replica, 2))
+except replicas.ReplicaError as error:
+    print(error)
+print("left", os.listdir(os.environ["TMPDIR"]), flush=True)
+if "killed" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def replicas_in(folder: Path, how: str) -> str:
+    modules = folder.with_name(f"{folder.name}-modules")
+    modules.mkdir(exist_ok=True)
+    # As frameworks may: the server that forks the replicas knows a temporary folder already.
+    (modules / "eager.py").write_text("import tempfile; tempfile.gettempdir()")
+    env = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": f"{paths.ROOT}:{modules}"}
+    words = [sys.executable, "-c", RUN, how]
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A temporary folder with a short name, as sockets need it."""
+    return tmp_path_factory.mktemp("t")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("ends", "/replicas-"), ("fails", "planted"), ("dies", "died with exit code -9")],
+)
+def test_replicas_leave_nothing(empty: Path, how: str, said: str) -> None:
+    told = replicas_in(empty, how)
+    assert said in told
+    assert told.splitlines()[-1].count("replicas-") == 1, "one, in which the server's socket is"
+    assert not list(empty.iterdir())
+
+
+def test_what_a_killed_caller_leaves_is_removed_by_the_next(empty: Path) -> None:
+    assert "left" in replicas_in(empty, "killed") and len(list(empty.iterdir())) == 1
+    replicas_in(empty, "ends")
+    assert not list(empty.iterdir())
+
+
+def test_a_folder_in_use_stays(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(empty))
+    for name, host in (("left", socket.gethostname()), ("elsewhere", "another")):
+        (empty / f"run-{name}").mkdir()
+        (empty / f"run-{name}" / temporary_files.HOST).write_text(host)
+    (empty / "run-of-a-file").touch()
+    with temporary_files.own("run-") as one, temporary_files.own("run-") as other:
+        names = {path.name for path in empty.iterdir()}
+        assert names == {Path(one).name, Path(other).name, "run-elsewhere", "run-of-a-file"}
+        (Path(one) / "full").mkdir()
+    assert {path.name for path in empty.iterdir()} == {"run-elsewhere", "run-of-a-file"}
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "job#7", "what?"])
+def test_a_folder_takes_sockets_whatever_the_temporary_one_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+    with temporary_files.own("run-") as folder:
+        assert Path(folder).parent == Path("/tmp") and temporary_files.takes_sockets(folder)
+    assert not Path(folder).exists()

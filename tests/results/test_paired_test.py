@@ -1,0 +1,194 @@
+"""Two mean AUCs on the same test images, from records alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import records
+
+from data_prep import FINDINGS
+from helpers.frameworks import ROWS
+from helpers.results import comparison, paired_test
+from helpers.results.comparison import Comparison
+from helpers.results.report import chart_descriptions
+from helpers.training import record, roc_auc, tasks
+
+
+def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Images of patients, and how easy each is: the same for whoever looks at it."""
+    random = np.random.default_rng(seed)
+    of = np.repeat(np.arange(patients), random.integers(1, 6, patients))
+    part = pd.DataFrame(random.random((len(of), 14)) < 0.2, columns=list(FINDINGS), dtype=np.uint8)
+    part.insert(0, "group", of)
+    part.insert(0, "image", [f"{seed}-{number}.png" for number in range(len(of))])
+    return part, random.normal(size=(patients, 14))[of]
+
+
+def scored(
+    part: pd.DataFrame, shared: np.ndarray, skill: float, seed: int, own: float = 0.4
+) -> dict[str, Any]:
+    """The section ``test`` of a network with this ``skill`` that errs much as the others do."""
+    noise = own * np.random.default_rng(seed).normal(size=shared.shape)
+    result = records.evaluate_findings(
+        part, skill * part[list(FINDINGS)].to_numpy() + shared + noise
+    )
+    return record.plain(record.test(result, 0.2, 1.0))  # type: ignore[no-any-return]
+
+
+def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
+    for framework, section in sections.items():
+        records.save(folder, records.make(framework, test=section))
+    return comparison.load(folder)
+
+
+def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
+    part, shared = images_of(60)
+    two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
+    said = chart_descriptions.differences(batch(tmp_path / "2", **two))
+    assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
+    other, luck = images_of(60, seed=1)
+    apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
+    assert "is the lower" in chart_descriptions.differences(apart)
+    three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
+    said = chart_descriptions.differences(three)
+    assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
+
+
+def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
+    part, shared = images_of()
+    families = list(dict.fromkeys(row.family for row in ROWS))[:5]
+    skills = dict(zip(families, (1.0, 1.0, 1.1, 0.9, 1.02), strict=True))
+    tests = {
+        name: scored(part, shared, skill, seed)
+        for seed, (name, skill) in enumerate(skills.items(), start=1)
+    }
+    compared = batch(tmp_path, **tests)
+    found = paired_test.differences(compared)
+    base = found["reference"].iloc[0]
+    assert base not in ("TensorFlow, 2 devices", "MXNet, 2 devices")  # neither best nor worst
+    verdicts = found["verdict"].to_dict()
+    assert verdicts.pop(base) == "the reference"
+    assert verdicts.pop("TensorFlow, 2 devices") == "higher"
+    assert verdicts.pop("MXNet, 2 devices") == "lower"
+    # Their own intervals overlap all the while.
+    middle = tests[base.partition(",")[0]]
+    assert tests["TensorFlow"]["mean_low"] < middle["mean_high"]
+    assert tests["MXNet"]["mean_high"] > middle["mean_low"]
+    best = found.loc["TensorFlow, 2 devices"]
+    assert best["low"] < best["difference"] < best["high"]
+    alone = tests["TensorFlow"]["mean_high"] - tests["TensorFlow"]["mean_low"]
+    assert best["high"] - best["low"] < 0.7 * alone
+    text = paired_test.table(compared).loc["TensorFlow, 2 devices"]
+    assert text["difference"].startswith("+0.0") and " to +0.0" in text["difference"]
+    assert text["mean test AUC"].startswith(f"{tests['TensorFlow']['mean_auc']:.3f} (")
+    assert base in chart_descriptions.differences(compared)
+
+
+def test_equals_are_told_apart_about_one_time_in_twenty() -> None:
+    apart = 0
+    for seed in range(60):
+        part, shared = images_of(80, seed)
+        one, other = (scored(part, shared, 1.0, 1000 * seed + i) for i in (1, 2))
+        apart += paired_test._difference([(one, other)], tasks.AUC)["verdict"] != paired_test.ALIKE
+    assert apart <= 8
+
+
+def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
+    """A dozen equals: nobody is higher by the luck of having been compared eleven times."""
+    part, shared = images_of(80)
+    tests = {f"Framework {i}": scored(part, shared, 1.0, i) for i in range(12)}
+    both = {name: tests[name] for name in ("Framework 0", "Framework 1")}
+    few, many = (batch(tmp_path / str(len(some)), **some) for some in (both, tests))
+    (alone,) = paired_test.differences(few).dropna(subset="low").to_dict("records")
+    one, other = (tests[f"Framework {i}"] for i in (0, 1))
+    assert alone["high"] - alone["low"] == pytest.approx(_width(one, other, 0.05))
+    found = paired_test.differences(many)
+    base = found["reference"].iloc[0].partition(",")[0]
+    for run, row in found.dropna(subset="low").iterrows():
+        rival = str(run).partition(",")[0]
+        width = _width(tests[rival], tests[base], 0.05 / 11)
+        assert row["high"] - row["low"] == pytest.approx(width)
+    assert "for all rows together" in chart_descriptions.differences(many)
+
+
+def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
+    apart = np.array(one["resamples"]) - np.array(other["resamples"])
+    return float(np.quantile(apart, 1 - out / 2) - np.quantile(apart, out / 2))
+
+
+def test_the_interval_is_that_of_a_bootstrap_of_the_difference(tmp_path: Path) -> None:
+    """Against a plain one over patients, with scores at hand."""
+    part, shared = images_of(60)
+    one, other = scored(part, shared, 1.2, 1), scored(part, shared, 1.0, 2)
+    found = paired_test._difference([(one, other)], tasks.AUC)
+    labels = part[list(FINDINGS)].to_numpy()
+    scores = []
+    for skill, seed in ((1.2, 1), (1.0, 2)):
+        noise = 0.4 * np.random.default_rng(seed).normal(size=shared.shape)
+        scores.append(skill * labels + shared + noise)
+    random, plain = np.random.default_rng(5), []
+    rows = [np.flatnonzero(part["group"] == patient) for patient in range(60)]
+    for _ in range(150):
+        drawn = np.concatenate([rows[i] for i in random.integers(0, 60, 60)])
+        plain.append(
+            roc_auc.mean_auc(labels[drawn], scores[0][drawn])
+            - roc_auc.mean_auc(labels[drawn], scores[1][drawn])
+        )
+    assert found["difference"] == pytest.approx(one["mean_auc"] - other["mean_auc"])
+    width = np.quantile(plain, 0.975) - np.quantile(plain, 0.025)
+    assert found["high"] - found["low"] == pytest.approx(width, rel=0.3)
+    assert found["low"] == pytest.approx(np.quantile(plain, 0.025), abs=0.25 * width)
+
+
+def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
+    part, shared = images_of()
+    other = images_of(seed=1)
+    tests = {
+        "PyTorch": scored(part, shared, 1.0, 1),
+        "Keras": scored(part, shared, 1.0, 2),
+        "TensorFlow": scored(*other, 1.5, 3),
+        "MXNet": scored(part, shared, 1.0, 4),
+    }
+    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
+        del tests["MXNet"][name]
+    compared = batch(tmp_path, **tests)
+    said = paired_test.table(compared)["verdict"]
+    assert said["TensorFlow, 2 devices"] == "cannot be paired: other test images"
+    assert said["MXNet, 2 devices"] == "cannot be paired: its record is of an older version"
+    assert paired_test.table(compared).loc["TensorFlow, 2 devices", "difference"] == "-"
+    assert said["Keras, 2 devices"] in ("the reference", paired_test.ALIKE)
+
+
+def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
+    assert paired_test.table(comparison.load(tmp_path)).empty
+    records.save(tmp_path / "one", records.make())
+    assert paired_test.table(comparison.load(tmp_path / "one")).empty
+    keras = records.make("Keras")
+    keras["test"]["sample"] = "b" * 32
+    records.save(tmp_path / "one", keras)
+    compared = comparison.load(tmp_path / "one")
+    assert paired_test.table(compared).empty and chart_descriptions.differences(compared) == ""
+
+
+def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
+    """Three seeds, three test parts: each pair differs by itself, together they do not."""
+    for seed, gap in enumerate((0.04, -0.03, 0.03)):
+        for framework, auc in (("PyTorch", 0.75), ("Keras", 0.75 + gap), ("Chainer", 0.70)):
+            content = records.make(framework, auc=auc)
+            content["test"]["sample"] = f"{seed}" * 32
+            records.save(tmp_path / str(seed), content)
+    alone = paired_test.differences(comparison.load(tmp_path / "0"))
+    assert alone.loc["Keras, 2 devices", "verdict"] == "higher"
+    assert alone.loc["Keras, 2 devices", ["low", "high"]].tolist() == pytest.approx([0.04, 0.04])
+    together = paired_test.differences(comparison.load([tmp_path / str(seed) for seed in range(3)]))
+    keras = together.loc["Keras, 2 devices"]
+    assert (keras["pairs"], keras["verdict"]) == (3, paired_test.ALIKE)
+    # Student's t with two degrees of freedom, at 95 % for two rows: 6.205 standard errors.
+    half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
+    assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
+    assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
+    assert "patients and runs" in chart_descriptions.differences(
+        comparison.load([tmp_path / str(seed) for seed in range(3)])
+    )

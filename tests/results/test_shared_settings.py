@@ -1,0 +1,161 @@
+"""What has to agree between runs: a difference in each of it is told, and in nothing else."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers.results.comparison import Entry
+from helpers.results.shared_settings import MUST_AGREE, differences
+
+OTHER: dict[str, tuple[str, str, Any]] = {
+    "machine": ("run", "host", "another"),
+    "kind of device": ("hardware", "gpus", ["NVIDIA H100", "NVIDIA H100"]),
+    "recipe": ("recipe", "name", "chexnet"),
+    "crop in pixels": ("recipe", "crop", 33),
+    "epochs": ("recipe", "epochs", 6),
+    "batch per device": ("recipe", "batch_size", 65),
+    "learning rate per device": ("recipe", "learning_rate", 1.0000001e-4),
+    "warm-up epochs": ("recipe", "warmup_epochs", 0.5),
+    "task": ("recipe", "task", "multiclass"),
+    "network": ("recipe", "network", "resnet50"),
+    "reader": ("recipe", "reader", "table"),
+    "custom code": ("recipe", "code", {"mine.py": "0" * 64}),
+    "optimiser": ("recipe", "weight_decay", 1e-4),
+    "learning rate over epochs": ("recipe", "lr_milestones", [2]),
+    "precision": ("recipe", "precision", "bf16"),
+    "seed": ("recipe", "seed", 1),
+    "images and labels": ("data", "sha256", "f" * 64),
+    "number of images": ("data", "images", {"train": 1121, "valid": 160, "test": 320}),
+    "initial weights": ("weights", "sha256", "f" * 64),
+}
+"""For each row of the table a field of the record, and another value for it."""
+
+
+def entry(framework: str = "PyTorch", devices: int = 2, **fields: Any) -> Entry:
+    """A run as it is compared; ``fields`` replace some of its record's, ``section__field``."""
+    content = copy.deepcopy(records.make(framework, devices))
+    for name, value in fields.items():
+        section, _, field = name.partition("__")
+        content[section][field] = value
+    return Entry(Path(framework), content)
+
+
+def told(*entries: Entry) -> dict[str, str]:
+    found = differences(entries)
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def test_nothing_is_told_of_runs_that_agree() -> None:
+    assert differences([]) == []
+    assert differences([entry()]) == []
+    assert differences([entry(), entry("Keras"), entry("Chainer", devices=1)]) == []
+
+
+def test_every_row_is_tried() -> None:
+    assert OTHER.keys() == MUST_AGREE.keys()
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_a_difference_is_told_of_what_differs_alone(what: str) -> None:
+    section, field, value = OTHER[what]
+    said = told(entry(), entry("Keras", **{f"{section}__{field}": value}), entry("Chainer"))
+    assert list(said) == [f"{what} differs"]
+    (words,) = said.values()
+    assert words.startswith("not comparable in this: ")
+    assert "(PyTorch, 2 devices, Chainer, 2 devices)" in words and "(Keras, 2 devices)" in words
+
+
+def test_values_are_told_as_people_write_them() -> None:
+    said = told(entry(data__images={"train": 1}), entry("Keras", data__images={"train": 2}))
+    assert said["number of images differs"] == (
+        "not comparable in this: {train: 1} (PyTorch, 2 devices); {train: 2} (Keras, 2 devices)"
+    )
+    gpus = ["NVIDIA L4", "NVIDIA A10", "NVIDIA L4"]
+    said = told(entry(hardware__gpus=gpus), entry("Keras"))
+    assert said["kind of device differs"] == (
+        "not comparable in this: [NVIDIA A10, NVIDIA L4] (PyTorch, 2 devices); "
+        "CPU devices (Keras, 2 devices)"
+    )
+
+
+def test_the_number_and_order_of_gpus_is_no_other_kind() -> None:
+    one, four = entry(hardware__gpus=["B", "A"]), entry(hardware__gpus=["A", "B", "A", "B"])
+    assert differences([one, four]) == []
+
+
+def test_the_source_of_the_weights_and_their_first_digits_are_told() -> None:
+    digest = "0123456789abcdef" * 4
+    said = told(entry(weights__sha256=digest), entry("Keras", weights__source="imagenet"))
+    assert said["initial weights differs"] == (
+        "not comparable in this: random 0123456789ab (PyTorch, 2 devices); "
+        "imagenet 000000000000 (Keras, 2 devices)"
+    )
+
+
+def test_records_from_before_a_field_was_there_agree_with_each_other() -> None:
+    old = [entry(), entry("Keras")]
+    for each in old:
+        del each.content["recipe"]["warmup_epochs"]
+        each.content["data"].pop("sha256", None)
+    assert differences(old) == []
+    assert differences([old[0], entry("Keras", recipe__warmup_epochs=0.0)]) == []
+    said = told(old[0], entry("Keras", data__sha256="0123456789abcdef" * 4))
+    assert said["images and labels differs"] == (
+        "not comparable in this: not recorded (PyTorch, 2 devices); 0123456789ab (Keras, 2 devices)"
+    )
+
+
+def of_seed(seed: int, framework: str = "PyTorch", devices: int = 2, **fields: Any) -> Entry:
+    """A run of a sweep: the seed decides the split and the weights."""
+    following = {
+        "recipe__seed": seed,
+        "data__images": {"train": 1120 - seed, "valid": 160, "test": 320 + seed},
+        "weights__sha256": f"{seed + 1:064}"[::-1],
+    }
+    return entry(framework, devices, **following | fields)
+
+
+def test_a_sweep_of_seeds_is_no_difference_nor_what_follows_from_the_seed() -> None:
+    runs = [of_seed(s, f, d) for s in (0, 1) for f in ("PyTorch", "Keras") for d in (1, 2)]
+    assert differences(runs) == []
+
+
+@pytest.mark.parametrize("missing", [("PyTorch", 1), ("Keras", 2)])
+def test_it_is_a_sweep_only_where_all_took_part_on_every_number_of_devices(
+    missing: tuple[str, int],
+) -> None:
+    runs = [
+        of_seed(s, f, d)
+        for s in (0, 1)
+        for f in ("PyTorch", "Keras")
+        for d in (1, 2)
+        if (s, f, d) != (1, *missing)
+    ]
+    assert set(told(*runs)) == {
+        "seed differs",
+        "number of images differs",
+        "initial weights differs",
+    }
+
+
+def test_within_a_seed_of_a_sweep_everything_agrees() -> None:
+    whole = [of_seed(s, f) for s in (0, 1) for f in ("PyTorch", "Keras")]
+    other = of_seed(1, "Chainer", weights__sha256="f" * 64)
+    assert told(*whole, of_seed(0, "Chainer"), other) == {
+        "initial weights differs": "not comparable in this: random 200000000000 "
+        "(PyTorch, 2 devices, Keras, 2 devices); random ffffffffffff (Chainer, 2 devices)"
+    }
+
+
+def test_what_does_not_follow_from_the_seed_agrees_over_the_whole_sweep() -> None:
+    runs = [of_seed(s, f, recipe__epochs=5 + s) for s in (0, 1) for f in ("PyTorch", "Keras")]
+    assert list(told(*runs)) == ["epochs differs"]
+
+
+def test_one_framework_alone_may_be_swept() -> None:
+    assert differences([of_seed(0), of_seed(1)]) == []
+    assert differences([of_seed(2), of_seed(0), of_seed(1)]) == []

@@ -1,0 +1,281 @@
+"""The runner with real kernels on tiny notebooks: batches, failures, resuming, Ctrl-C."""
+
+import json
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("papermill")
+
+from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
+
+from helpers import paths, terminal
+from helpers.__main__ import main
+from helpers.errors import UserError
+from helpers.launch import processes
+from helpers.runner import experiments, journal, locks, plans
+from helpers.training import record
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+
+def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert suite.compare("--name", "first") == 0
+    folder = suite.run("first", "PyTorch_MultiGPU")
+    assert record.read(folder)["state"] == "finished"
+    assert (folder / "notebook.ipynb").exists()
+    assert (paths.RUNS / "latest").resolve() == paths.RUNS / "first"
+    compared = json.loads((paths.RUNS / "first" / "Compare.ipynb").read_text("utf-8"))
+    (printed,) = compared["cells"][-1]["outputs"]
+    assert "".join(printed["text"]).strip() == str(paths.RUNS / "first")
+    shown = capsys.readouterr().out
+    assert "9. Train" in shown and "finished" in shown
+    assert "0.750 ± 0.030" in shown and "95 % interval over the test part" in shown
+    assert "Compare.ipynb" in shown.splitlines()[-2]
+    assert "report.html" in shown.splitlines()[-3]
+    assert "speed is not ranked here" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
+
+
+def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('a bad day')")
+    suite.notebook("Keras_MultiGPU", "1 / 0", framework="Keras")
+    suite.notebook("MXNet_Gluon_MultiGPU", kernel="not-there", framework="MXNet Gluon")
+    suite.notebook("Chainer_MultiGPU", kernel="chainer", framework="Chainer")
+    suite.notebook("Quits_MultiGPU", BEGIN, framework="Quits")
+    suite.notebook("Zoo_MultiGPU", BEGIN, FINISH, framework="Zoo")
+    paths.VENVS.mkdir()
+    status = {"kernel": "chainer", "ok": False, "form": "cpu", "reason": "no compiler"}
+    (paths.VENVS / "chainer.json").write_text(json.dumps(status), encoding="utf-8")
+    assert suite.compare("--name", "mixed") == 1
+    found = {name: record.read(suite.run("mixed", name)) for name in suite.states()}
+    assert {name: content["state"] for name, content in found.items()} == suite.states()
+    assert suite.states() == {
+        "PyTorch_MultiGPU": "failed",
+        "Quits_MultiGPU": "failed",
+        "Keras_MultiGPU": "failed",
+        "MXNet_Gluon_MultiGPU": "skipped",
+        "Chainer_MultiGPU": "skipped",
+        "Zoo_MultiGPU": "finished",
+    }
+    assert found["PyTorch_MultiGPU"]["reason"] == "ValueError: a bad day"
+    assert found["Keras_MultiGPU"]["reason"].startswith("ZeroDivisionError")
+    assert "without finishing" in found["Quits_MultiGPU"]["reason"]
+    assert "no compiler" in found["Chainer_MultiGPU"]["reason"]
+    assert "not installed" in found["MXNet_Gluon_MultiGPU"]["reason"]
+    captured = capsys.readouterr()
+    assert "no compiler" in captured.out and "a bad day" in captured.out
+    assert "5 of 6 runs did not finish" in captured.err
+
+
+def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
+    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(batch: Path) -> Path:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("helpers.results.report.write", broken)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert suite.compare("--name", "full") == 1
+    shown = capsys.readouterr()
+    assert "error: the report failed: OSError: the disk is full" in shown.err
+    assert "report.html" not in shown.out
+    assert "error: 1 of" not in shown.err
+
+
+def test_a_kernel_that_dies_is_a_failed_run(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "import os, signal; os.kill(os.getpid(), 9)")
+    assert suite.compare("--name", "dead") == 1
+    content = record.read(suite.run("dead", "PyTorch_MultiGPU"))
+    assert content["state"] == "failed" and "kernel died" in content["reason"]
+
+
+def test_resuming_keeps_what_finished_and_redoes_the_rest(suite: Suite) -> None:
+    broken = "from pathlib import Path\nassert (Path(run).parents[2] / 'repaired').exists()"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook("Keras_MultiGPU", broken, BEGIN, FINISH, framework="Keras")
+    assert suite.compare("--name", "again") == 1
+    before = (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns
+    (suite.folder / "repaired").touch()
+    assert suite.compare("--resume") == 0
+    assert (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns == before
+    assert set(suite.states().values()) == {"finished"}
+    # A notebook that was changed since is run again.
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "print('changed')", FINISH)
+    assert suite.compare("--resume", "again") == 0
+    assert (suite.run("again", "PyTorch_MultiGPU") / "record.json").stat().st_mtime_ns > before
+
+
+GOES_ON = """
+from helpers.training import checkpoint
+kept = Path(run) / checkpoint.FILE
+if not kept.exists():
+    kept.write_text("epoch 1")
+    raise ValueError("cut short")
+assert resume and kept.read_text() == "epoch 1"
+"""
+
+
+def test_a_run_that_was_cut_short_goes_on_from_its_checkpoint(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, FINISH)
+    assert suite.compare("--name", "first") == 1
+    assert suite.compare("--resume", "first") == 0
+    suite.notebook("Keras_MultiGPU", REAL.split("this_run")[0], BEGIN, GOES_ON, framework="Keras")
+    assert suite.compare("--name", "second", "--notebooks", "Keras_MultiGPU") == 1
+    # A changed notebook is another training: it must not go on with the old one's weights.
+    suite.notebook(
+        "Keras_MultiGPU", BEGIN, "assert not resume and len(os.listdir(run)) < 4", FINISH,
+        framework="Keras",
+    )  # fmt: skip
+    assert suite.compare("--resume", "second") == 0
+
+
+def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: Suite) -> None:
+    refuses = (
+        "if precision != 'fp32':\n    from helpers.errors import UnsupportedError\n"
+        "    raise UnsupportedError('precision bf16: no such number here')"
+    )
+    imports = REAL.split("from pathlib")[0]
+    suite.notebook("PyTorch_MultiGPU", imports, refuses, BEGIN, FINISH)
+    assert suite.compare("--name", "both", "--precision", "fp32,bf16") == 1
+    plain, rounded = suite.journal("both")["runs"]
+    assert (plain["state"], plain["variant"], plain["precision"]) == ("finished", "", "fp32")
+    assert (rounded["state"], rounded["variant"]) == ("skipped", "bf16")
+    assert rounded["reason"].endswith("precision bf16: no such number here")
+
+
+def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
+    wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, wait, FINISH)
+    command = suite.start()
+    wait_for(lambda: any((suite.folder / "runs").glob("*/PyTorch_MultiGPU_Exp_Loss-1x/pids")))
+    family = psutil.Process(command.pid).children(recursive=True)
+    command.kill()
+    command.communicate()
+    (suite.folder / "second").touch()
+    batch = (paths.RUNS / "latest").resolve()
+    assert suite.compare() == 0
+    assert (paths.RUNS / "latest").resolve() == batch
+    assert set(suite.states().values()) == {"finished"}
+    kernel = family[0]
+    assert not processes.lives(kernel.pid)
+    # The batch has come to its end, so the same command begins a new one.
+    assert suite.compare("--dry-run") == 0
+    plan = plans.make_plan(devices=["1"], recipe="demo", data=str(suite.data))
+    assert not experiments.choose(plan, name=None, resume=None).resumed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--notebooks", "Torch"], "unknown notebook 'Torch': the notebooks are PyTorch_MultiGPU"),
+        (["--recipe", "huge"], "unknown recipe 'huge'"),
+        (["--devices", "many"], "devices 'many'"),
+        (["--devices", "0"], "at least one"),
+        (["--data", "nowhere"], "data folder 'nowhere' does not exist"),
+        (["--name", "../out"], "experiment name '../out'"),
+        (["--name", "latest"], "experiment name 'latest'"),
+        (["--resume", "gone"], "no experiment 'gone'"),
+        (["--resume", "--devices", "2"], "leave out --devices"),
+        (["--resume", "--batch-size", "2"], "leave out --batch-size"),
+        (["--seed", "x"], "argument --seed"),
+        (["--epochs", "0"], "epochs is '0': give a whole number from 1"),
+        (["--epochs", "1.5"], "epochs is '1.5': give a whole number from 1"),
+        (["--epochs", "auto"], "epochs is 'auto': give a whole number from 1"),
+        (["--batch-size", "0"], "batch_size is '0': give a whole number from 1"),
+        (["--batch-size", "-16"], "batch_size is '-16': give a whole number from 1"),
+        (["--batch-size", "9999999999"], "batch_size is '9999999999': give a whole number"),
+        (["--num-workers", "two"], "num_workers is 'two': give a whole number from 0 to 1024"),
+        (
+            ["--num-workers", "1000000"],
+            "num_workers is '1000000': give a whole number from 0 to 1024",
+        ),
+        (["--warmup-epochs", "x"], "warmup_epochs is 'x'"),
+        (["--batch", "x"], "--batch is now --name for the folder of the runs, or --batch-size"),
+        (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
+        (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
+        (["--colour"], "--colour (rosetta run --help shows all options)"),
+        (["--nodes", "2"], "--nodes is now --nnodes"),
+        (["--batch_size", "2"], "did you mean --batch-size?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_starts_nothing(
+    suite: Suite, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert main(["run", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and len(captured.err.splitlines()) == 1
+    assert not list(paths.RUNS.glob("[!.]*"))
+
+
+def test_bad_data_is_found_before_anything_starts(
+    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    assert suite.compare("--data", str(tmp_path)) == 2
+    assert suite.compare("--devices", "8") == 2  # 84 training images do not fill 8 x 64
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 2
+    assert not list(paths.RUNS.glob("*/*"))
+
+
+def test_dry_run_writes_nothing(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    suite.notebook("PyTorch_MultiGPU", kernel="missing")
+    assert suite.compare("--dry-run", "--devices", "1,2") == 0
+    shown = capsys.readouterr().out
+    assert "PyTorch_MultiGPU on 2 devices, will be skipped" in shown
+    assert not paths.RUNS.exists()
+
+
+def test_two_batches_at_once_are_refused(suite: Suite) -> None:
+    with (
+        locks.only_one(),
+        pytest.raises(UserError, match=f"process {os.getpid()}"),
+        locks.only_one(),
+    ):
+        pass
+    with locks.only_one():
+        pass
+
+
+def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    (paths.RUNS / "taken").mkdir(parents=True)
+    plan = plans.make_plan(devices=["1"])
+    assert not experiments.choose(plan, name="taken", resume=None).resumed  # nothing is in it
+    (paths.RUNS / "taken" / "notes").touch()
+    with pytest.raises(UserError, match="exists"):
+        experiments.choose(plan, name="taken", resume=None)
+
+
+@pytest.mark.parametrize("state", ["failed", "skipped", "interrupted", "finished"])
+def test_by_its_name_a_batch_is_gone_on_with_where_a_run_failed_and_else_never(
+    state: str, suite: Suite
+) -> None:
+    """A batch that is whole is not begun anew because its notebooks were changed since."""
+    suite.notebook("A", FINISH)
+    suite.notebook("B", FINISH)
+    plan = plans.make_plan(devices=[1])
+    for run, said in zip(plan.runs, ("finished", state), strict=True):
+        run.state = said
+    (paths.RUNS / "b").mkdir(parents=True)
+    now = "2026-11-22T09:00:00+00:00"
+    journal.write(paths.RUNS / "b", plan, {"started": now, "finished": now})
+    suite.notebook("A", "print('another')", FINISH)
+    plan = plans.make_plan(devices=[1])
+    assert experiments.choose(plan, name=None, resume=None).name != "b"
+    if state != "finished":
+        assert experiments.choose(plan, name="b", resume=None).resumed
+        return
+    with pytest.raises(UserError, match="has finished"):
+        experiments.choose(plan, name="b", resume=None)
+
+
+def test_clock() -> None:
+    assert [terminal.clock(s) for s in (0.4, 65.2, 3665)] == ["0:00", "1:05", "1:01:05"]

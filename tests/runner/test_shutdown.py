@@ -1,0 +1,430 @@
+"""How a batch is stopped: signals that come twice, terminals that go, cells that hang."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+pytest.importorskip("papermill")
+
+from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
+
+from helpers import paths
+from helpers.__main__ import main
+from helpers.frameworks import installed
+from helpers.launch import processes
+from helpers.runner import hangs, kernel_processes, progress_board, shutdown
+from helpers.terminal import Line
+from helpers.training import heartbeat, record
+from helpers.training.step_clock import StepClock
+
+__all__ = ["images_fixture", "suite_fixture"]
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+SLOW = "PyTorch_MultiGPU_Exp_Loss"
+
+
+def waiting(suite: Suite, batch: str) -> list[int]:
+    """The processes that the slow notebook started, once it waits for them."""
+    pids = suite.run(batch, SLOW) / "pids"
+    wait_for(lambda: pids.exists() and len(pids.read_text("utf-8").split()) == 2)
+    return [int(pid) for pid in pids.read_text("utf-8").split()]
+
+
+def marked(suite: Suite, batch: str) -> list[int]:
+    folder = str(suite.folder / "runs" / batch)
+    return [
+        process.pid
+        for process in psutil.process_iter()
+        if kernel_processes.mark(process.pid) == folder
+    ]
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.Signals) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook(SLOW, REAL, WAIT)
+    command = suite.start("--name", "cut", errors=subprocess.PIPE)
+    started = waiting(suite, "cut")
+    family = psutil.Process(command.pid).children(recursive=True)
+    assert set(started) <= {process.pid for process in family}
+    command.send_signal(number)
+    time.sleep(0.05)  # while the kernel is being asked
+    command.send_signal(number)
+    for other in SIGNALS:
+        command.send_signal(other)
+    shown, errors = command.communicate(timeout=300)
+    assert command.returncode == 130, shown + errors
+    assert not [process for process in family if processes.lives(process.pid)]
+    assert suite.states("cut") == {"PyTorch_MultiGPU": "finished", SLOW: "interrupted"}
+    assert record.read(suite.run("cut", "PyTorch_MultiGPU"))["state"] == "finished"
+    said = {"SIGINT": "Ctrl-C"}.get(number.name, number.name)
+    (line,) = errors.splitlines()
+    assert line.startswith(f"stopped by {said}") and "Traceback" not in shown
+    kept = f"{paths.RUNS / 'cut'} is kept, and the same command continues it"
+    assert line.endswith(kept) and kept not in shown
+    content = record.read(suite.run("cut", SLOW))
+    assert content["state"] == "interrupted" and content["reason"].startswith(f"stopped by {said}")
+    assert suite.journal("cut")["runs"][1]["reason"] == content["reason"]
+    assert not (paths.RUNS / "cut" / ".reserve").exists()
+
+
+def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite) -> None:
+    """Somebody removed the run's folder: papermill's own error had hidden the request, for good."""
+    suite.notebook(SLOW, REAL, WAIT)
+    suite.notebook("TensorFlow_MultiGPU", BEGIN, FINISH, framework="TensorFlow")
+    command = suite.start("--name", "gone", errors=subprocess.PIPE)
+    started = waiting(suite, "gone")
+    shutil.rmtree(suite.run("gone", SLOW))
+    command.send_signal(signal.SIGTERM)
+    shown, errors = command.communicate(timeout=300)
+    assert command.returncode in (2, 130) and len(errors.splitlines()) == 1, shown + errors
+    assert not [pid for pid in started if processes.lives(pid)] and not marked(suite, "gone")
+    assert not suite.run("gone", "TensorFlow_MultiGPU").exists()
+
+
+def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
+    """Two of each, while the batch starts, runs, ends: whole runs stay, nothing lives on."""
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    for number, moment in zip(SIGNALS * 2, (0.3, 1.0, 1.7, 2.4, 3.1, 3.8), strict=True):
+        batch = f"at-{moment}"
+        command = suite.start("--name", batch, errors=subprocess.PIPE)
+        wait_for(lambda b=batch: (paths.RUNS / b / "experiment.json").exists())  # type: ignore[misc]
+        time.sleep(moment)
+        for _ in range(2):
+            if command.poll() is None:
+                command.send_signal(number)
+        _, errors = command.communicate(timeout=300)
+        assert "Traceback" not in errors and len(errors.splitlines()) <= 1, errors
+        assert not marked(suite, batch)
+        (run,) = suite.journal(batch)["runs"]
+        if command.returncode == -number:  # it came when all was done and the process about to go
+            assert run["state"] == "finished"
+        else:
+            assert command.returncode in (0, 130), errors
+        if run["state"] == "interrupted":
+            assert run["reason"].startswith("stopped by ")
+        else:
+            assert run["state"] in ("waiting", "finished")
+
+
+LOST = """
+import zmq
+from jupyter_client.asynchronous import AsyncKernelClient
+lost, whole = [], AsyncKernelClient.start_channels
+def start_channels(self, *given, **named):
+    lost.append(zmq.Context.shadow(self.context.underlying).socket(zmq.DEALER))
+    return whole(self, *given, **named)
+AsyncKernelClient.start_channels = start_channels
+"""
+
+
+def test_the_dead_that_none_asks_after_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first process of a container often asks after none, and five seconds a run were lost."""
+    monkeypatch.setattr(kernel_processes, "KILLED_SECONDS", 60)
+    began = time.monotonic()
+    code = (
+        "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True);"
+        " time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        try:
+            child = int(parent.stdout.readline())  # type: ignore[union-attr]
+            assert processes.lives(child)
+            kernel_processes.stop(child)
+            assert time.monotonic() - began < 60
+            assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+            assert not processes.lives(child)
+        finally:
+            parent.kill()
+
+
+def test_a_process_of_which_only_the_main_thread_ended_lives() -> None:
+    """It looks as dead as one that is, but a GPU that it used is not free yet."""
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=[600]).start();"
+        " print(flush=True); ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as half:
+        try:
+            wait_for(lambda: psutil.Process(half.pid).status() == psutil.STATUS_ZOMBIE)
+            assert processes.lives(half.pid)
+        finally:
+            half.kill()
+    assert not processes.lives(half.pid)
+
+
+def test_only_a_kernel_whose_cells_all_ended_has_little_time_to_leave(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have ranks to end, or a checkpoint to write."""
+    given: list[float] = []
+    manager = installed.require_jupyter().AsyncKernelManager
+    shut_down = manager.shutdown_kernel
+
+    async def noted(self: Any, *how: Any, **more: Any) -> None:
+        given.append(self.shutdown_wait_time)
+        await shut_down(self, *how, **more)
+
+    monkeypatch.setattr(manager, "shutdown_kernel", noted)
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook(SLOW, BEGIN, "raise ValueError")
+    assert suite.compare("--name", "left") == 1
+    assert given == [1.0, manager().shutdown_wait_time, 1.0]  # the last is of Compare.ipynb
+
+
+def test_a_socket_that_a_signal_left_behind_keeps_none_waiting(suite: Suite) -> None:
+    """One came between its making and its being noted: the runner hung, deaf to other signals."""
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    command = suite.start("--name", "lost", errors=subprocess.PIPE, first=LOST)
+    try:
+        shown, errors = command.communicate(timeout=120)
+    finally:
+        command.kill()
+    assert command.returncode == 0, shown + errors
+    assert suite.states("lost") == {"PyTorch_MultiGPU": "finished"} and not marked(suite, "lost")
+
+
+def test_nohup_outlives_the_terminal(suite: Suite) -> None:
+    """What was to be ignored from the start stays ignored."""
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "import time; time.sleep(2)", FINISH)
+    ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    command = suite.start("--name", "night", first=ignored)
+    wait_for((paths.RUNS / "night" / "experiment.json").exists)
+    for _ in range(3):
+        command.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+    shown, _ = command.communicate(timeout=300)
+    assert command.returncode == 0, shown
+    assert suite.states("night") == {"PyTorch_MultiGPU": "finished"}
+
+
+@pytest.fixture
+def handlers() -> Iterator[list[object]]:
+    """Those of the signals that ask to stop, put back when the test is over."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield list(before)
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_is_acted_on_and_the_rest_ignored(
+    number: signal.Signals, handlers: list[object]
+) -> None:
+    with shutdown.in_order():
+        with pytest.raises(KeyboardInterrupt, match="stopped by "):
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        for again in SIGNALS:
+            os.kill(os.getpid(), again)
+        time.sleep(0.1)
+    for again in SIGNALS:  # CI found it: one that came before the last line had been said
+        os.kill(os.getpid(), again)
+    time.sleep(0.1)
+
+
+def test_handlers_are_put_back_where_none_asked_to_stop(handlers: list[object]) -> None:
+    with shutdown.in_order():
+        assert [signal.getsignal(number) for number in SIGNALS] != handlers
+    assert [signal.getsignal(number) for number in SIGNALS] == handlers
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_waits_for_the_end_of_what_must_not_be_cut() -> None:
+    done = False
+    with shutdown.in_order(), pytest.raises(KeyboardInterrupt, match="stopped by SIGTERM"):
+        with shutdown.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+            done = True
+        raise AssertionError("not reached")
+    assert done
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("place", ["a finaliser", "the callback of a weak reference"])
+def test_a_signal_is_not_lost_where_nothing_can_be_raised(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CI found it: SIGHUP came inside a callback of ``weakref``, and the batch went on."""
+
+    class Thing:
+        def __del__(self) -> None:
+            if place == "a finaliser":
+                os.kill(os.getpid(), signal.SIGHUP)
+
+    hook = sys.unraisablehook
+    with shutdown.in_order(), pytest.raises(KeyboardInterrupt, match="stopped by SIGHUP"):
+        thing = Thing()
+        reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGHUP))
+        del thing
+        assert reference() is None
+        time.sleep(5)
+    assert sys.unraisablehook is hook
+    assert not capsys.readouterr().err
+
+
+MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor.start()"
+
+
+def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
+    suite.notebook(SLOW, REAL, MONITOR, WAIT)  # whose monitor goes on writing
+    assert suite.compare("--name", "hung", "--hang-timeout", "0.1") == 1
+    content = record.read(suite.run("hung", SLOW))
+    assert content["state"] == "failed"
+    assert content["reason"].startswith("stopped as hung: for 0.1 minutes no step, no output")
+    assert suite.journal("hung")["runs"][0]["reason"] == content["reason"]
+    assert not marked(suite, "hung")
+
+
+def test_steps_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    monkeypatch.setattr(heartbeat._Last, "beat", -1.0)
+    ended = threading.Event()
+    with hangs.Watch(tmp_path, 0.05, ended.set) as watch:
+        with StepClock(lambda result: None) as clock:
+            for _ in range(40):
+                monkeypatch.setattr(heartbeat._Last, "beat", -1.0)  # each may touch the file
+                clock.queued(None)
+                time.sleep(0.1)
+        assert not ended.is_set() and (tmp_path / heartbeat.FILE).exists()
+        ended.wait(60)
+    assert str(watch.error).startswith("stopped as hung: for 0.05 minutes")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_run_said_stands_before_the_section_that_follows(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f"Path(os.environ['{heartbeat.VARIABLE}']).write_text('Epoch 5 of 5')"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, said, "## 10. Test", FINISH)
+    assert suite.compare("--name", "said") == 0
+    shown = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert shown.count("Epoch 5 of 5") == 1
+    assert shown.index("Epoch 5 of 5") + 1 == shown.index("10. Test")
+
+
+def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is written on a clock: a collective that waits for ever would look like progress."""
+    monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
+    ended = threading.Event()
+    heard: list[tuple[str, bool]] = []
+    lines: Any = progress_board.Lines.__new__(progress_board.Lines)
+    lines._line = Line()
+
+    def hear(line: str, moving: bool) -> None:
+        heard.append((line, moving))
+        lines.tell(line, moving)
+
+    heartbeat.say("Epoch 1 of 2: loss 1")
+    with hangs.Watch(tmp_path, 0.02, ended.set, hear):
+        number = 0
+        while not ended.wait(0.05):
+            number += 1
+            heartbeat.show(f"Epoch 2 of 2: in the first step, for {number} s")
+            assert number < 400, "it never counted as hung"
+    assert ("Epoch 1 of 2: loss 1", False) in heard and any(moving for _, moving in heard)
+    assert capsys.readouterr().out.count("Epoch") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_run_by_hand_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
+    heartbeat.beat()
+
+
+def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None:
+    def end() -> None:
+        raise AssertionError("ended")
+
+    with hangs.Watch(tmp_path, 0, end) as watch:
+        time.sleep(0.2)
+    assert watch.error is None
+
+
+@pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon"])
+def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--hang-timeout", given]) == 2
+    assert "give minutes, 0 or more" in capsys.readouterr().err
+
+
+def test_an_untrusted_experiment_ends_no_process_but_its_own(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('once')")
+    assert suite.compare("--name", "given") == 1
+    wait = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+    stranger = subprocess.Popen(wait, start_new_session=True, stdout=subprocess.PIPE)
+    try:
+        assert stranger.stdout and stranger.stdout.readline()
+        path = paths.RUNS / "given" / "experiment.json"
+        content = json.loads(path.read_text("utf-8"))
+        content["runs"][0] |= {
+            "state": "running",
+            "process": stranger.pid,
+            "process_started": psutil.Process(stranger.pid).create_time(),
+        }
+        path.write_text(json.dumps(content), "utf-8")
+        assert suite.compare("--resume", "given") == 1
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.communicate()
+
+
+def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    suite.notebook(SLOW, REAL, WAIT)
+    ours, theirs = os.pipe()
+    command = suite.start("--name", "piped", output=theirs, errors=subprocess.PIPE)
+    os.close(theirs)
+    wait_for((paths.RUNS / "piped" / "experiment.json").exists)
+    os.close(ours)
+    _, errors = command.communicate(timeout=300)
+    assert command.returncode == 2
+    assert len(errors.splitlines()) == 1 and "standard output: Broken pipe" in errors
+    assert not marked(suite, "piped")
+    first, second = suite.journal("piped")["runs"]
+    assert first["state"] in ("waiting", "interrupted", "finished") and second["state"] == "waiting"
+    assert "killed" not in str(first["reason"])
+
+
+@pytest.mark.parametrize("how", ["--help", "--dry-run"])
+def test_none_reads_even_the_first_line(suite: Suite, how: str) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    closed = "import os; os.close(1)"
+    nobody = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1)"
+    for first, code, lines in ((nobody, 141, 0), (f"{closed}; sys.stdout = None", 2, 1)):
+        command = suite.start(how, output=subprocess.PIPE, errors=subprocess.PIPE, first=first)
+        _, errors = command.communicate(timeout=300)
+        assert (command.returncode, len(errors.splitlines())) == (code, lines), errors
+        assert not lines or "standard output" in errors
+
+
+def test_a_notebooks_escapes_do_not_reach_the_terminal(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook(
+        "PyTorch_MultiGPU", BEGIN, "raise ValueError('\\x1b]0;owned\\x07\\x1b[2Jgone\\x08')"
+    )
+    assert suite.compare("--name", "loud") == 1
+    assert main(["run", "--data", "no\x1b[2J\u202esuch"]) == 2
+    shown = capsys.readouterr()
+    assert all(line.isprintable() for line in (shown.out + shown.err).splitlines())
+    told = r"ValueError: \x1b]0;owned\x07\x1b[2Jgone\x08"
+    assert told in shown.out and r"no\x1b[2J\u202esuch" in shown.err
+    assert suite.journal("loud")["runs"][0]["reason"] == told
