@@ -11,18 +11,20 @@ from helpers.errors import UserError, exits_cleanly
 from helpers.terminal import say
 
 DESCRIPTION = """\
-Train the same network with every framework, measure it, and compare.
+Train the same network in every framework, then measure and compare the results.
 """
 
 EPILOG = """\
 start here:
-  rosetta run                            every framework on all GPUs, or on two CPU devices
+  rosetta run                            every framework on all GPUs; without a GPU on two CPU
+                                         devices, each a fixed part of the cores
   rosetta run --frameworks pytorch,jax --devices 1,2
   rosetta open                           the report of the last experiment, in a browser
   rosetta COMMAND --help                 the options of a command, with examples
 
-Complete commands and options with Tab: eval "$(rosetta --print-completion bash)", or zsh.
-Exit codes: 0 success, 1 a run failed or a figure moved, 2 a mistake in the command or its input.
+For Tab completion in bash: eval "$(rosetta --print-completion bash)"; likewise for zsh.
+Exit codes: 0 success, 1 a run failed or a figure moved, 2 a mistake in the command or its input;
+'rosetta run --help' lists those of an interrupted run.
 """
 
 

@@ -25,7 +25,7 @@ examples:
   rosetta doctor --environments pytorch,mxnet --devices 1,2
   python -m helpers doctor --here pytorch      PyTorch in this Python, without 'make envs'
 
-Exit codes: 0 everything works, 1 something does not.
+Exit codes: 0 everything works, 1 something does not work.
 """
 
 
@@ -148,13 +148,13 @@ def add(commands: Commands) -> None:
         "--environments",
         type=listed,
         metavar="NAME,...",
-        help="check these environments (default: all that have a framework)",
+        help="check these environments (default: every environment that has a framework)",
     )
     which.add_argument(
         "--here",
         type=listed,
         metavar="NAME,...",
-        help="check these frameworks in this Python, not in their environments",
+        help="check these frameworks in the current Python, not in their environments",
     )
     parser.add_argument(
         "--devices",
@@ -162,7 +162,7 @@ def add(commands: Commands) -> None:
         type=listed,
         default=["auto"],
         metavar="N,...",
-        help="check on N devices, one check for each number (default: all)",
+        help="number of devices; several numbers give one check each (default: all)",
     )
     parser.add_argument(
         "--limit",

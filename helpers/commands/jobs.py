@@ -13,7 +13,7 @@ def add(commands: Commands) -> None:
 
 def _add_status(commands: Commands) -> None:
     parser = command(
-        commands, "status", help="show how far experiments are, and the Slurm jobs of their names"
+        commands, "status", help="show the progress of experiments and of their Slurm jobs"
     )
     parser.add_argument(
         "names",
@@ -28,21 +28,21 @@ def _add_slurm(commands: Commands) -> None:
     parser = command(
         commands,
         "slurm",
-        help="print a recipe's batch script for Slurm, check its nodes, or queue it",
+        help="print a recipe's Slurm batch script, check its nodes, or submit it",
         epilog="""\
 examples:
   rosetta slurm mine.toml > job.sh     print the script
-  rosetta slurm mine.toml --check      check with a short job whether the nodes suffice
-  rosetta slurm mine.toml --submit     queue it, or continue it
+  rosetta slurm mine.toml --check      run a short job to check that the nodes are suitable
+  rosetta slurm mine.toml --submit     submit it, or continue it
 
-The script's settings are the recipe's table [slurm]; its runs are those of [sweep], with a job for
-each number of nodes (docs/slurm.md).
+The settings come from the recipe's [slurm] table and the runs from [sweep]; each number of nodes
+gets one job (docs/slurm.md).
 """,
     )
     parser.add_argument("file", metavar="FILE.toml", help="a recipe's file (docs/recipes.md)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--submit", action="store_true", help="queue the script with sbatch, and print the jobs"
+        "--submit", action="store_true", help="submit the script with sbatch, and print the jobs"
     )
     what.add_argument(
         "--check",
@@ -51,7 +51,8 @@ each number of nodes (docs/slurm.md).
     )
     parser.add_argument(
         "--name",
-        help="name of the experiments, before -1n for one node (default: the file's name)",
+        help="base name of the experiments, to which -1n is added for one node (default: the "
+        "file's name)",
     )
     parser.set_defaults(run=_slurm)
 

@@ -22,14 +22,14 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "copy",
-        help="copy a notebook under a new name, to change it and compare both",
+        help="copy a notebook, to edit the copy and compare the two",
         epilog="""\
 example:
   rosetta copy PyTorch_MultiGPU PyTorch_no_flip
   rosetta run --notebooks PyTorch_MultiGPU,PyTorch_no_flip
 """,
     )
-    parser.add_argument("notebook", metavar="NOTEBOOK", help="a name of 'rosetta notebooks'")
+    parser.add_argument("notebook", metavar="NOTEBOOK", help="a name listed by 'rosetta notebooks'")
     parser.add_argument("name", metavar="NAME", help="the copy's name, without .ipynb")
     parser.set_defaults(run=_copy)
 

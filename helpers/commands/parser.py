@@ -22,6 +22,15 @@ FORMER = {
 }
 """Former options, and their replacements."""
 
+ELSEWHERE = {
+    "--cpu": "--gpus 0 trains on the CPU",
+    "--device": "--gpus 0 trains on the CPU, --devices sets the number of devices",
+    "--master-addr": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
+    "--node-rank": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
+    "--timeout": "--hang-timeout MINUTES ends a run that hangs",
+}
+"""Options of other programs, with the option that has their effect here."""
+
 
 class Parser(argparse.ArgumentParser):
     """Report a mistake in one line, and a closed output pipe as an error."""
@@ -110,6 +119,8 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
         option = argument.partition("=")[0]
         if option in FORMER:
             return f"{message}: {option} is now {FORMER[option]}"
+        if (usual := option.replace("_", "-")) in ELSEWHERE:
+            return f"{message}: {ELSEWHERE[usual]}"
         near = difflib.get_close_matches(option.replace("_", "-"), known, n=1, cutoff=0.75)
         if option.startswith("--") and near:
             return f"{message}: did you mean {near[0]}?"

@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
         nargs="?",
         default=experiments.LATEST,
         metavar="NAME",
-        help=f"{NAME} (default: last)",
+        help=f"{NAME} (default: the last)",
     )
     last.set_defaults(run=_open)
 
@@ -30,12 +30,12 @@ def _add_report(commands: Commands) -> None:
     parser = command(
         commands,
         "report",
-        help="write the report of one or several experiments",
+        help="write the report of one or several experiments again",
         epilog="""\
 examples:
-  rosetta report                       write the last experiment's report again
-  rosetta report one four --out both    one report of two experiments
-  rosetta report --price 12.24/h       with what a run costs
+  rosetta report                            write the last experiment's report again
+  rosetta report before after --out both    one report on two experiments
+  rosetta report --price 12.24/h            including the cost of each run
 """,
     )
     parser.add_argument(
@@ -43,17 +43,20 @@ examples:
         nargs="*",
         metavar="NAME",
         default=[experiments.LATEST],
-        help=f"{NAME}; several are reported together (default: the last)",
+        help=f"{NAME}; several are combined in one report (default: the last)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="write into FOLDER (default: the first NAME's)"
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="write into FOLDER (default: the folder of the first)",
     )
     parser.add_argument(
         "--price",
         action="append",
         default=[],
         metavar="PRICE",
-        help="price of a machine's hour: 12.24/h, 12.24 EUR/h, or box=12.24/h for the machine "
+        help="price of one machine hour: 12.24/h, 12.24 EUR/h, or box=12.24/h for the machine "
         "called box; repeat the option for several machines",
     )
     parser.add_argument(
@@ -66,8 +69,8 @@ def _add_diff(commands: Commands) -> None:
     parser = command(
         commands,
         "diff",
-        help="show which figures moved between two experiments",
-        epilog="Exit code: 1 if a figure moved beyond the spread of the repeats, else 0.",
+        help="show which results changed between two experiments",
+        epilog="Exit codes: 1 a result changed by more than the spread of the repeats, 0 none did.",
     )
     parser.add_argument("old", metavar="OLD", help=NAME)
     parser.add_argument(
@@ -89,7 +92,8 @@ def _report(given: argparse.Namespace) -> int:
     if given.json:
         print(report.as_json(report.load(given.names, each)))
     else:
-        say(report.write(given.names, given.out, each))
+        page = report.write(given.names, given.out, each)
+        say(f"{page}\nOpen it with: rosetta open {given.out or given.names[0]}")
     return 0
 
 

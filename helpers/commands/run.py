@@ -33,24 +33,26 @@ CHOICES = (
 
 EPILOG = """\
 examples:
-  rosetta run                                   the usual seven notebooks, on all GPUs (or on two
-                                                CPU devices where there is none)
+  rosetta run                                   the usual seven notebooks, on all GPUs (without a
+                                                GPU on two CPU devices)
   rosetta run --frameworks pytorch,keras --devices 1,2
   rosetta run --devices 1,2,4,8 --repeats 3 --dry-run
                                                 list an overnight experiment, and estimate its time
   rosetta run --epochs 1 --batch-size 16        a short trial; the report says that it differs
                                                 from the recipe
-  rosetta run --nnodes 1,2 --devices 1          one machine and two: simulated ones on a laptop
-  rosetta run --devices 4 --gpus 1              4 replicas on one GPU: does the parallel path work?
-  rosetta run --recipe mine.toml                your network or images (docs/recipes.md)
-  rosetta run --sweep sweep.toml                these options, from a file (docs/sweeps.md)
+  rosetta run --gpus 0                          train on the CPU, although there are GPUs
+  rosetta run --devices 4 --gpus 1              4 replicas on one GPU, to test parallel training
+  rosetta run --nnodes 2 --devices 4 --launcher mpiexec:host1,host2
+                                                two machines with 4 GPUs each
+  rosetta run --nnodes 1,2 --devices 1          one node, then two (simulated on a laptop)
+  rosetta run --recipe mine.toml                your own network or images (docs/recipes.md)
   rosetta run --resume                          continue the last experiment
 
-The same command continues an experiment that was cut short (Ctrl-C, a crash, a reboot).
+If an experiment is cut short (Ctrl-C, a crash, a reboot), the same command continues it too.
 Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
 Exit codes: 0 all runs finished, 1 a run failed or was skipped, 2 a mistake in the command or the
-data, or a full disk, 75 stopped by SIGUSR1 (the same command continues), 130 Ctrl-C, SIGTERM or a
-closed terminal.
+data, or a full disk, 75 stopped by SIGUSR1 (repeat the command to continue), 130 stopped by
+Ctrl-C, SIGTERM or a closed terminal.
 """
 
 
@@ -111,26 +113,26 @@ def _add_what(parser: Parser) -> None:
         "--frameworks",
         type=listed,
         metavar="NAME,...",
-        help="run all notebooks of these frameworks, such as pytorch,keras,keras-jax,horovod "
-        "(default: every framework, without Horovod)",
+        help="run all notebooks of these frameworks: pytorch, keras, tensorflow, mxnet, chainer, "
+        "jax, keras-jax, keras-torch, horovod (default: all but the last three)",
     )
     group.add_argument(
         "--notebooks",
         type=listed,
         metavar="NAME,...",
-        help="run these notebooks instead; 'rosetta notebooks' lists them",
+        help="run only these notebooks, in place of --frameworks; 'rosetta notebooks' lists them",
     )
     group.add_argument(
         "--recipe",
         metavar="NAME|FILE",
-        help="train by this recipe; 'rosetta recipes' lists them (default: chexnet on GPUs, demo "
-        "on CPUs)",
+        help="train with this recipe: its network, images and settings; 'rosetta recipes' lists "
+        "them (default: chexnet on GPUs, demo on CPUs)",
     )
     group.add_argument(
         "--data",
         metavar="FOLDER",
-        help="train on the images in FOLDER (default: the prepared images under data/, else "
-        "generated ones)",
+        help="train on the images in FOLDER (default: the images prepared under data/; if there "
+        "are none, generated images)",
     )
 
 
@@ -141,39 +143,39 @@ def _add_devices(parser: Parser) -> None:
         "--nproc-per-node",
         type=listed,
         metavar="N,...",
-        help="use N devices on each node, one run for each number (default: all GPUs, or two CPU "
-        "devices)",
+        help="number of devices on each node; several numbers give one run each (default: all "
+        "GPUs, or two CPU devices)",
     )
     group.add_argument(
         "--gpus",
         metavar="N",
-        help="put the devices on N GPUs: fewer than devices are shared, and not ranked; 0 trains "
-        "on CPU devices (default: one GPU per device)",
+        help="number of GPUs on each node: with fewer GPUs than devices the devices share them, "
+        "and the run is not ranked; 0 trains on the CPU (default: one GPU per device)",
     )
     group.add_argument(
         "--nnodes",
         type=listed,
         metavar="N,...",
-        help="use N nodes, one run for each number; without other machines they are simulated on "
-        "this one (default: 1; docs/many-machines.md)",
+        help="number of nodes; several numbers give one run each. Unless --launcher names hosts, "
+        "or in a Slurm job, the nodes are simulated on this machine (default: 1)",
     )
     group.add_argument(
         "--launcher",
         metavar="NAME",
-        help="start the ranks of several nodes with mpiexec, mpiexec:HOST,HOST,..., srun or "
-        "torchrun (default: srun in a Slurm allocation, else mpiexec)",
+        help="how to start the processes of several nodes: mpiexec, mpiexec:HOST,HOST,..., srun or "
+        "torchrun (default: srun in a Slurm job, else mpiexec)",
     )
     group.add_argument(
         "--cores-per-device",
         metavar="N",
-        help="give each CPU device N cores; 'shared' lets all devices use all cores, and is not "
-        "ranked (default: an equal part for the largest number of devices)",
+        help="cores of each CPU device; with 'shared' every device may use all cores, and the run "
+        "is not ranked (default: all cores divided by the largest number in --devices)",
     )
     group.add_argument(
         "--loader-cores",
         metavar="PLACE",
-        help="run the loader workers of CPU devices on the cores of the 'device', on their 'own', "
-        "or on 'siblings', the second hardware threads (default: the recipe's)",
+        help="where the loader workers of CPU devices run: 'device' (the device's cores), 'own' "
+        "(separate cores) or 'siblings' (second hardware threads) (default: the recipe's)",
     )
 
 
@@ -183,65 +185,70 @@ def _add_training(parser: Parser) -> None:
     group.add_argument(
         "--batch-size",
         metavar="N|auto",
-        help="put N images on each device per step; 'auto' finds the largest number that fits; "
-        "the learning rate follows by the recipe's rule (default: the recipe's)",
+        help="images per device and step; 'auto' finds the largest number that fits. The recipe's "
+        "rule scales the learning rate to match (default: the recipe's)",
     )
     group.add_argument(
         "--num-workers",
         metavar="N|auto",
-        help="start N loader workers for each device; 'auto' measures the best number "
-        "(default: by the CPU cores)",
+        help="loader workers of each device; 'auto' finds the best number by measuring "
+        "(default: based on the number of CPU cores)",
     )
     group.add_argument(
         "--precision",
         type=listed,
         metavar="NAME,...",
-        help="compute in fp32, tf32, bf16 or fp16, one run for each (default: fp32)",
+        help="fp32, tf32, bf16 or fp16; several give one run each (default: fp32)",
     )
     group.add_argument(
         "--warmup-epochs",
         metavar="N",
-        help="raise the learning rate over N epochs (default: the recipe's)",
+        help="raise the learning rate gradually over the first N epochs (default: the recipe's)",
     )
     group.add_argument(
         "--seeds",
         "--seed",
         type=_whole_numbers,
         metavar="N,...",
-        help="seed the split, the weights and the augmentation, one run for each (default: 0)",
+        help="random seeds of split, weights and augmentation; one run per seed (default: 0)",
     )
 
 
 def _add_experiment(parser: Parser) -> None:
     group = parser.add_argument_group("experiment")
-    group.add_argument("--name", help="write to the folder runs/NAME (default: the time)")
+    group.add_argument(
+        "--name", help="name of the experiment, a folder under runs/ (default: the date and time)"
+    )
     group.add_argument(
         "--repeats",
         type=int,
         metavar="N",
-        help="repeat every run N times; tables then show median and range (default: 1)",
+        help="do every run N times; tables then show median and range (default: 1)",
     )
     group.add_argument(
         "--sweep",
         metavar="FILE",
-        help="read options from a TOML file; options on the command line replace them",
+        help="read options from a TOML file; the command line overrides them (docs/sweeps.md)",
     )
     group.add_argument(
         "--resume",
         nargs="?",
         const=experiments.LATEST,
         metavar="NAME",
-        help="continue an experiment: keep finished runs, repeat the others (default: the last)",
+        help="continue an experiment: keep the finished runs and run the others again (default: "
+        "the last)",
     )
     group.add_argument(
         "--hang-timeout",
         type=lambda text: number(text, "minutes"),
         metavar="MINUTES",
-        help="end a run that has taken no step and printed nothing for MINUTES "
+        help="end a run that has taken no step and printed nothing for this many minutes "
         f"(default: {hangs.MINUTES:g}; 0: never)",
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="list the runs and estimate their time; start none"
+        "--dry-run",
+        action="store_true",
+        help="list the runs and their estimated time, without starting any",
     )
 
 

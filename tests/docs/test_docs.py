@@ -171,15 +171,15 @@ def test_the_images_that_four_devices_needed_are_those_measured(target: float) -
     found = found[(found["devices"] == 4) & (found["target"] == target)]
     assert list(found["runs"]) == [3] * 4 and (found["reached"] == 3).all()
     assert found["by_seed"].all()
-    low, high = found["learning"].min(), found["learning"].max()
-    ends = found["learning_low"].min(), found["learning_high"].max()
+    low, high = found["statistical_efficiency"].min(), found["statistical_efficiency"].max()
+    ends = found["statistical_efficiency_low"].min(), found["statistical_efficiency_high"].max()
     assert re.search(
         rf"{low:.2f} to {high:.2f} times (the images of one )?until AUC {target} "
         rf"\({ends[0]:.2f} to {ends[1]:.2f}( over the seeds)?\)",
         text,
     )
     if target == 0.65:
-        others = found[found["label"] != "PyTorch"]["learning_low"].min()
+        others = found[found["label"] != "PyTorch"]["statistical_efficiency_low"].min()
         assert f"TensorFlow, MXNet and ChainerMN by {others:.2f} times or more" in text
 
 
@@ -193,9 +193,11 @@ def test_where_the_resnets_targets_were_lost_is_as_measured() -> None:
     assert reached[4].to_dict() == four
     half = found[(found["devices"] == 4) & (found["target"] == 0.5)]
     assert (half["reached"] == 3).all() and half["by_seed"].all()
+    needed = half["statistical_efficiency"]
+    low, high = half["statistical_efficiency_low"], half["statistical_efficiency_high"]
     assert (
-        f"{half['learning'].min():.2f} to {half['learning'].max():.2f} times the images of one "
-        f"({half['learning_low'].min():.2f} to {half['learning_high'].max():.2f} over the seeds)"
+        f"{needed.min():.2f} to {needed.max():.2f} times the images of one "
+        f"({low.min():.2f} to {high.max():.2f} over the seeds)"
     ) in text
     epochs = pd.read_csv(folder / "epochs.csv")
     assert set(epochs[epochs["devices"] == 4]["steps"]) == {17}
