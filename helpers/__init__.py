@@ -2,5 +2,5 @@
 
 The packages are ``networks``, ``frameworks`` (the registry, and one module per framework),
 ``fairness``, ``training`` (for the notebooks), ``results`` (for the report) and ``runner`` (for the
-command). The modules at the top are for all of them. ``tests/test_rooms.py`` checks the order.
+command). The modules at the top are for all of them. ``tests/test_packages.py`` checks the order.
 """

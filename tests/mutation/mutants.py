@@ -145,8 +145,8 @@ def _put_in_place(mutant: Mutant) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     exec(compile(mutant.source, spec.origin, "exec"), vars(module))
-    room, _, own = name.rpartition(".")
-    setattr(importlib.import_module(room), own, module)
+    package, _, own = name.rpartition(".")
+    setattr(importlib.import_module(package), own, module)
 
 
 def report(

@@ -1,4 +1,4 @@
-"""The rooms of helpers/: few files at the top, imports one way, and no circle."""
+"""The packages of helpers/: few files at the top, imports one way, and no circle."""
 
 import ast
 import tomllib
@@ -12,7 +12,7 @@ from helpers import paths
 
 FOLDER = paths.ROOT / "helpers"
 TOP, REGISTRY = "top", "registry"
-ROOMS = (
+PACKAGES = (
     TOP,
     REGISTRY,
     "recipe",
@@ -39,11 +39,11 @@ def module_of(path: Path, root: Path = paths.ROOT) -> str:
 MODULES = {module_of(path): path for path in sorted(FOLDER.rglob("*.py"))}
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     if module == "helpers.frameworks":  # the list alone, which knows none of the modules beside it
         return REGISTRY
     second = module.split(".")[1] if "." in module else TOP
-    return second if second in ROOMS else TOP
+    return second if second in PACKAGES else TOP
 
 
 def imports(source: str, *, types: bool) -> Iterator[str]:
@@ -64,12 +64,12 @@ def imports(source: str, *, types: bool) -> Iterator[str]:
 
 
 def backward(module: str, source: str) -> list[str]:
-    """What a module imports of a later room than its own."""
-    own = ROOMS.index(room_of(module))
+    """What a module imports of a later package than its own."""
+    own = PACKAGES.index(package_of(module))
     return [
         name
         for name in imports(source, types=True)
-        if name.split(".")[0] == "helpers" and ROOMS.index(room_of(name)) > own
+        if name.split(".")[0] == "helpers" and PACKAGES.index(package_of(name)) > own
     ]
 
 
@@ -86,9 +86,9 @@ def test_few_modules_stand_at_the_top() -> None:
     assert len(there) <= MOST_AT_THE_TOP, there
 
 
-def test_every_room_has_its_place_and_says_what_is_in_it() -> None:
-    rooms = {path.relative_to(FOLDER).parts[0] for path in FOLDER.rglob("*/*.py")}
-    assert rooms == set(ROOMS) - {TOP, REGISTRY, "__main__"}
+def test_every_package_has_its_place_and_says_what_is_in_it() -> None:
+    packages = {path.relative_to(FOLDER).parts[0] for path in FOLDER.rglob("*/*.py")}
+    assert packages == set(PACKAGES) - {TOP, REGISTRY, "__main__"}
     for path in FOLDER.rglob("__init__.py"):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
