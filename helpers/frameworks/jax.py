@@ -225,7 +225,7 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
     found = {
         f"{_MOMENTS[theirs]}/{name}": array
         for theirs, moment in _moments(optimizer).items()
-        for name, array in _arrays(_apart(moment, params), custom.is_own(model)).items()
+        for name, array in _arrays(_as_tree(moment, params), custom.is_own(model)).items()
     }
     step = optax.tree_utils.tree_get(optimizer.state, "count", 0)
     return found | {"step": np.array(int(step)), "scale": np.array(optimizer.scale)}
@@ -623,7 +623,7 @@ def _in_one(params: Any) -> jax.Array:
     return jnp.array(np.concatenate([np.ravel(each) for each in jax.tree.leaves(params)]))
 
 
-def _apart(moment: jax.Array, params: Any) -> Any:
+def _as_tree(moment: jax.Array, params: Any) -> Any:
     """What :func:`_in_one` joined, as a tree like the weights'.
 
     NumPy does it: over nodes rank 0 saves alone, and no process may give JAX work alone.

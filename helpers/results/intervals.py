@@ -57,9 +57,9 @@ def ratio(ones: ArrayLike, others: ArrayLike) -> Interval:
     return Interval(*(math.exp(end) for end in interval(logs)))
 
 
-def apart(found: Interval, from_: float) -> bool:
+def excludes(found: Interval, value: float) -> bool:
     """Whether the interval leaves a value out; never where there is no interval."""
-    return found.low > from_ or found.high < from_
+    return found.low > value or found.high < value
 
 
 def change(found: Interval) -> str:
@@ -68,7 +68,7 @@ def change(found: Interval) -> str:
     if len(percents) == 1:
         return f"{percents[0]} %, one round"
     text = f"{percents[0]} % ({percents[1]} to {percents[2]})"
-    return text if apart(found, 1.0) else f"{text}: no significant difference"
+    return text if excludes(found, 1.0) else f"{text}: no significant difference"
 
 
 def not_worse(difference: Interval, margin: float) -> str:

@@ -42,10 +42,10 @@ def ordered(compared: Comparison) -> pd.DataFrame:
 def fastest(compared: Comparison) -> list[pd.Series]:
     """The rows of :func:`field` from which no other is significantly faster, the fastest first."""
     rows = [row for _, row in field(compared).iterrows() if not row["marks"]]
-    return [row for row in rows if row is rows[0] or not apart(rows[0], row)]
+    return [row for row in rows if row is rows[0] or not is_faster(rows[0], row)]
 
 
-def apart(fast: pd.Series, slow: pd.Series) -> bool:
+def is_faster(fast: pd.Series, slow: pd.Series) -> bool:
     """Whether two rows' intervals are clear of each other; of single values, a tolerance."""
     if _has_interval(fast) and _has_interval(slow):
         return bool(fast[f"{RATE}_low"] > slow[f"{RATE}_high"])

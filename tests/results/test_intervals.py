@@ -21,7 +21,7 @@ def test_one_value_has_no_interval_and_tells_nothing_apart() -> None:
     found = intervals.interval([0.7])
     assert found.mean == 0.7 and math.isnan(found.low)
     assert found.text() == "0.70 (no interval)"
-    assert not intervals.apart(found, 0.0)
+    assert not intervals.excludes(found, 0.0)
     assert intervals.change(intervals.ratio([3.0], [2.0])) == "+50 %, one round"
 
 
