@@ -164,11 +164,11 @@ def test_of_the_built_wheel_each_extra_alone_is_all_that_its_uses_need(
 def test_the_project_installed_brings_only_commands_that_work(
     install: Install, tmp_path: Path
 ) -> None:
-    """`compare` runs the notebooks of its checkout, so only an editable install has it."""
+    """`rosetta` runs the notebooks of its checkout, so only an editable install has it."""
     parts = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "helpers", "data_prep", "gpumon")
     source = copied(tmp_path / "source", *parts)
     bin = install(source)
-    assert not (bin / "compare").exists()
+    assert not (bin / "rosetta").exists()
     for command in ("data-prep", "gpumon"):
         assert run(bin / command, "--version", cwd=tmp_path).returncode == 0
     made = run(
@@ -179,7 +179,7 @@ def test_the_project_installed_brings_only_commands_that_work(
     assert "site-packages" in home
 
     install("--editable", source, "--editable", source / "gpumon")
-    shown = run(bin / "compare", "--version", cwd=tmp_path)
+    shown = run(bin / "rosetta", "--version", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     home = run(bin / "python", "-c", "import gpumon; print(gpumon.__file__)", cwd=tmp_path).stdout
     assert home.strip() == str(source / "gpumon" / "__init__.py")
