@@ -43,6 +43,9 @@ FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 """Former keys, and their present names."""
 
 
+_told: set[str] = set()
+
+
 @dataclass(frozen=True)
 class Sweep:
     """What a file says; ``choices`` are called as ``plans.make_plan`` calls them, and ``name``.
@@ -104,7 +107,10 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
                     f"{where}: 'workers' was for all devices together; give 'num_workers', for "
                     "each device"
                 )
-            say(f"{where}: the old name '{key}' is still read; the new one: {now}", error=True)
+            line = f"{where}: the old name '{key}' is still read; the new one: {now}"
+            if line not in _told:
+                _told.add(line)
+                say(line, error=True)
         choices[now] = _value(file, (*table, key), value, now)
     return choices
 

@@ -28,7 +28,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     generate_nih(folder / "large", images=240, size=64, progress=False)
     resize_folder(folder / "large", folder / "data", size=24, progress=False)
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    choices = ["--nodes", "2", "--devices", "1", "--batch-size", "16", "--epochs", "1"]
+    choices = ["--nnodes", "2", "--devices", "1", "--batch-size", "16", "--epochs", "1"]
     choices += ["--frameworks", FRAMEWORKS]
     choices += ["--data", str(folder / "data"), "--recipe", str(folder / "recipe.toml")]
     with executed_batch.folder_of(BATCH) as runs:

@@ -73,7 +73,8 @@ class Jobs:
         self.suite, self.cluster = suite, cluster
         self.nodes, self.name = nodes, f"mine-{nodes}n"
         words = words or suite.command()
-        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(words[4:])}\n'
+        more = words[4:] if words[3:4] == ["run"] else words[3:]  # the script says run itself
+        line = f'exec {shlex.join(words[:3])} "$@" {shlex.join(more)}\n'
         rosetta = suite.folder / ".venvs" / "lab" / "bin" / "rosetta"
         rosetta.parent.mkdir(parents=True)
         rosetta.write_text("#!/bin/bash\n" + line, encoding="utf-8")

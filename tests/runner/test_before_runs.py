@@ -92,7 +92,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "no kernel image is available" in log
     page = (batch / "report.html").read_text(encoding="utf-8")
-    assert "layers and all-reduce were right before the batch" in page
+    assert "layers and all-reduce were right before the experiment" in page
     assert "no kernel image is available" in page
 
 
@@ -153,7 +153,7 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 
     plant(suite.folder, "pytorch")
-    assert "Resuming batch b" in compare(suite, env, "--name", "b")
+    assert "Resuming experiment b" in compare(suite, env, "--name", "b")
     assert suite.states("b") == {"PyTorch_MultiGPU": "finished"}
 
 

@@ -73,11 +73,11 @@ def test_a_batch_needs_a_name_of_its_own(
     """An empty one, as of a shell's variable that is not set, is no name and not none either."""
     suite.notebook("A", BEGIN, FINISH)
     assert suite.compare("--dry-run", "--name", name) == 2
-    assert f"batch name '{name}': use letters" in refused(capsys)
+    assert f"experiment name '{name}': use letters" in refused(capsys)
     file = tmp_path / "sweep.toml"
     file.write_text('name = "overnight"\n')
     assert suite.compare("--dry-run", "--name", name, "--sweep", str(file)) == 2
-    assert f"batch name '{name}': use letters" in refused(capsys)
+    assert f"experiment name '{name}': use letters" in refused(capsys)
 
 
 @pytest.mark.parametrize("option", ["--name", "--sweep"])

@@ -54,8 +54,9 @@ def test_another_hosts_is_never_stolen(lock: Path) -> None:
         with pytest.raises(UserError) as refused:
             take(lock)
         assert str(refused.value) == (
-            f"somebody has it (process {number} on node7, since 2026-11-23T07:12+00:00): nobody "
-            f"can tell here whether it still runs. If it has ended, remove {lock} and start again"
+            f"somebody has it (process {number} on node7, since 2026-11-23T07:12+00:00): this "
+            f"host cannot check whether it still runs. If it has ended, remove {lock} and start "
+            "again"
         )
         assert lock.exists()
     lock.unlink()
@@ -145,7 +146,7 @@ def test_two_jobs_at_once(
 def test_on_one_machine_two_outside_of_jobs_would_measure_each_other(suite: Suite) -> None:
     with (
         locks.only_one(),
-        pytest.raises(UserError, match=f"running here .process {os.getpid()} on "),
+        pytest.raises(UserError, match=f"active on this machine .process {os.getpid()} on "),
         locks.only_one(),
     ):
         pass

@@ -81,7 +81,7 @@ def test_without_a_word_the_notebooks_own_row_alone_is_run(
     said = capsys.readouterr().out
     assert f"{NOTEBOOK} on 1 device, environment tiny" in said and said.count(NOTEBOOK) == 1
     assert rows.compare("--frameworks", "keras-jax", "--dry-run") == 0
-    assert f"{NOTEBOOK}-jax on 1 device, kernel jax" in capsys.readouterr().out
+    assert f"{NOTEBOOK}-jax on 1 device, environment jax" in capsys.readouterr().out
 
 
 def test_one_device_only_is_said_in_the_plan_and_in_the_record(

@@ -19,7 +19,7 @@ __all__ = ["cluster_fixture"]
 RECIPE = """\
 recipe = "demo"
 [sweep]
-nodes = [1, {nodes}]
+nnodes = [1, {nodes}]
 frameworks = ["pytorch", "chainer"]
 [slurm]
 cpus = {cpus}
@@ -48,7 +48,7 @@ def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
     code = main(["slurm", write(login), "--check"])
     out, error = capsys.readouterr()
     table = [line for line in out.splitlines() if "  yes  " in line or "  NO  " in line]
-    kernels = [line for line in table if line.startswith("kernel ")]
+    kernels = [line for line in table if line.startswith("environment ")]
     assert [line.split()[1] for line in kernels] == ["lab", "pytorch", "chainer"] and not error, (
         out + error
     )

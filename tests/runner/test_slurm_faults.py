@@ -165,7 +165,7 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", f"cpus = {2 // nodes}")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run, nodes=nodes)
     whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
-    whole += ["--nodes", str(nodes)]
+    whole += ["--nnodes", str(nodes)]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
 
     job, chance = jobs.queue(), random.Random(0)

@@ -47,7 +47,7 @@ def test_a_job_that_is_stopped_in_order_is_requeued_and_goes_on(
     wait_for(jobs.trains)
     twin = jobs.queue()  # the same job a second time: refused, and not requeued
     jobs.cluster.wait(twin, "FAILED", seconds=240)
-    assert f"works on the batch 'mine-1n' (job {job}, process" in jobs.log(twin)
+    assert f"works on the experiment 'mine-1n' (job {job}, process" in jobs.log(twin)
     for name in ("SLURM_CONF", "PATH", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, jobs.cluster.environment[name])
     assert main(["status", "mine-1n"]) == 0

@@ -1,4 +1,4 @@
-"""`rosetta slurm FILE.toml`: the batch script, and what a stranger's file cannot put into it."""
+"""`rosetta slurm FILE.toml`: the batch script, and what an untrusted file cannot put into it."""
 
 import shlex
 import shutil
@@ -40,7 +40,7 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> str:
 def test_the_script_is_what_one_would_write_by_hand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path, f"[sweep]\nnodes = [1, 2]\n{SLURM}")
+    path = write(tmp_path, f"[sweep]\nnnodes = [1, 2]\n{SLURM}")
     assert main(["slurm", path]) == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
@@ -56,7 +56,7 @@ def test_the_script_is_what_one_would_write_by_hand(
     loaded = lines.index("module load cuda/12.6 || exit")
     assert lines[loaded + 1] == "unset PYTHONPATH PYTHONHOME"
     assert lines.index("trap again USR1 # until the runner has begun") < loaded
-    assert loaded + 1 < lines.index(f"{script.ROSETTA} --recipe {path} \\")
+    assert loaded + 1 < lines.index(f"{script.ROSETTA} run --recipe {path} \\")
     assert f".venvs/lab/bin/rosetta run --recipe {path} \\" in lines
     assert "ROSETTA_STOP_SECONDS" not in said, "it is the runner's own number"
     check_shell(said, tmp_path)
@@ -172,17 +172,17 @@ def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.Monk
     said = script.text(script.job_of(path))
     assert f'#SBATCH --chdir="{tmp_path}/c \\"d"' in said
     (command,) = [line for line in said.splitlines() if line.startswith(".venvs")]
-    assert shlex.split(command.rstrip("\\"))[2] == path
+    assert shlex.split(command.rstrip("\\"))[3] == path
     check_shell(said, tmp_path, "--exclude=SC2016")  # that nothing in the path is expanded
 
 
 def test_names_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="give a recipe's file"):
         script.job_of("chexnet")
-    with pytest.raises(UserError, match="batch name 'my own'"):
+    with pytest.raises(UserError, match="experiment name 'my own'"):
         script.job_of(write(tmp_path, SLURM, "my own.toml"))
     with pytest.raises(UserError, match=r"mine.toml, line 3: nodes"):
-        script.job_of(write(tmp_path, "[sweep]\nnodes = [0]\n"))
+        script.job_of(write(tmp_path, "[sweep]\nnnodes = [0]\n"))
 
 
 @pytest.mark.parametrize(

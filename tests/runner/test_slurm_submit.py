@@ -109,7 +109,7 @@ recipe = "demo"
 [train]
 epochs = 1
 [sweep]
-nodes = [1, 2]
+nnodes = [1, 2]
 devices = [1]
 notebooks = ["PyTorch_MultiGPU", "ChainerMN_MultiNode"]
 """

@@ -24,7 +24,7 @@ from helpers.recipe import lookup
 from helpers.runner import journal, plans
 from helpers.runner.slurm import nodes, programs, submit
 
-RECIPE = 'recipe = "demo"\n[sweep]\nnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
+RECIPE = 'recipe = "demo"\n[sweep]\nnnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 EPOCHS = lookup("demo").epochs
 Said = Callable[..., tuple[int, str, str]]
 
@@ -56,7 +56,7 @@ def program(folder: Path, name: str, script: str, head: str = "#!/bin/bash\n") -
 
 def begin(folder: Path, nodes: int = 1, state: str = "failed", *, whole: bool = True) -> Path:
     """A batch of the recipe's, which has come to its end where it is ``whole``."""
-    chosen: dict[str, Any] = {"nodes": [nodes], "devices": [1], "notebooks": ["PyTorch_MultiGPU"]}
+    chosen: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "notebooks": ["PyTorch_MultiGPU"]}
     plan = plans.make_plan(recipe=str(folder / "mine.toml"), **chosen)
     plan.runs[0].state = state
     path = paths.RUNS / f"mine-{nodes}n"
@@ -81,7 +81,7 @@ ILL = {
     "squeue hangs": ("squeue", "exec sleep 60", "squeue has not answered for 1 s; try again"),
     "sbatch hangs": ("sbatch", "exec sleep 60", "sbatch has not answered for 1 s; try again"),
     "sbatch says nothing": ("sbatch", "exit 0", "sbatch printed no job number, but ''"),
-    "sbatch says nonsense": ("sbatch", "echo Moin; echo 7 of 9", "but said 'Moin\\n7 of 9': look"),
+    "sbatch says nonsense": ("sbatch", "echo Moin; echo 7 of 9", "but 'Moin\\n7 of 9': check"),
     "sbatch greets": (
         "sbatch",
         "echo 'Welcome to the cluster' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1",
@@ -125,7 +125,7 @@ def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -
     begin(folder)
     code, out, _ = said("slurm", file, "--submit")
     assert code == 0 and "Job 7: mine-1n" in out and "Job 7: mine-2n" not in out
-    assert "It goes on with that batch: 0 of 1 runs are finished" in out
+    assert "It continues the experiment: 0 of 1 runs are finished" in out
     assert "Not queued: job 5 is called mine-2n already: wait for it, or end it" in out
 
     program(folder, "squeue", "exit 0")
@@ -228,10 +228,10 @@ def no_runs(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [
-        (half_journal, "mine-1n/experiment.json: not JSON"),
+        (half_journal, "mine-1n/experiment.json: not a JSON file"),
         (stranger, "mine-1n: is no experiment: give another --name, or remove the folder"),
-        (file_in_the_way, "mine-1n: is no batch"),
-        (link_to_nowhere, "mine-1n: is no batch"),
+        (file_in_the_way, "mine-1n: is no experiment"),
+        (link_to_nowhere, "mine-1n: is no experiment"),
         (no_runs, "runs: File exists"),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_sweep_with_a_mistake_is_told_before_anything_is_queued(
     [
         ("", "", True),
         ("[slurm]\n", "[slurm]\ncpus = 2\n", True),
-        ("nodes = [1, 2]", "nodes = [1, 2]\nseeds = [1]", False),
+        ("nnodes = [1, 2]", "nnodes = [1, 2]\nseeds = [1]", False),
         ("[sweep]", "[train]\nepochs = 7\n[sweep]", False),
         ('"demo"', '"dome"', False),
     ],
@@ -294,7 +294,9 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
     assert submit.QUEUED not in os.environ
     monkeypatch.setenv(submit.QUEUED, told[submit.QUEUED])
     file.write_text(RECIPE.replace(before, after))
-    code, out, error = said("--recipe", str(file), "--nodes=1", "--name=mine-1n", "--dry-run")
+    code, out, error = said(
+        "run", "--recipe", str(file), "--nnodes=1", "--name=mine-1n", "--dry-run"
+    )
     if same:
         assert (code, error) == (0, ""), error
     else:
@@ -384,7 +386,7 @@ def test_the_status_without_an_answer_of_squeues_shows_the_batches(
 def test_the_status_goes_by_no_damaged_journal(folder: Path, said: Said) -> None:
     half_journal(folder)
     code, _, error = said("status", "mine-1n")
-    assert code == 2 and error.count("\n") == 1 and "experiment.json: not JSON" in error
+    assert code == 2 and error.count("\n") == 1 and "experiment.json: not a JSON file" in error
     begin(folder, 2, "running", whole=False)
     code, out, _ = said("status")
     assert code == 0 and "mine-2n" in out and "mine-1n" not in out

@@ -181,7 +181,7 @@ def test_stand_in_compare_plans_what_make_envs_says(machine: str, suite: Suite) 
         (line,) = [line for line in done.stdout.splitlines() if f" {kernel}_MultiGPU on " in line]
         skipped = next((o for o in outcomes if o.startswith("skipped: ")), None)
         if skipped is None:
-            assert f", kernel {kernel}" in line
+            assert f", environment {kernel}" in line
         else:
             reason = skipped.removeprefix("skipped: ")
             if machine == "MIG":  # make envs speaks of the GPU, a run of its instance
@@ -242,7 +242,7 @@ def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> N
     done = run("A100", *suite.command("--dry-run", "--devices", "4", "--gpus", "1"))
     assert done.returncode == 0, done.stdout + done.stderr
     for kernel in ("pytorch", "tensorflow"):
-        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, kernel {kernel}\n" in done.stdout
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, environment {kernel}\n" in done.stdout
     assert set(capabilities.CANNOT_SHARE) <= {*FORMS, *optional_kernels()}
     for kernel in FORMS.keys() & capabilities.CANNOT_SHARE.keys():
         why = capabilities.CANNOT_SHARE[kernel]
@@ -255,7 +255,7 @@ def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
     done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
     assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in done.stdout
     assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in done.stdout
-    assert "  chainer_MultiGPU on 2 devices, kernel chainer\n" in done.stdout
+    assert "  chainer_MultiGPU on 2 devices, environment chainer\n" in done.stdout
 
 
 GIVEN = """
