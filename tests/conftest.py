@@ -34,7 +34,7 @@ with contextlib.suppress(ImportError):
     hypothesis.settings.load_profile("repeatable")
 
 
-OURS = ("compare-", "self-test-", "replicas-")
+OURS = ("rosetta-", "self-test-", "replicas-")
 """How the names of folders begin that are removed by whoever made them (``temporary.own``)."""
 
 

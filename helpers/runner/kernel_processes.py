@@ -121,7 +121,7 @@ def execute(
     left = ExitStack()
     try:
         with shutdown.held():  # else a signal could leave an unknown folder
-            own = left.enter_context(temporary_files.own("compare-"))
+            own = left.enter_context(temporary_files.own("rosetta-"))
         manager.connection_file = f"{own}/connection.json"
         with target.with_name("kernel.log").open("wb") as log:  # native code's last words
             _start(

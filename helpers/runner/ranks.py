@@ -216,7 +216,7 @@ def run(
     try:
         (folder / NOTEBOOK).write_text(notebook, encoding="utf-8")
         _say_what(folder, order, python)
-        with temporary_files.own("compare-") as own, (target.parent / LOG).open("ab") as log:
+        with temporary_files.own("rosetta-") as own, (target.parent / LOG).open("ab") as log:
             variables = environment_variables.for_a_kernel(os.environ) | dict(environment)
             variables |= {"TMPDIR": own, rank_info.VARIABLE: str(folder)}
             with shutdown.held():

@@ -164,7 +164,15 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     words = pytorch(monkeypatch, devices=2 // nodes)
     recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", f"cpus = {2 // nodes}")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run, nodes=nodes)
-    whole = [*words, "--recipe", str(suite.folder / "mine.toml"), "--name", "whole"]
+    whole = [
+        *words[:3],
+        "run",
+        *words[3:],
+        "--recipe",
+        str(suite.folder / "mine.toml"),
+        "--name",
+        "whole",
+    ]
     whole += ["--nnodes", str(nodes)]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
 
