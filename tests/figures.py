@@ -473,7 +473,7 @@ def expected_alts(made: list[Record]) -> set[str]:
             sorted(wide, key=rate, reverse=True),
         ),
         told(
-            "Training time by framework and number of devices, beside the times published in 2018",
+            "Training time by framework and number of devices, with the times published in 2018",
             lambda c: f"{label(c)} on {count_of(c)} {time_text(c['training']['seconds'])}",
         ),
         told("Lines of throughput and parallel efficiency against devices", efficient, wide),

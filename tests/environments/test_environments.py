@@ -661,7 +661,7 @@ def test_a_stand_in_of_another_version_is_not_installed_beside_the_new_one(
     built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uv refuses two wheels of one package, and with them every environment."""
-    folder, simd = built / ".wheels" / "stand-in", built / "pillow_simd-2.whl"
+    folder, simd = built / ".wheels" / "pillow", built / "pillow_simd-2.whl"
     folder.mkdir(parents=True)
     (folder / "pillow-1.whl").touch()
 

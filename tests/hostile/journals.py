@@ -217,8 +217,10 @@ CASES = [
     Case("batch: its Compare is a link", linked("Compare.ipynb"), "a link", keeps=KEEPS),
     Case("batch: a pipe for a report", device_beside, r"report\.html: a link or a device"),
     Case("batch: itself a link", linked_batch, "leads to .*, out of"),
-    Case("batch: a link to itself", linked_to_itself, "(out of|symbolic links|no batch)"),
-    Case("batch: a name with escapes", strange_name, r"batch name '\\x1b\[2J\\x07\.\./\\udce9'"),
+    Case("batch: a link to itself", linked_to_itself, "(out of|symbolic links|no experiment)"),
+    Case(
+        "batch: a name with escapes", strange_name, r"experiment name '\\x1b\[2J\\x07\.\./\\udce9'"
+    ),
     Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 100_000), "not TOML"),
     Case("sweep: tables 10,000 deep", sweep(f"a{'.a' * 10_000} = 1"), "too many dots"),
     Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),

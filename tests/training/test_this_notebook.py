@@ -75,7 +75,7 @@ def test_else_it_is_the_shipped_notebook_whose_cell_ran(
         if typed == begins:
             assert find({}) == path
         else:
-            with pytest.raises(UserError, match="cannot be found out"):
+            with pytest.raises(UserError, match="name of this notebook is unknown"):
                 find({})
 
 
