@@ -1,7 +1,7 @@
 """Signal that a training is alive: each step touches a file, at most once a second.
 
 The file is in the run's folder, where the runner watches it
-(``helpers.runner.run_experiment.stalls``).
+(``helpers.runner.hangs``).
 """
 
 import os

@@ -33,7 +33,7 @@ MOST_REPLAYED = 2048
 
 
 class Observer:
-    """What a process notes of its training; ``in_world.train`` tells it where that is.
+    """What a process notes of its training; ``train_loop.train`` tells it where that is.
 
     ``StepClock`` tells it of batches and steps.
     """

@@ -32,7 +32,7 @@ sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
 import numpy as np
 from helpers.networks.weights import save
-from helpers.training import agreed_stop, checkpoint
+from helpers.training import graceful_stop, checkpoint
 from helpers.training.partial_epoch import Part
 from helpers.training.record import Run
 
