@@ -105,7 +105,7 @@ def make(kernel: str, maker: Maker, project: Wheels, pillow_simd: Wheels) -> tup
     Returns what took Pillow's place, and what could not be tried here ("" if nothing). Its log is
     .venvs/<kernel>.log. Raises BuildError.
     """
-    venv, kind = VENVS / kernel, kernels.form(kernel, maker.machine)
+    venv, kind = VENVS / kernel, kernels.variant(kernel, maker.machine)
     run = runner(VENVS / f"{kernel}.log")
     pip = [maker.uv, "pip"]
     if kernel == "horovod" and (lacking := sources.why_no_horovod()):

@@ -84,10 +84,6 @@ def variant(kernel: str, machine: Machine) -> str:
     return capabilities.best_form(kernel, machine.gpus) if machine.gpus else "gpu"
 
 
-form = variant
-"""For ``environment.make``: a change of that function would rebuild all environments."""
-
-
 def lock_of(kernel: str, kind: str) -> Path:
     """The lock of a variant; PyTorch has one lock for CPU and GPU."""
     return HERE / f"{capabilities.lock(kernel, kind)}.txt"
@@ -166,7 +162,7 @@ def _variables(kernel: str, kind: str) -> dict[str, str]:
     env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv), **idle_threads.VARIABLES}
     if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
         # The CUDA libraries are Python packages, which MXNet and Chainer find only by this path.
-        # Of the previous path, only folders with the driver stay (some containers have it there),
+        # Only folders of the previous path with the driver stay (some containers have it there),
         # because a cluster's modules add other CUDA libraries.
         libraries = sorted(map(str, venv.glob("lib/python*/site-packages/nvidia/*/lib")))
         before = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]

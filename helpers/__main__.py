@@ -63,9 +63,7 @@ def build() -> tuple[Parser, Commands]:
         action=_Completion,
         help="print a shell's completion script and exit",
     )
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=Parser
-    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (run, reports, jobs, doctor, listing):
         module.add(commands)
     return parser, commands

@@ -45,29 +45,25 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: object = None) -> None:
         say(self.format_help())  # argparse ignores a closed output pipe
 
-    def parse_args(  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> argparse.Namespace:
-        """The arguments; a mistake in those of a subcommand names the subcommand's help.
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """The arguments; here, because argparse gives a subcommand's to its own parser.
 
         Raises:
             UserError: an argument is unknown; a former or similar one is named.
         """
-        given, unknown = self.parse_known_args(args, namespace)
+        given, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            parser = getattr(given, "parser", self)
-            parser.error(_unknown(unknown, parser._option_string_actions))
-        found: argparse.Namespace = given
-        return found
+            self.error(_unknown(unknown, self._option_string_actions))
+        return given, unknown
 
 
 def command(commands: Commands, name: str, **how: Any) -> Parser:
     """A subcommand's parser; its ``help`` is its ``description`` too, unless that is given."""
     text = how["help"]
     how.setdefault("description", f"{text[0].upper()}{text[1:]}.")
-    found = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
-    found.set_defaults(parser=found)
-    return found
+    return commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
 
 
 def check_command(name: str, commands: Iterable[str]) -> None:
@@ -119,9 +115,10 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
         option = argument.partition("=")[0]
         if option in FORMER:
             return f"{message}: {option} is now {FORMER[option]}"
-        if (usual := option.replace("_", "-")) in ELSEWHERE:
-            return f"{message}: {ELSEWHERE[usual]}"
-        near = difflib.get_close_matches(option.replace("_", "-"), known, n=1, cutoff=0.75)
+        option = option.replace("_", "-")
+        if option in ELSEWHERE:
+            return f"{message}: {ELSEWHERE[option]}"
+        near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
         if option.startswith("--") and near:
             return f"{message}: did you mean {near[0]}?"
     return message

@@ -47,9 +47,8 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
     runs = []
     for kept in content["runs"]:
         known = {name: value for name, value in kept.items() if not name.startswith("process")}
-        known["seed"] = kept.get(
-            "seed", content.get("seed", 0)
-        )  # once one for the whole experiment
+        # The oldest journals have one seed for the whole experiment.
+        known["seed"] = kept.get("seed", content.get("seed", 0))
         runs.append(RunState(**known))
     if len({run.folder for run in runs}) < len(runs):
         raise UserError(f"{path}: two of its runs have the same folder; start a new experiment")

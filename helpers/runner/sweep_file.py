@@ -7,6 +7,7 @@ A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,6 @@ LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 """Former keys, and their present names."""
-
-
-_told: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -107,12 +105,15 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
                     f"{where}: 'workers' was for all devices together; give 'num_workers', for "
                     "each device"
                 )
-            line = f"{where}: the old name '{key}' is still read; the new one: {now}"
-            if line not in _told:
-                _told.add(line)
-                say(line, error=True)
+            _announce(f"{where}: the old name '{key}' is still read; the new one: {now}")
         choices[now] = _value(file, (*table, key), value, now)
     return choices
+
+
+@cache
+def _announce(line: str) -> None:
+    """Print a line once, although a command reads its recipe's sweep several times."""
+    say(line, error=True)
 
 
 def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:

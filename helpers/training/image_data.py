@@ -134,7 +134,7 @@ class Data:
         return str(found.hexdigest())
 
     def _sizes(self, images: pd.DataFrame) -> list[int]:
-        """Of the array, of each file, or of the first image that custom code gives."""
+        """The sizes in the array, of each file, or of the first image of custom code."""
         if self._array is not None:
             return list(self._array.shape)
         if not isinstance(self.reader, CatalogReader):

@@ -177,7 +177,7 @@ def resolve(
 def default_workers(devices: Devices, nodes: int = 1, virtual: bool = True) -> int:
     """Up to 8 loader workers a device, and no more than there are CPU cores for them.
 
-    Of all nodes together, each with these devices; simulated nodes share this machine's cores.
+    The number is for all nodes together; simulated nodes share this machine's cores.
     """
     if devices.cpus:
         return nodes * sum(min(8, len(cpu.loader_cores)) for cpu in devices.cpus)

@@ -486,7 +486,7 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
     ],
 )
 def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
-    assert kernels.form(kernel, machine) == expected
+    assert kernels.variant(kernel, machine) == expected
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ def test_environments_can_be_made_for_the_gpus_of_other_machines(
     monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
     monkeypatch.setattr(environment, "stamped", lambda kernel: {})
     assert build.main(["--gpu", named, "--environments", ",".join(expected)]) == 0
-    assert {kernel: kernels.form(kernel, made[0]) for kernel in expected} == expected
+    assert {kernel: kernels.variant(kernel, made[0]) for kernel in expected} == expected
 
 
 @pytest.mark.parametrize("named", ["H100", "9.0", "9.0:", "90:580", "9.0:580;", "²²:580"])

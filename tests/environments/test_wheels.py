@@ -53,7 +53,9 @@ def venvs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty .venvs, where nothing is really built."""
 
     def build_all(todo: list[str], maker: environment.Maker) -> list[dict[str, Any]]:
-        kernels.write_json(place / "built.json", {k: kernels.form(k, maker.machine) for k in todo})
+        kernels.write_json(
+            place / "built.json", {k: kernels.variant(k, maker.machine) for k in todo}
+        )
         return []
 
     place = tmp_path / ".venvs"

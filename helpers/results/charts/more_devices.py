@@ -197,7 +197,7 @@ def _axis_name(kind: str) -> str:
 
 
 def _column(axes: Axes, place: int, row: pd.Series) -> None:
-    """Of one number of devices: up by the hardware efficiency, down by the statistical one."""
+    """Draw one number of devices: up by the hardware efficiency, down by the statistical one."""
     if pd.isna(row["base"]) or row["devices"] < row["base"]:
         axes.annotate("not\nreached", (place, 1), ha="center", va="bottom", fontsize=7.5)
         return
