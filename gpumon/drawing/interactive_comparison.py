@@ -51,10 +51,12 @@ def fragment(
     kinds = {kind: LABELS[kind] for run in runs for kind in run.lines}
     phases = list(dict.fromkeys(mark.name for run in runs for mark in run.marks))
     gpus = sorted({m["name"] for lane in lanes for line in lane["lines"] for m in line["members"]})
+    end = round(max(max(lane["span"][1] for lane in lanes), 1e-3), 3)
+    seen = round(max(*(run.end - run.origin for run in runs), 1e-3) * 1.01, 3)
     data = {
         "start": round(min(lane["span"][0] for lane in lanes), 3),
-        "end": round(max(max(lane["span"][1] for lane in lanes), 1e-3), 3),
-        "view": [0.0, round(max(*(run.end - run.origin for run in runs), 1e-3) * 1.01, 3)],
+        "end": end,
+        "view": [0.0, min(seen, end)],  # as far as zooming back goes
         **themed(phases, theme),
         "levels": 1,
         "left": 150,

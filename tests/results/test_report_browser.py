@@ -408,7 +408,7 @@ FIXED = {
     ("state",),
     ("recipe", "task"),
     ("recipe", "optimizer"),
-    ("recipe", "scaling"),
+    ("recipe", "lr_scaling"),
     ("devices", "kind"),
     ("data", "kind"),
     ("weights", "source"),
