@@ -19,9 +19,11 @@ setup(
     install_requires=[
         "cloudpickle",
         f"gpumon-phases[plot,tables] @ {GPUMON.as_uri()}",
+        "filelock",
         "joblib",
         "jsonschema",
         "matplotlib",
+        "msgspec",
         "numpy>=1.23",
         "nvidia-ml-py",
         "pandas>=2.0",
