@@ -76,18 +76,23 @@ from helpers.training import (
     this_notebook,
     train_loop,
 )
+from helpers.training.epochs import Within
 from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
-from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained, Within
+from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained
 from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
 OF_LAUNCHERS = ("nodes", "simulated_nodes")
-PARAMETERS = tuple(
-    name for name in signature(parameters.resolve).parameters if name not in OF_LAUNCHERS
-)[2:]
-"""The parameters that a notebook's parameters cell sets, apart from ``resume``."""
+PARAMETERS = {
+    name: parameter.default
+    for name, parameter in list(signature(parameters.resolve).parameters.items())[2:]
+    if name not in OF_LAUNCHERS
+}
+"""What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
+MAY_BE_LEFT_OUT = ("seed", "warmup_epochs", "cores_per_device", "loader_cores")
+"""Of these, what the notebooks do not set: somebody who needs one adds a line."""
 
 
 def begin(*given: Any) -> Any:
@@ -122,7 +127,7 @@ def begin(*given: Any) -> Any:
     wanted = (*PARAMETERS, "resume", *own)
     if wrong := this_notebook.misspelt(file, wanted, names):
         raise UserError(wrong)
-    missing = [name for name in wanted if name not in names]
+    missing = [name for name in wanted if name not in names and name not in MAY_BE_LEFT_OUT]
     if missing:
         raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
     if not isinstance(names["resume"], bool):
@@ -135,7 +140,7 @@ def begin(*given: Any) -> Any:
             f"{why}, which a launcher starts: in a terminal run: rosetta run "
             f"--notebooks {notebook} --devices N"
         )
-    given_ones = {name: names[name] for name in PARAMETERS}
+    given_ones = {name: names.get(name, default) for name, default in PARAMETERS.items()}
     nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
     with exchange.first_rank_first():  # it may generate images
         setup = parameters.resolve(
@@ -155,7 +160,8 @@ def begin(*given: Any) -> Any:
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
     run = Run(file, framework, setup, devices, names["resume"])
-    run._names, run._given = names, {name: names[name] for name in wanted}
+    run._names = names
+    run._given = given_ones | {name: names[name] for name in ("resume", *own)}
     return run
 
 
@@ -297,11 +303,15 @@ class Run(RunBase):
         return self._checked()
 
     @section(9, "the training-loop check", needs=("check_fairness",), records=("fairness",))
-    def check_training_loop(self, functions: TrainingFunctions) -> pd.DataFrame:
-        """Take the notebook's functions, and add to the check what its training loop does."""
+    def check_training_loop(self, **functions: Any) -> pd.DataFrame:
+        """Take the notebook's functions, and add to the check what its training loop does.
+
+        Args:
+            functions: the fields of ``helpers.training.world.TrainingFunctions``.
+        """
         graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
-        self.take(functions)
+        self.take(**functions)
 
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
             found: tuple[float, Arrays, np.ndarray] = self.everywhere(
@@ -335,10 +345,10 @@ class Run(RunBase):
             )
         return self._checked()
 
-    def take(self, functions: TrainingFunctions) -> None:
-        """From now on all is done by this notebook's functions."""
+    def take(self, **functions: Any) -> None:
+        """From now on all is done by these functions of the notebook."""
         self._end_replica()
-        self.functions = functions
+        self.functions = TrainingFunctions(**functions)
 
     @section(9, "the batch size", needs=("check_training_loop",))
     def largest_batch(self) -> ScaledRecipe:
@@ -447,9 +457,14 @@ class Run(RunBase):
     @section(
         11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
     )
-    def profile(self) -> pd.DataFrame:
-        """Section 11's measurements, in rounds, as a table; the monitor ends with them."""
+    def profile(self, **functions: Callable[..., Any]) -> pd.DataFrame:
+        """Section 11's measurements, in rounds, as a table; the monitor ends with them.
+
+        Args:
+            functions: those of ``TrainingFunctions`` that only these measurements need.
+        """
         graceful_stop.check(self.folder, "after its training")
+        self.functions = replace(self.functions, **functions)
         steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[StepMeasurements] = self.with_replica(
             train_loop.measure, self.initial.arrays, 0, steps

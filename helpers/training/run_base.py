@@ -11,7 +11,7 @@ from helpers.launch import exchange
 from helpers.networks.weights import Weights
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
-from helpers.training.train_loop import Work
+from helpers.training.work import Work
 from helpers.training.world import TrainingFunctions, World
 
 

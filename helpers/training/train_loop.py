@@ -6,18 +6,14 @@ process, in a child, or in a process for each device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-import gpumon
 from helpers.errors import LoaderError
 from helpers.fairness.training_checks import Evaluation, Observed
 from helpers.fairness.training_loop import Trial
@@ -25,55 +21,32 @@ from helpers.frameworks import rank_info
 from helpers.launch import clocks
 from helpers.networks import weights
 from helpers.networks.weights import Arrays
-from helpers.recipe import ScaledRecipe
 from helpers.training import (
     arithmetic,
     bus_bandwidth,
     checkpoint,
     graceful_stop,
     measurement_rounds,
-    metrics,
     step_parts,
 )
-from helpers.training.image_data import Data
+from helpers.training.epochs import (
+    StoppedInEpoch,
+    Training,
+    check_count,
+    counted_steps,
+    ending,
+    evaluating,
+    own_images,
+)
 from helpers.training.observer import Evaluated, Observer
-from helpers.training.partial_epoch import NONE, Part
+from helpers.training.partial_epoch import Part
 from helpers.training.step_clock import StepClock
-from helpers.training.stopwatch import Stopwatch
-from helpers.training.world import Share, TrainingFunctions, World
+from helpers.training.work import Work
+from helpers.training.world import TrainingFunctions, World
 
 WEIGHTS = "weights.safetensors"
 RUN = "run"
 """What their file's metadata calls the id of the run that trained them."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a process has to know to do its part."""
-
-    framework: ModuleType
-    functions: TrainingFunctions
-    images: Data
-    recipe: ScaledRecipe
-    workers: int
-    monitor: gpumon.Monitor
-
-    def watch(self, world: World) -> Stopwatch:
-        """A stopwatch that waits for this process's devices at its ends."""
-        return Stopwatch(lambda: self.framework.synchronize(world.devices))
-
-    def ahead(self, world: World) -> int:
-        """Batches that this process's training loader may have ready."""
-        ahead = self.functions.read_ahead
-        return ahead * -(-self.workers // world.processes) if ahead > 0 else -ahead
-
-    def noise(self, world: World, size: int) -> list[Share]:
-        """``size`` images of noise, without findings or of the first class, for each own device."""
-        random = np.random.default_rng(self.recipe.recipe.seed)
-        shape = (size, self.recipe.recipe.crop, self.recipe.recipe.crop, self.images.planes)
-        pixels = random.integers(0, 256, shape, dtype=np.uint8)
-        targets = np.zeros_like(self.images.targets(self.images.train[:1])).repeat(size, axis=0)
-        return [(pixels, targets)] * len(world.devices)
 
 
 @dataclass(frozen=True)
@@ -103,13 +76,6 @@ class Tested(NamedTuple):
     loss: float
     seconds: float
     evaluation: Evaluation
-
-
-class Within(NamedTuple):
-    """How far training is: steps of all epochs, and seconds since this epoch's loop began."""
-
-    steps: int
-    seconds: float
 
 
 class StepMeasurements(NamedTuple):
@@ -189,7 +155,7 @@ def train(
     agreement: graceful_stop.Agreement,
     report: Callable[[Any], None],
 ) -> Trained:
-    """Train all remaining epochs, or until the run is asked to stop.
+    """Let the notebook train all remaining epochs, or until the run is asked to stop.
 
     Args:
         begin: the checkpoint to resume from; process 0 writes the next ones, and the weights.
@@ -197,113 +163,37 @@ def train(
         report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
             ``Within`` every few seconds.
     """
-    functions, framework, monitor = work.functions, work.framework, work.monitor
-    scaler = getattr(replica, "scaler", None)
-    framework.load_optimizer(replica.network, replica.optimizer, begin.optimizer, scaler)
-    writer = checkpoint.Writer(begin)
-    loader = functions.make_train_loader(world, begin.epoch, work.workers)
-    functions.ready(replica, [loader])
-    validation = functions.make_evaluation_loader(world, work.images.valid, work.workers)
-    steps = work.recipe.steps(len(work.images.train))
-    batch = work.recipe.recipe.batch_size * len(world.devices)  # images of this process
-    history, first_step, part = list(begin.history), begin.first_step, begin.part
-    taken = begin.epoch * steps + part.steps
-    permit = agreement.of(world.rank, world.processes, taken)
-    observer = Observer(world, work, replica, begin.epoch + 1, begin.weights)
-    skip(loader, part.steps)  # their images were trained on
-    parts: step_parts.Parts | None = None
-    for epoch in range(begin.epoch + 1, work.recipe.recipe.epochs + 1):
-        if not permit.may_take(taken):
-            break
-        batches = Evaluated(iter(validation))  # read while training runs
-        left = steps - part.steps
-        observer.begin(epoch, part.steps)
-        with (
-            monitor.phase("train", epoch=epoch, items=left * batch),
-            work.watch(world) as training,
-        ):
-            train_loss, clock = take_steps(
-                work,
-                replica,
-                loader,
-                left,
-                permit,
-                taken,
-                f"epoch {epoch}",
-                progress=partial(within, report, taken) if world.rank == 0 else None,
-                observer=observer,
-            )
-        observer.end()
-        if epoch == 1 and part.steps == 0:
-            first_step = clock.first_step_seconds
-        # All wait for the slowest.
-        waited = framework.slowest(clock.data_seconds, world.devices)
-        seconds, synced = training.seconds, functions.sync_seconds(replica)
-        parts = step_parts.of_epoch(clock, synced)
-        said = None if synced is None else float(synced)
-        part = part.plus(Part(clock.steps, train_loss, seconds, waited, said, 1))
-        taken += clock.steps
-        if part.steps < steps:
-            break
-        seen = own_images(world, work.images.valid)
-        with monitor.phase("validate", epoch=epoch, items=seen), work.watch(world) as validating:
-            count, what = len(work.images.valid), f"validation, epoch {epoch}"
-            scores, valid_loss = predict(functions, replica, iter(batches), count, what)
-            targets = work.images.targets(work.images.valid)
-            measured = metrics.of_epoch(work.images.task, targets, scores)
-        observer.evaluations.append(batches.images(world, work.images, "valid"))
-        history.append(
-            {
-                "epoch": epoch,
-                "learning_rate": framework.learning_rate(replica.optimizer),
-                "steps": steps,
-                "images": steps * work.recipe.global_batch_size,
-                "train_loss": part.loss,
-                "train_seconds": part.seconds,
-                "images_per_second": steps * work.recipe.global_batch_size / part.seconds,
-                "valid_loss": valid_loss,
-                **measured,
-                "valid_seconds": validating.seconds,
-                "data_seconds": part.data_seconds,
-                "communication_seconds": part.communication_seconds,
-            }
-            | ({"attempts": part.attempts} if part.attempts > 1 else {})
+    run = Training(world, work, replica, begin, agreement, report)
+    with suppress(StoppedInEpoch):
+        work.functions.train(world, replica, run)
+    history, first_step = run.history, run.first_step
+    stopped = run.permit is not None and run.permit.refused
+    if not stopped and len(history) != work.recipe.recipe.epochs:
+        raise LoaderError(
+            f"train ended after {len(history)} of {work.recipe.recipe.epochs} epochs; let it go "
+            "through all of run.epochs(...)"
         )
-        part = NONE
-        if world.rank == 0:
-            state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
-            arrays = framework.dump_weights(replica.network)
-            writer.save(history, first_step, arrays, state)
-            report(history[-1])  # once its checkpoint is on the way: see checkpoint.await_epoch
-    if permit.refused and part.steps and world.rank == 0:
-        state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
-        writer.save(history, first_step, framework.dump_weights(replica.network), state, part)
-    if permit.refused:
+    writer = run.writer
+    if stopped:
+        if run.part.steps and world.rank == 0:
+            run.save(run.part)
         writer.close()
-        return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=part)
+        return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=run.part)
+    arrays = work.framework.dump_weights(replica.network)
     if world.rank == 0:
-        arrays = framework.dump_weights(replica.network)
         weights.save(begin.folder / WEIGHTS, arrays, {RUN: begin.run})
     writer.close()
-    digest = weights.digest(framework.dump_weights(replica.network))
     logits = of_each_device(world, work, replica)
-    if hasattr(loader, "close"):
-        loader.close()
-    del loader  # with which its workers end
-    observed = observer.observed()
-    return Trained(history, first_step, writer.seconds, digest, logits, parts, observed=observed)
-
-
-def within(report: Callable[[Any], None], before: int, steps: int, seconds: float) -> None:
-    """Report how far an epoch is.
-
-    Args:
-        report: to whom.
-        before: the steps of all epochs before those that are counted here.
-        steps: that are done since.
-        seconds: since the epoch's loop began.
-    """
-    report(Within(before + steps, seconds))
+    run.close()
+    return Trained(
+        history,
+        first_step,
+        writer.seconds,
+        weights.digest(arrays),
+        logits,
+        run.parts,
+        observed=run.observer.observed(),
+    )
 
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
@@ -320,7 +210,7 @@ def test(world: World, work: Work, replica: Any) -> Tested:
     """Logits and mean loss of the test part."""
     work.functions.ready(replica, [])
     loader = work.functions.make_evaluation_loader(world, work.images.test, work.workers)
-    images = own_images(world, work.images.test)
+    images = own_images(world, len(work.images.test))
     with work.monitor.phase("test", items=images), work.watch(world) as watch:
         count, batches = len(work.images.test), Evaluated(iter(loader))
         scores, loss = predict(work.functions, replica, iter(batches), count, "section 10")
@@ -337,7 +227,7 @@ def predict(
     """What the notebook's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
-        notebook's functions: the notebook's.
+        functions: the notebook's.
         replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
         total: how many images.
@@ -346,15 +236,9 @@ def predict(
     Raises:
         LoaderError: it gave those of fewer images, or of more.
     """
-    try:
+    with evaluating(what):
         scores, loss = functions.predict(replica, loader, total)
-        if len(scores) != total:
-            raise LoaderError(f"predict gave logits of {len(scores)} of {total} images")
-    except LoaderError as error:
-        raise LoaderError(
-            f"{what}: {error}; make_evaluation_loader has to give each image once, and predict "
-            "has to use all of them"
-        ) from None
+        check_count(scores, total)
     return scores, loss
 
 
@@ -422,36 +306,6 @@ def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:
     return np.concatenate([logits[n :: world.processes] for n in range(world.processes)])
 
 
-def own_images(world: World, part: pd.DataFrame) -> int:
-    """How many of a part's images this process evaluates, with every n-th its own."""
-    return len(range(world.rank, len(part), world.processes))
-
-
-def skip(loader: Any, batches: int) -> None:
-    """Leave out the next batches of an endless loader; a loader may know how itself."""
-    if hasattr(loader, "skip"):
-        loader.skip(batches)
-        return
-    with ending("the batches that a resumed run skips"):
-        for _ in range(batches):
-            next(loader)
-
-
-@contextmanager
-def ending(what: str) -> Iterator[None]:
-    """Around ``next`` of a training loader.
-
-    Raises:
-        LoaderError: the loader has ended.
-    """
-    try:
-        yield
-    except StopIteration:
-        raise LoaderError(
-            f"{what}: the training loader ended; let make_train_loader give batches without end"
-        ) from None
-
-
 def once(loader: Any) -> Any:
     """The first batch of an endless loader, for an evaluation; a loader may know how itself."""
     return loader.once() if hasattr(loader, "once") else islice(loader, 1)
@@ -462,45 +316,10 @@ def take_steps(
     replica: Any,
     loader: Any,
     steps: int,
-    permit: graceful_stop.Permit | None = None,
-    first: int = 0,
     what: str = "training-loop check",
-    progress: Callable[[int, float], None] | None = None,
     observer: Observer | None = None,
 ) -> tuple[float, StepClock]:
-    """The mean loss of ``steps`` steps, and their clock.
-
-    Args:
-        work: what the process knows.
-        replica: what trains.
-        loader: that of the batches.
-        steps: how many.
-        permit: says up to where; the steps end there, where the loader is a plain iterator, or
-            knows itself how. (Others are their framework's own, and make all of the steps.)
-        first: the number of the first step, of all epochs together.
-        what: the part of the run, for the error's message.
-        progress: how far the steps are, now and then (:class:`StepClock`).
-        observer: notes what the steps are taken on, and how.
-
-    Raises:
-        LoaderError: the notebook took more steps, or fewer, so every rate would be wrong.
-    """
-    if permit is not None and isinstance(loader, Iterator):
-        loader = graceful_stop.batches(loader, permit, first)
-    elif permit is not None and hasattr(loader, "until"):
-        loader.until(permit, first)
-    try:
-        with StepClock(work.framework.completion, progress, observer) as clock:
-            loss = work.functions.train_epoch(replica, loader, steps, clock)
-    except LoaderError as error:
-        raise LoaderError(
-            f"{what}: {error} of {steps} batches; let make_train_loader give batches without end"
-        ) from None
-    stopped = permit is not None and permit.refused and 0 < clock.steps < steps
-    if clock.steps != steps and not stopped:
-        raise LoaderError(
-            f"{what}: train_epoch took {clock.steps} of {steps} steps; let it take a step for each "
-            "batch of islice(loader, steps), call clock.queued once after each step, and let "
-            "make_train_loader give batches without end"
-        )
+    """The mean loss of ``steps`` steps, and their clock; see :func:`epochs.counted_steps`."""
+    with counted_steps(work, loader, steps, what=what, observer=observer) as (batches, clock):
+        loss = work.functions.train_epoch(replica, batches, steps, clock)
     return loss, clock

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class World:
 
 @dataclass(frozen=True)
 class TrainingFunctions:
-    """What a notebook defines, by the same names and with the same arguments in each.
+    """What a notebook defines and hands over, with the same names and arguments in each.
 
     ``start`` gives a *replica*: any object that has the bare ``network`` and its ``optimizer``
     (and a ``scaler`` where fp16's factor is not the optimiser's own). It stands for all devices of
@@ -84,6 +84,9 @@ class TrainingFunctions:
     """``(world, network, first_step, rule, rates)``: a replica, ready to train from that step
     on; the training-loop check gives a ``helpers.recipe.Rule`` and its steps' rates, else both are
     the recipe's."""
+    train: Callable[..., None]
+    """``(world, replica, run)``: the loop over the epochs that ``run``, a
+    ``helpers.training.epochs.Training``, has left."""
     train_epoch: Callable[..., float]
     """``(replica, loader, steps, clock)``: that many steps; the mean loss over all devices."""
     predict: Callable[..., tuple[np.ndarray, float]]
@@ -109,19 +112,3 @@ class TrainingFunctions:
     processes: str = IN_KERNEL
     """Where replicas live in a run of one process: ``IN_KERNEL``, ``IN_CHILD`` or ``PER_DEVICE``.
     Those of a rank live in the rank."""
-
-
-def functions_of(names: Mapping[str, Any], **settings: Any) -> TrainingFunctions:
-    """The functions of the notebook whose ``globals()`` these are, by their names.
-
-    Raises:
-        KeyError: one is missing.
-    """
-    settable = ("read_ahead", "processes")
-    functions = [field for field in fields(TrainingFunctions) if field.name not in settable]
-    found = {
-        field.name: names[field.name]
-        for field in functions
-        if field.name in names or field.default is MISSING
-    }
-    return TrainingFunctions(**found, **settings)

@@ -4,8 +4,8 @@ import ast
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from helpers.fairness import check_results
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
 from helpers.training import measured_run, train_loop
-from helpers.training.world import TrainingFunctions, World, functions_of
+from helpers.training.world import TrainingFunctions, World
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -141,9 +141,9 @@ def failed_in_training_loop(
     run = names["this_run"]
     functions, before = run.functions, run.fairness_check
     with planted(names, notebook, sound, broken):
-        run.check_training_loop(functions_with(names))
+        run.check_training_loop(**vars(functions_with(names)))
     found = failed(run.fairness_check.checks)
-    run.take(functions)
+    run.take(**vars(functions))
     run.fairness_check = before
     return found
 
@@ -167,9 +167,20 @@ EPSILON_FIRST = "weight change after 5 Adam steps"
 
 
 def functions_with(names: dict[str, Any]) -> TrainingFunctions:
-    """The notebook's notebook's functions, of what its names stand for now."""
-    before = names["this_run"].functions
-    return functions_of(names, read_ahead=before.read_ahead, processes=before.processes)
+    """The notebook's functions, of what its names stand for now."""
+    before: TrainingFunctions = names["this_run"].functions
+    settings = ("read_ahead", "processes")
+    handed = [field.name for field in fields(before) if field.name not in settings]
+    return replace(before, **{name: names[name] for name in handed if name in names})
+
+
+def with_measurements(names: dict[str, Any], notebook: str) -> TrainingFunctions:
+    """The notebook's functions, with those that it defines for the measurements of section 11."""
+    for name in ("without_all_reduce", "all_reduce_alone"):
+        with suppress(ValueError):  # no cell has it
+            exec(cell_with(notebook, f"def {name}("), names)
+    names["this_run"].functions = functions_with(names)
+    return names["this_run"].functions
 
 
 def with_loss_of(names: dict[str, Any], notebook: str, task: str) -> None:
