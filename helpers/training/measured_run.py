@@ -457,7 +457,7 @@ class Run(RunBase):
     @section(
         11, "measurements", needs=("train",), records=(*measurement_rounds.KINDS, "arithmetic")
     )
-    def profile(self, **functions: Callable[..., Any]) -> pd.DataFrame:
+    def profile(self, **functions: Any) -> pd.DataFrame:
         """Section 11's measurements, in rounds, as a table; the monitor ends with them.
 
         Args:

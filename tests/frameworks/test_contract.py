@@ -22,13 +22,13 @@ MODULES = sorted({row.module for row in frameworks.ROWS})
 PARTS = ("keras_models",)
 """What several modules have for their own, and no row names."""
 
-# What every notebook defines, beside the functions that it brings to the measured run (`Lesson`).
+# What every notebook defines, beside the functions that it hands over (`TrainingFunctions`).
 SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
 SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
 SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
 LONGEST_CELL, HELPER_NAMES = 50, 12
-LINES, SHORT = 300, {"PyTorch": 242, "MXNet": 242}
+LINES, SHORT = 300, {"PyTorch": 260, "MXNet": 260}
 """Lines of code that a notebook may have, without blank lines and comments, and those that can do
 with fewer: their frameworks bring the network, the loader and the optimiser."""
 
@@ -223,7 +223,9 @@ def asked_for() -> dict[str, list[str]]:
         if isinstance(field, ast.AnnAssign) and "Callable" in ast.unparse(field.annotation):
             assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             match = re.match(r"``\(([^)]*)\)``", str(text.value.value))
-            assert match, f"Lesson.{ast.unparse(field.target)} does not say its arguments"
+            assert match, (
+                f"TrainingFunctions.{ast.unparse(field.target)} does not say its arguments"
+            )
             said[ast.unparse(field.target)] = match[1].split(", ")
     return said
 

@@ -70,13 +70,19 @@ def namespace_of(
 ) -> dict[str, Any]:
     """The names a notebook has defined before its first cell that holds ``until``.
 
-    ``given`` are more of its parameters.
+    Up to training, also those that section 11 measures with. ``given`` are more parameters.
     """
     with exchange.first_rank_first():
         data = write_noise_images(folder)
     said: dict[str, Any] = {"data": str(data), "devices": devices}
     said |= {"run": str(folder / "run"), "recipe": "demo"} | given
-    return run_cells(notebook, until=until, **said)
+    names = run_cells(notebook, until=until, **said)
+    if until == CHECKED:
+        for name in ("def without_all_reduce(", "def all_reduce_alone("):
+            with suppress(ValueError):  # no cell has it
+                exec(cell_with(notebook, name), names)
+        names["this_run"].functions = functions_with(names)
+    return names
 
 
 def cell_with(notebook: str, text: str) -> str:
@@ -172,15 +178,6 @@ def functions_with(names: dict[str, Any]) -> TrainingFunctions:
     settings = ("read_ahead", "processes")
     handed = [field.name for field in fields(before) if field.name not in settings]
     return replace(before, **{name: names[name] for name in handed if name in names})
-
-
-def with_measurements(names: dict[str, Any], notebook: str) -> TrainingFunctions:
-    """The notebook's functions, with those that it defines for the measurements of section 11."""
-    for name in ("without_all_reduce", "all_reduce_alone"):
-        with suppress(ValueError):  # no cell has it
-            exec(cell_with(notebook, f"def {name}("), names)
-    names["this_run"].functions = functions_with(names)
-    return names["this_run"].functions
 
 
 def with_loss_of(names: dict[str, Any], notebook: str, task: str) -> None:

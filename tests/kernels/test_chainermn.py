@@ -208,7 +208,7 @@ def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: s
 
 @pytest.mark.on_ranks
 def test_the_training_loop_check_is_passed(run: Run) -> None:
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     assert len(run.fairness_check.checks) == 15 and failed(run.fairness_check.checks) == set()
     reasons = {check.check: check.reason for check in run.fairness_check.checks}
     assert reasons["which replica's running statistics are kept"] == "replica 0's"
@@ -226,7 +226,7 @@ def test_the_training_loop_check_is_passed(run: Run) -> None:
 def test_a_fault_in_the_loop_is_found(tmp_path: Path, sound: str, broken: str, found: str) -> None:
     """A sum in place of the mean; a first step that is lost; statistics that are not sent."""
     with planted(tmp_path / "planted", sound, broken) as run:
-        run.check_training_loop(run.functions)
+        run.check_training_loop(**vars(run.functions))
         assert found in failed(run.fairness_check.checks)
 
 

@@ -85,10 +85,8 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
         assert set(mocked) <= {target.id for target in assigned}
         return
-    names = ["runs"] if name == "Compare" else ["recipe", "data", "devices", "gpus", "run", "seed"]
-    names += [] if name == "Compare" else ["precision", "num_workers", "batch_size", "epochs"]
-    names += [] if name == "Compare" else ["warmup_epochs"]
-    names += [] if name == "Compare" else ["cores_per_device", "loader_cores", "resume"]
+    names = ["recipe", "data", "devices", "gpus", "run", "precision", "num_workers", "batch_size"]
+    names = ["runs"] if name == "Compare" else [*names, "epochs", "resume"]
     names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
     assert [target.id for target in assigned] == names
 

@@ -24,6 +24,7 @@ from helpers.networks import weights
 from helpers.results.comparison import Entry
 from helpers.training import (
     checkpoint,
+    epochs,
     graceful_stop,
     heartbeat,
     parameters,
@@ -33,7 +34,7 @@ from helpers.training import (
     train_loop,
 )
 from helpers.training.measured_run import PARAMETERS, Run, begin
-from helpers.training.world import TrainingFunctions, World, functions_of
+from helpers.training.world import TrainingFunctions, World
 
 __all__ = ["images_fixture", "shell_fixture"]
 
@@ -57,21 +58,7 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
-def test_a_notebook_functions_is_found_by_its_names_and_what_is_missing_is_named() -> None:
-    names: dict[str, Any] = {
-        field: (lambda *given, field=field: field)
-        for field in ("build_model", "make_train_loader", "make_evaluation_loader", "start")
-    }
-    names |= {"make_fixed_loader": print, "train_epoch": print, "stop": repr, "other": 1}
-    with pytest.raises(KeyError, match="predict"):
-        functions_of(names)
-    functions = functions_of(names | {"predict": print}, read_ahead=2)
-    assert (
-        isinstance(functions, TrainingFunctions)
-        and functions.stop is repr
-        and functions.read_ahead == 2
-    )
-    assert functions.without_all_reduce is None and functions.load_alone(None, 5) == 5
+FUNCTIONS = TrainingFunctions(*[print] * 8)
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
@@ -211,16 +198,14 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
             clock.queued(batch)
         return 0.5
 
-    functions = SimpleNamespace(train_epoch=train_epoch)
-    work: Any = SimpleNamespace(
-        functions=functions, framework=SimpleNamespace(completion=lambda _: None)
-    )
+    work: Any = SimpleNamespace(framework=SimpleNamespace(completion=lambda _: None))
     permit = graceful_stop.Agreement(tmp_path).of(0, 1, 8)
     said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
-    with pytest.raises(LoaderError, match=said):
-        train_loop.take_steps(work, None, iter("ab"), 4, permit, 8, "epoch 3")
+    steps = epochs.counted_steps(work, iter("ab"), 4, permit, 8, "epoch 3")
+    with pytest.raises(LoaderError, match=said), steps as (batches, clock):
+        train_epoch(None, batches, 4, clock)
     with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
-        train_loop.skip(iter("ab"), 3)
+        epochs.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
@@ -248,8 +233,8 @@ def test_within_an_epoch_one_line_is_replaced(
     run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
-    run._heard(train_loop.Within(20, 12.3))
-    run._heard(train_loop.Within(25, 30.0))
+    run._heard(epochs.Within(20, 12.3))
+    run._heard(epochs.Within(25, 30.0))
     if watched:
         assert capsys.readouterr().out == ""
         assert (tmp_path / heartbeat.MOVING).read_text() == then
@@ -286,6 +271,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         folder=tmp_path,
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
+        functions=FUNCTIONS,
         with_replica=lambda *given: [
             train_loop.StepMeasurements({kind: [0.5] * 6 for kind in kinds})
         ],

@@ -1,0 +1,161 @@
+"""The loop over the epochs that stands in a notebook, with a framework that computes nothing."""
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpumon
+from helpers.errors import LoaderError
+from helpers.recipe import lookup
+from helpers.training import checkpoint, graceful_stop, train_loop
+from helpers.training.work import Work
+from helpers.training.world import TrainingFunctions, World
+
+EPOCHS, IMAGES = 3, 128
+WORLD = World(0, 1, ("device",), "cpu")
+
+
+class Watch:
+    """Sees nothing of a replica."""
+
+    waits = False
+
+    def rate(self) -> float:
+        return 0.1
+
+    def seen(self) -> None:
+        return None
+
+
+def framework() -> Any:
+    return SimpleNamespace(
+        load_optimizer=lambda *given: None,
+        dump_optimizer=lambda *given: {},
+        dump_weights=lambda network: {"weight": np.zeros(1, np.float32)},
+        learning_rate=lambda optimizer: 0.1,
+        completion=lambda result: None,
+        synchronize=lambda devices: None,
+        slowest=lambda seconds, devices: seconds,
+        watch=lambda replica: Watch(),
+    )
+
+
+def batches() -> Iterator[Any]:
+    size = lookup("demo").batch_size
+    pixels = np.zeros((size, 32, 32, 1), np.uint8)
+    return repeat((pixels, np.zeros((size, 14), np.float32)))
+
+
+def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+    for _ in range(steps):
+        next(loader)
+        clock.queued(None)
+    return 0.5
+
+
+def work(train: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Work:
+    table = pd.DataFrame({"row": range(IMAGES)})
+    images = SimpleNamespace(
+        train=table,
+        valid=table[:4],
+        task="multilabel",
+        classes=[str(n) for n in range(14)],
+        planes=1,
+        targets=lambda part: np.tile(np.arange(14) % 2, (len(part), 1)).astype(np.float32),
+    )
+    functions = TrainingFunctions(
+        build_model=lambda arrays: None,
+        make_train_loader=lambda world, epoch, workers: batches(),
+        make_evaluation_loader=lambda world, part, workers: [],
+        make_fixed_loader=lambda world, shares: batches(),
+        start=lambda *given, **named: None,
+        train=train,
+        train_epoch=train_epoch,
+        predict=lambda replica, loader, total: (np.zeros((total, 14)), 0.5),
+    )
+    monkeypatch.setattr(train_loop, "of_each_device", lambda *given: np.zeros(1))
+    monkeypatch.setattr("helpers.training.observer.Observer.observed", lambda self: None)
+    recipe = lookup("demo", epochs=EPOCHS).on(1)
+    return Work(framework(), functions, images, recipe, 1, gpumon.Monitor())  # type: ignore[arg-type]
+
+
+def trained(
+    train: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> train_loop.Trained:
+    begin = checkpoint.Checkpoint({}, folder, {}, run="run")
+    replica = SimpleNamespace(network=None, optimizer=None)
+    agreement = graceful_stop.Agreement(folder)
+    return train_loop.train(
+        WORLD, work(train, monkeypatch), replica, begin, agreement, lambda row: None
+    )
+
+
+def loop(run: Any, log: Callable[[Any, np.ndarray], None]) -> None:
+    for epoch in run.epochs(batches(), []):
+        with epoch.train() as (loader, clock):
+            epoch.loss = train_epoch(None, loader, epoch.steps, clock)
+        with epoch.validate() as evaluated:
+            assert list(evaluated) == []
+        log(epoch, np.zeros((4, 14)))
+
+
+def test_a_loop_has_a_row_for_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = trained(
+        lambda world, replica, run: loop(run, lambda epoch, scores: epoch.log(scores, 0.4)),
+        tmp_path,
+        monkeypatch,
+    )
+    assert [row["epoch"] for row in found.history] == [1, 2, 3] and found.stopped is None
+    assert {(row["train_loss"], row["valid_loss"]) for row in found.history} == {(0.5, 0.4)}
+    assert {row["images"] for row in found.history} == {IMAGES}
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (lambda world, replica, run: None, "train ended after 0 of 3 epochs; let it go through"),
+        (
+            lambda world, replica, run: loop(run, lambda epoch, scores: None),
+            r"epoch 1: train did not call epoch\.log; let it do so",
+        ),
+        (
+            lambda world, replica, run: loop(run, lambda epoch, scores: epoch.log(scores[:3], 0.4)),
+            "validation, epoch 1: predict gave logits of 3 of 4 images; make_evaluation_loader",
+        ),
+    ],
+)
+def test_a_loop_that_leaves_something_out_is_told_what(
+    train: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LoaderError, match=f"^{said}"):
+        trained(train, tmp_path, monkeypatch)
+
+
+def test_a_run_that_is_asked_to_stop_ends_in_the_middle_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checkpoint has the steps that it took of the epoch, and their mean loss."""
+    monkeypatch.setattr(graceful_stop, "LOOK_SECONDS", 0.0)
+
+    def stops_soon(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        for number, _ in enumerate(loader):
+            clock.queued(None)
+            if number == 0:
+                graceful_stop.wish(tmp_path)
+        return 0.25
+
+    def train(world: World, replica: Any, run: Any) -> None:
+        for epoch in run.epochs(batches(), []):
+            with epoch.train() as (loader, clock):
+                epoch.loss = stops_soon(replica, loader, epoch.steps, clock)
+            raise AssertionError("there is nothing to validate")
+
+    found = trained(train, tmp_path, monkeypatch)
+    assert found.history == [] and found.stopped is not None
+    assert found.stopped.steps == 1 and found.stopped.loss == 0.25
