@@ -27,7 +27,7 @@ import notebook_loops
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.results import intervals
-from helpers.training import checkpoint, train_loop
+from helpers.training import checkpoint, graceful_stop, train_loop
 
 IMAGES = 120
 FIGURES = ("a turn", "a turn, of processor time", "validation in an epoch")
@@ -88,7 +88,8 @@ def turn(run: Any) -> tuple[float, float, float]:
     """Seconds of one training: of the clock, of the processor, and of validation in an epoch."""
     began, processor = time.perf_counter(), time.process_time()
     begin = checkpoint.Checkpoint(run.initial.arrays, run.folder, {})
-    (trained,) = run.with_replica(train_loop.train, begin.weights, 0, begin, lambda row: None)
+    agreement = graceful_stop.Agreement(run.folder)
+    (trained,) = run.with_replica(train_loop.train, begin.weights, 0, begin, agreement, lambda row: None)
     seconds = time.perf_counter() - began, time.process_time() - processor
     return *seconds, statistics.mean(epoch["valid_seconds"] for epoch in trained.history)
 

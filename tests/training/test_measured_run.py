@@ -58,7 +58,7 @@ def test_the_checkpoint_goes_only_once_the_record_is_whole(tmp_path: Path) -> No
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
-FUNCTIONS = TrainingFunctions(*[print] * 8)
+FUNCTIONS = TrainingFunctions(print, print, print, print, print, print, print, print)  # type: ignore[arg-type]
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
