@@ -1,0 +1,70 @@
+"""The architecture page: its table and its arrows say what the code imports."""
+
+import ast
+import re
+from pathlib import Path
+
+from helpers import paths
+
+PAGE = paths.ROOT / "docs" / "architecture.md"
+HELPERS = paths.ROOT / "helpers"
+BESIDE = ("data_prep", "gpumon")
+ROW = re.compile(r"^\| `(\w+)` \| .* \| (.*) \|$", re.MULTILINE)
+ARROW = re.compile(r"(\w+) ──▶ (?=(\w+))")
+
+
+def packages() -> set[str]:
+    return {path.parent.name for path in HELPERS.glob("*/__init__.py")}
+
+
+def package_of(module: str) -> str | None:
+    """The package of ``helpers`` that a module is in, or ``data_prep``, or ``gpumon``."""
+    first, *rest = module.split(".")
+    if first == "helpers":
+        return rest[0] if rest and rest[0] in packages() else "top"
+    return first if first in BESIDE else None
+
+
+def imports(package: str) -> set[str]:
+    """The other packages that a package imports anywhere in its modules."""
+    found: set[str | None] = set()
+    for path in (HELPERS / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {package_of(alias.name) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {package_of(f"{node.module}.{alias.name}") for alias in node.names}
+    return {name for name in found if name} - {package}
+
+
+def wrong(page: str) -> list[str]:
+    """What the page says of the packages that is not so."""
+    said = {name: set(re.findall(r"`(\w+)`", told)) for name, told in ROW.findall(page)}
+    there = {name: imports(name) for name in packages()}
+    found = [f"{name}: the page says {said.get(name)}" for name in sorted(there) if
+             there[name] != said.get(name)]  # fmt: skip
+    for one, other in ARROW.findall(page):
+        if {one, other} <= there.keys() and other not in there[one]:
+            found.append(f"{one} does not import {other}")
+    return found
+
+
+def test_the_page_says_what_the_code_imports() -> None:
+    found = wrong(PAGE.read_text(encoding="utf-8"))
+    told = "\n".join(f"{name}: {', '.join(f'`{o}`' for o in sorted(imports(name)))}"
+                     for name in sorted(packages()))  # fmt: skip
+    assert not found, "\n".join(found) + "\nthe code says:\n" + told
+
+
+def test_an_arrow_too_many_is_found() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert "networks does not import runner" in wrong(page + "\nnetworks ──▶ runner\n")
+    assert wrong(page.replace("| `recipe` |", "| `recipes` |")), "a package that is not told of"
+
+
+def test_every_path_that_it_names_is_there() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in re.findall(
+        r"`((?:helpers|data_prep|gpumon|environments|tests|tools)/[\w/.]*)`", page
+    ):
+        assert Path(paths.ROOT / name).exists(), name
