@@ -69,7 +69,7 @@ class Training:
         self._loader: Any = None
 
     def epochs(self, loader: Any, validation: Any) -> Iterator[Epoch]:
-        """The epochs that are left, as long as nobody asks the run to stop.
+        """The epochs that are left, until the run is asked to stop.
 
         Args:
             loader: the training batches after ``epochs_done`` epochs, without end.
@@ -173,7 +173,7 @@ class Epoch:
         self.valid_seconds = watch.seconds
 
     def log(self, scores: np.ndarray, valid_loss: float) -> None:
-        """Write the epoch's row, a checkpoint, and a line for whoever watches.
+        """Write the epoch's row and a checkpoint, and report the row.
 
         Args:
             scores: logits of the validation part (images, outputs), in its order.
