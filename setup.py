@@ -21,7 +21,6 @@ setup(
         f"gpumon-phases[plot,tables] @ {GPUMON.as_uri()}",
         "filelock",
         "joblib",
-        "jsonschema",
         "matplotlib",
         "msgspec",
         "numpy>=1.23",

@@ -89,7 +89,8 @@ def turn(run: Any) -> tuple[float, float, float]:
     began, processor = time.perf_counter(), time.process_time()
     begin = checkpoint.Checkpoint(run.initial.arrays, run.folder, {})
     agreement = graceful_stop.Agreement(run.folder)
-    (trained,) = run.with_replica(train_loop.train, begin.weights, 0, begin, agreement, lambda row: None)
+    given = (begin.weights, 0, begin, agreement, lambda row: None)
+    (trained,) = run.with_replica(train_loop.train, *given)
     seconds = time.perf_counter() - began, time.process_time() - processor
     return *seconds, statistics.mean(epoch["valid_seconds"] for epoch in trained.history)
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import records
 
+from helpers import record
 from helpers.recipe import lookup
-from helpers.training import accuracy, record, tasks
+from helpers.record import tasks
+from helpers.training import accuracy
 
 NAMES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 IMAGES = 100

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import records
 
-from helpers.training import record
+from helpers import record
 
 Record = dict[str, Any]
 Cells = dict[tuple[str, str, str], str]

@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 
 from data_prep import FINDINGS
+from helpers import record
 from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
+from helpers.record import run_identity
 from helpers.training import arithmetic as arithmetic_section
-from helpers.training import earlier_schemas, record, roc_auc, run_identity
+from helpers.training import roc_auc
 
 
 def make(
@@ -57,7 +59,7 @@ def make(
         for number in range(1, 6)
     ]
     content: dict[str, Any] = {
-        "schema": earlier_schemas.SCHEMA,
+        "schema": record.SCHEMA,
         "run": {
             "experiment": "b",
             "notebook": notebook or f"{framework.replace(' ', '_')}_MultiGPU",
@@ -168,7 +170,7 @@ def cpu(device: int, cores: int) -> dict[str, Any]:
 def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Run:
     """A record that a run has just begun, as a notebook does, on so many virtual devices.
 
-    ``given`` replace what :func:`helpers.training.record.start` is given.
+    ``given`` replace what :func:`helpers.record.start` is given.
     """
     if isinstance(devices, int):
         devices = Devices("cpu", tuple(f"CPU device {number}" for number in range(devices)))

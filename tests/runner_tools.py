@@ -34,7 +34,7 @@ REAL = f"""
 import sys
 sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
-from helpers.training import record
+from helpers import record
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 this_run = record.start(

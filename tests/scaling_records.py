@@ -9,8 +9,8 @@ from typing import Any
 import class_records
 import records
 
+from helpers import record
 from helpers.recipe import lookup
-from helpers.training import record
 
 SERIAL = 0.02
 """Amdahl: the share of one device's work that more devices do not make shorter."""

@@ -20,6 +20,7 @@ PACKAGES = (
     "all_reduce",
     "frameworks",
     "launch",
+    "record",
     "fairness",
     "training",
     "results",
@@ -126,7 +127,7 @@ def test_they_know_nothing_of_helpers_nor_of_each_other(package: str) -> None:
 
 def test_the_checks_can_fail() -> None:
     lazy = "def f():\n    from helpers.runner import plans\n"
-    assert backward("helpers.training.record", lazy) == ["helpers.runner.plans"]
+    assert backward("helpers.record", lazy) == ["helpers.runner.plans"]
     typed = "if TYPE_CHECKING:\n    from helpers.results.comparison import Entry\n"
     assert backward("helpers.errors", typed) == ["helpers.results.comparison"]
     assert backward("helpers.runner.plans", "from helpers import errors, __main__") == [

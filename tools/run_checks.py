@@ -79,8 +79,8 @@ SLOW = (
     "tests/test_hostile.py",
     "tests/training/test_accuracy.py",
     "tests/training/test_checkpoint.py",
-    "tests/training/test_environment_variables.py",
-    "tests/training/test_record.py",
+    "tests/launch/test_environment_variables.py",
+    "tests/record/test_record.py",
     "tests/training/test_roc_auc.py",
 )
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from helpers.record import tasks
 from helpers.results.comparison import Comparison, Entry, widest
 from helpers.results.repeated_runs import with_interval
-from helpers.training import tasks
 
 MOST = 20
 """The maximum number of rows; of more classes, those with the worst metric are shown."""

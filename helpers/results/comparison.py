@@ -13,13 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
+from helpers.record import tasks
+from helpers.record.tasks import Metric, Task
 from helpers.results import comparability, rates, run_labels
 from helpers.results.prices import Prices
-from helpers.training import record, tasks
-from helpers.training.tasks import Metric, Task
 
 KEPT = 4
 """Comparisons whose figures are kept, because every table and chart asks for them again."""
@@ -170,7 +170,7 @@ def load(
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
             try:
-                entries.append(Entry(path.parent, record.read(path)))
+                entries.append(Entry(path.parent, dict(record.read(path))))
             except UserError as error:
                 unreadable.append(str(error))
     entries, others = _of_one_task(entries)

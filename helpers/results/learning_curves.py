@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.record import tasks
+from helpers.record.tasks import Metric
 from helpers.results.comparability import ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
-from helpers.training import tasks
-from helpers.training.tasks import Metric
 
 NOT_REACHED = "not reached"
 

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from helpers.record.tasks import Metric
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.repeated_runs import metric_with_interval, summarise, with_interval
-from helpers.training.tasks import Metric
 
 ALIKE = "no significant difference"
 

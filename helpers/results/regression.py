@@ -14,6 +14,7 @@ import pandas as pd
 
 from helpers import terminal
 from helpers.errors import UserError
+from helpers.record.tasks import Metric
 from helpers.results import comparison
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
@@ -22,7 +23,6 @@ from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
 from helpers.results.shared_settings import MUST_AGREE, loader_workers
 from helpers.terminal import say
-from helpers.training.tasks import Metric
 
 LEAST = 0.01
 """Repeats can agree by chance: less than 1 % is never a move, whatever their range."""

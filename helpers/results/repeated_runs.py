@@ -10,10 +10,10 @@ from functools import lru_cache
 import pandas as pd
 
 from helpers.frameworks import order
+from helpers.record.tasks import NONE, Metric
 from helpers.results.comparability import together as marks_together
 from helpers.results.comparison import KEPT, Comparison, results
 from helpers.results.rates import ENDS, RATES, rounds, together
-from helpers.training.tasks import NONE, Metric
 
 FIGURES = (
     "seconds",

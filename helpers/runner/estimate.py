@@ -13,13 +13,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.recipe import lookup
+from helpers.record import earlier_schemas
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
-from helpers.training import earlier_schemas, image_folders, image_readers, record
+from helpers.training import image_folders, image_readers
 
 LATEST = 5
 """The number of latest runs whose median is used, because they ran today's code and driver."""

@@ -5,21 +5,22 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from data_prep.errors import printable
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError, naming
 from helpers.launch import processes
+from helpers.record import Record
 from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.self_test.starting import Outcome
-from helpers.training import checkpoint, earlier_schemas, record
+from helpers.training import checkpoint
 from helpers.training.parameters import BY_HAND
 
 LATEST = "latest"
@@ -119,10 +120,10 @@ class Experiment:
             return False
         return self.is_finished(replace(state, state="finished"))
 
-    def short_record(self, state: RunState) -> dict[str, Any]:
+    def short_record(self, state: RunState) -> Record:
         """A record for a run that ended before it wrote one."""
-        return {
-            "schema": earlier_schemas.SCHEMA,
+        content = {
+            "schema": record.SCHEMA,
             "run": {
                 "experiment": self.name,
                 "notebook": state.notebook,
@@ -132,12 +133,9 @@ class Experiment:
                 **processes.own(),
             },
             "state": "running",
-            "framework": {
-                "name": state.framework,
-                "kernel": state.kernel,
-                "versions": {},
-            },
+            "framework": {"name": state.framework, "kernel": state.kernel, "versions": {}},
         }
+        return cast(Record, content)
 
     def _is_of_another(self, folder: Path) -> bool:
         """Whether a process with this mark belongs to an experiment that another command runs."""
@@ -217,7 +215,7 @@ def load(name: str) -> Experiment:
     return experiment
 
 
-def write_record(folder: Path, content: dict[str, Any]) -> None:
+def write_record(folder: Path, content: Mapping[str, Any]) -> None:
     """Put a record the runner made or completed into a run's folder, checked."""
     record.check(content, folder)
     record.write(folder, content)

@@ -1,31 +1,93 @@
 """Read and write an experiment's journal, ``experiment.json``: the state of each of its runs.
 
 A journal may come from an untrusted source together with its experiment, and it decides which
-folders are emptied. It is therefore checked against its schema before it is used.
+folders are emptied. It is therefore checked against its type before it is used.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import digest_now
+from helpers.record import json_files
+from helpers.record.types import Sha256
 from helpers.runner.plans import Plan, RunState
-from helpers.training import parameters, schemas, strict_json
+from helpers.training import parameters
 
 FILE = "experiment.json"
 FORMER = "batch.json"
 """Its name in the first version."""
-SCHEMA_FILE = Path(__file__).with_name("journal.schema.json")
 SCHEMA = 2
 LATER = (
     *("epochs", "batch_size", "num_workers", "launcher", "recipe_digests"),
     *("cores_per_device", "loader_cores"),
 )
 """Parameters that older journals lack: their runs had the defaults."""
+
+Default = Literal["default"]
+DefaultOrAuto = Literal["default", "auto"]
+Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Most = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_NAME = r"[^/\x00-\x1f\x7f-\x9f]+\Z"
+"""A part of a path, which leads to no other folder."""
+
+
+class Entry(TypedDict):
+    """One run of an experiment. Names in it become names of folders and notebooks."""
+
+    notebook: Annotated[str, Meta(max_length=200, pattern=rf"^(?!\.){_NAME}")]
+    framework: Annotated[str, Meta(max_length=200, pattern=rf"^{_NAME}")]
+    kernel: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
+    devices: Annotated[int, Meta(ge=1, le=65536)]
+    sha256: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+    gpus: NotRequired[Annotated[int, Meta(ge=0, le=65536)] | None]
+    nodes: NotRequired[Annotated[int, Meta(ge=1, le=1024)]]
+    state: NotRequired[
+        Literal["waiting", "running", "finished", "failed", "skipped", "interrupted"]
+    ]
+    reason: NotRequired[str | None]
+    seconds: NotRequired[Annotated[float, Meta(ge=0, le=1e9)] | None]
+    seed: NotRequired[Seed]
+    precision: NotRequired[Literal["fp32", "tf32", "bf16", "fp16"]]
+    variant: NotRequired[Annotated[str, Meta(max_length=100, pattern=r"^[a-z0-9-]*\Z")]]
+    earlier: NotRequired[Annotated[list[str], Meta(max_length=10000)]]
+    process: NotRequired[Any]  # of older versions, as the next
+    process_started: NotRequired[Any]
+
+
+class Journal(TypedDict):
+    """An experiment: its parameters, and the state of its runs."""
+
+    started: str
+    finished: str | None  # when every run had had its turn
+    recipe: str
+    data: Annotated[str, Meta(min_length=1)]
+    runs: Annotated[list[Entry], Meta(min_length=1, max_length=10000)]
+    schema: NotRequired[Literal[2]]
+    experiment: NotRequired[str]  # its folder's name
+    epochs: NotRequired[Most | Default]
+    batch_size: NotRequired[Most | DefaultOrAuto]  # images per device
+    num_workers: NotRequired[Annotated[int, Meta(ge=0, le=1024)] | DefaultOrAuto]  # per device
+    warmup_epochs: NotRequired[Annotated[float, Meta(ge=0, le=1e9)] | Default]
+    launcher: NotRequired[
+        Annotated[
+            str,
+            Meta(
+                max_length=10000,
+                pattern=r"^(auto|srun|torchrun|mpiexec(:[A-Za-z0-9][A-Za-z0-9._,:-]*)?)\Z",
+            ),
+        ]
+    ]
+    cores_per_device: NotRequired[Annotated[int, Meta(ge=1)] | Literal["auto", "shared"]]
+    loader_cores: NotRequired[Literal["default", "device", "own", "siblings"]]
+    recipe_digests: NotRequired[dict[str, Sha256]]  # of its file and of its custom code, by name
+    seed: NotRequired[Seed]  # of all runs, in journals of the first version
 
 
 def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
@@ -40,10 +102,10 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
         path = folder / FORMER
     if not path.exists():
         raise FileNotFoundError(folder / FILE)
-    content = strict_json.read(path, verbatim=["data", "recipe"])  # to be found again
+    content = json_files.read(path, verbatim=["data", "recipe"])  # to be found again
     if isinstance(content, dict):
         content = _of_now(content, path)
-    schemas.check(SCHEMA_FILE, content, path)
+    json_files.check(content, Journal, SCHEMA, path)
     runs = []
     for kept in content["runs"]:
         known = {name: value for name, value in kept.items() if not name.startswith("process")}
@@ -87,7 +149,7 @@ def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
     Raises:
         UserError: it cannot be read, so the experiment could not be resumed.
     """
-    schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
+    json_files.check(_content(folder, plan, about), Journal, SCHEMA, folder / FILE)
 
 
 def write(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:

@@ -16,9 +16,8 @@ from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import processes
+from helpers.launch import environment_variables, processes, this_notebook
 from helpers.runner import hangs, notebook_links, shutdown
-from helpers.training import environment_variables, this_notebook
 
 MARK = "ROSETTA_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
@@ -69,7 +68,7 @@ def execute(
         stall_minutes: minutes without progress after which it is ended
             (``helpers.runner.hangs``); 0: never.
         environment: variables in addition to the runner's that reach the kernel
-            (``helpers.training.environment_variables``): its devices, and ``MARK``.
+            (``helpers.launch.environment_variables``): its devices, and ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.

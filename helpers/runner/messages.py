@@ -1,15 +1,15 @@
 """Print the plan before the runs, each outcome, and the final table."""
 
-from helpers import terminal
+from helpers import record, terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices, installed, why_not
+from helpers.record import tasks
 from helpers.results import comparability, rates
 from helpers.runner import estimate, experiments, locks, recipes
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.terminal import say
-from helpers.training import record, tasks
 
 
 def announce(experiment: Experiment, history: History) -> None:
@@ -75,7 +75,7 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     text = "-" if value is None else metric.text(value)
     if low is not None and high is not None:
         text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
-    return text, f"{rates.rate(content)[0]:.1f}"
+    return text, f"{rates.rate(dict(content))[0]:.1f}"
 
 
 def final_table(experiment: Experiment) -> str:
@@ -112,7 +112,7 @@ def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
     if state.state != "finished":
         return ()
     try:
-        return comparability.marks(record.read(experiment.folder / state.folder))
+        return comparability.marks(dict(record.read(experiment.folder / state.folder)))
     except UserError:
         return ()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from helpers import paths
-from helpers.training import this_notebook
+from helpers.launch import this_notebook
 
 
 def run_cells(

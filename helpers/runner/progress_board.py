@@ -14,12 +14,12 @@ from typing import Any
 from data_prep.errors import printable
 from helpers import terminal
 from helpers.errors import naming
+from helpers.record.tasks import capital
 from helpers.runner import messages, recipes
 from helpers.runner.estimate import History, total
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.terminal import say
-from helpers.training.tasks import capital
 
 SETTLED = ("finished", "failed", "skipped", "interrupted")
 _COLOURS = {"finished": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow"}

@@ -24,12 +24,11 @@ from helpers import paths
 from helpers.errors import refusal
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import failures, launchers, run_files
+from helpers.launch import environment_variables, failures, launchers, run_files, this_notebook
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
 from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
-from helpers.training import environment_variables, this_notebook
 
 LOG = "ranks.log"
 """The file in the run's folder with the output of the launcher and the ranks."""

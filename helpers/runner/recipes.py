@@ -4,8 +4,8 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, networks_of
 from helpers.recipe import lookup
+from helpers.record.tasks import MULTILABEL, TASKS, Task
 from helpers.runner.plans import Plan
-from helpers.training.tasks import MULTILABEL, TASKS, Task
 
 
 def check(plan: Plan) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from helpers import paths, terminal
+from helpers import paths, record, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.frameworks import cpu_cores, installed, parameters_of, why_not
 from helpers.frameworks import devices as device_helpers
@@ -46,7 +46,7 @@ from helpers.runner.progress_board import Lines
 from helpers.runner.self_test import before_runs as self_tests
 from helpers.runner.slurm import limit, nodes
 from helpers.terminal import say
-from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters, record
+from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters
 
 COMPARE = "Compare"
 
@@ -335,11 +335,11 @@ def _settle(
         content = experiment.short_record(state)
     if outcome == "interrupted":
         if "devices" in content:
-            experiments.write_record(folder, content | {"state": outcome, "reason": reason})
+            experiments.write_record(folder, {**content, "state": outcome, "reason": reason})
     elif content["state"] not in ("failed", "skipped"):
-        experiments.write_record(folder, content | {"state": outcome, "reason": reason})
+        experiments.write_record(folder, {**content, "state": outcome, "reason": reason})
     else:
-        reason = content["reason"]
+        reason = content["reason"] or reason
     experiments.complete(folder, **said)
     experiment.note(state, outcome, reason)
 

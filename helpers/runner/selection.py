@@ -6,7 +6,7 @@ from typing import NamedTuple
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, row_of, rows_of, why_not
-from helpers.training import this_notebook
+from helpers.launch import this_notebook
 
 
 class Offer(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from helpers.record.tasks import GUESSES, TOP1, TOP5
 from helpers.training import resampling
-from helpers.training.tasks import GUESSES, TOP1, TOP5
 
 CONFUSIONS = 10
 """Number of the most frequent confusions that are reported."""

@@ -8,14 +8,14 @@ of the forward pass, since the backward pass has a product for the weights and o
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 from types import ModuleType
 from typing import Any
 
 from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
+from helpers.record import sections
 from helpers.training.world import World
 
 SIZES = {"cpu": 1024, "gpu": 4096}
@@ -23,10 +23,8 @@ SIZES = {"cpu": 1024, "gpu": 4096}
 TURN_SECONDS = 0.1
 """How long a turn should last; on a device that takes longer it is one product."""
 
-KINDS = ("files", "synthetic")
-"""The measurements of section 11 that train."""
 
-NOT_COUNTED = "the FLOPs of your own network are not counted"
+as_record = sections.arithmetic
 
 
 def seconds_a_product(world: World, framework: ModuleType, precision: str) -> float:
@@ -69,47 +67,6 @@ def flops_of_training(network: str, outputs: int, crop: int) -> int | None:
     if network == "own":
         return None
     return 3 * 2 * shapes.multiply_adds(network, outputs, crop)
-
-
-def as_record(
-    rounds: Sequence[float],
-    *,
-    size: int,
-    dtype: str,
-    flops_per_image: int | None,
-    measured: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The record's section ``arithmetic``.
-
-    Args:
-        rounds: FLOP/s of the product over all devices, a round each.
-        size: rows of a matrix, and columns.
-        dtype: of the matrices.
-        flops_per_image: of training, if known.
-        measured: the record's sections ``files`` and ``synthetic``, of the same rounds.
-    """
-    found = {
-        "size": size,
-        "dtype": dtype,
-        "product": {"flops_per_second": median(rounds), **_range(rounds), "rounds": list(rounds)},
-        "flops_per_image": flops_per_image,
-        "reason": NOT_COUNTED if flops_per_image is None else None,
-    }
-    if flops_per_image is None:
-        return found
-    for kind in KINDS:
-        achieved = [rate * flops_per_image for rate in measured[kind]["rounds"]]
-        shares = [rate / product for rate, product in zip(achieved, rounds, strict=True)]
-        found[kind] = {
-            "flops_per_second": median(achieved),
-            "share": median(shares),
-            **_range(shares),
-        }
-    return found
-
-
-def _range(values: Sequence[float]) -> dict[str, float]:
-    return {"low": min(values), "high": max(values)}
 
 
 def in_words(found: Mapping[str, Any]) -> str:

@@ -27,14 +27,15 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from helpers import record
 from helpers.errors import UserError
 from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
 from helpers.recipe.settings import rule_name
-from helpers.training import earlier_schemas, partial_epoch, record, run_identity
+from helpers.record import Run, earlier_schemas, run_identity
+from helpers.training import partial_epoch
 from helpers.training.partial_epoch import NONE, Part
-from helpers.training.record import Run
 
 FILE = "checkpoint.safetensors"
 AWAIT_SECONDS = 8.0
@@ -123,7 +124,7 @@ class Writer:
         self.close()
         arrays = {f"weights/{name}": array for name, array in weights.items()}
         arrays |= {f"optimizer/{name}": array for name, array in optimizer.items()}
-        said: dict[str, Any] = {"schema": earlier_schemas.SCHEMA}
+        said: dict[str, Any] = {"schema": record.SCHEMA}
         said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}

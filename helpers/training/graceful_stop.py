@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomic
-from helpers.errors import LoaderError, UserError
+from helpers.errors import LoaderError, Stopped
 from helpers.launch import exchange
 
 WISH = ".stop"
@@ -27,10 +27,6 @@ LOOK_SECONDS = 0.5
 AHEAD_SECONDS = 10.0
 """So far ahead all may go; a stop takes as long at most, and a step."""
 WAIT_SECONDS = 0.02
-
-
-class Stopped(UserError):
-    """The run has stopped as requested, and can be resumed."""
 
 
 def wish(folder: Path) -> None:

@@ -18,7 +18,8 @@ from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
-from helpers.training import image_readers, run_identity, tasks
+from helpers.record import run_identity, tasks
+from helpers.training import image_readers
 
 if TYPE_CHECKING:  # it reads what is said here
     from helpers.training.parameters import Setup

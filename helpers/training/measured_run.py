@@ -26,7 +26,7 @@ from IPython.display import display
 from safetensors import SafetensorError
 
 import gpumon
-from helpers import terminal
+from helpers import record, terminal
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
@@ -49,10 +49,11 @@ from helpers.frameworks import (
     why_not,
 )
 from helpers.frameworks.precisions import DTYPES
-from helpers.launch import clocks, exchange, samplers
+from helpers.launch import clocks, exchange, samplers, this_notebook
 from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.recipe import ScaledRecipe
+from helpers.record import run_identity, tasks
 from helpers.training import (
     arithmetic,
     attribution,
@@ -68,12 +69,8 @@ from helpers.training import (
     parameters,
     rank_tables,
     ranks_gradients,
-    record,
-    run_identity,
     run_plots,
     run_tables,
-    tasks,
-    this_notebook,
     train_loop,
 )
 from helpers.training.epochs import Within

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training import record
+from helpers import record
 
 ROUNDS = 6
 TURN_SECONDS = 2.0

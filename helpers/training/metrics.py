@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from helpers.record.tasks import MULTICLASS, MULTILABEL
 from helpers.training import accuracy, roc_auc
-from helpers.training.tasks import MULTICLASS, MULTILABEL
 
 MODULES: dict[str, ModuleType] = {MULTILABEL.name: roc_auc, MULTICLASS.name: accuracy}
 """What measures each task; with the same functions in each."""

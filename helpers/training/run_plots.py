@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from helpers.record.tasks import MULTICLASS, MULTILABEL, Task
 from helpers.training import accuracy, roc_auc
 from helpers.training.figure_style import (
     FAINT,
@@ -21,7 +22,6 @@ from helpers.training.figure_style import (
     styled,
 )
 from helpers.training.image_data import Data
-from helpers.training.tasks import MULTICLASS, MULTILABEL, Task
 
 IMAGES = 8
 CONFUSED = 12

@@ -46,7 +46,7 @@ FORMER_NAMES = {
     "helpers/commands/parser.py",
     "helpers/recipe/renamed.py",
     "helpers/runner/sweep_file.py",
-    "helpers/training/earlier_schemas.py",
+    "helpers/record/earlier_schemas.py",
 }
 """Tables of old names with today's."""
 

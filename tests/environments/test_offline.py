@@ -30,7 +30,7 @@ import python311  # noqa: E402
 import wheel_folder  # noqa: E402
 
 NEEDED = {
-    *("cloudpickle", "joblib", "jsonschema", "matplotlib", "numpy", "nvidia-ml-py", "pandas"),
+    *("cloudpickle", "joblib", "matplotlib", "numpy", "nvidia-ml-py", "pandas"),
     *(
         "pillow",
         "psutil",
@@ -248,7 +248,7 @@ def test_every_environment_is_made_without_a_network(offline: Path) -> None:
 
 
 def test_kernels_see_nothing_of_the_sites_modules(offline: Path) -> None:
-    """As the runner and its probe start them: helpers.training.environment_variables."""
+    """As the runner and its probe start them: helpers.launch.environment_variables."""
     if not (offline / ".venvs" / "chainer.json").exists():
         assert make(offline, "--offline", "wheels").returncode == 0
     python = offline / ".venvs" / "chainer" / "bin" / "python"

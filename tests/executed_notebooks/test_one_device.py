@@ -4,15 +4,13 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import executed_batch
 import pytest
 
 from data_prep import generate_nih, resize_folder
-from helpers import paths
+from helpers import paths, record
 from helpers.frameworks import ROWS
-from helpers.training import record
 
 BATCH = "test-one-device"
 RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
@@ -45,7 +43,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_it_finishes_on_one_device(batch: Path, notebook: str) -> None:
     found = record.read(batch / f"{notebook}-1x")
     assert found["state"] == "finished" and found["devices"]["count"] == 1
-    checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
+    checks = {c["check"]: c for c in found["fairness"]["checks"]}
     assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
     assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "expected")
     assert "no_allreduce" not in found, "on one device there is no all-reduce to leave out"

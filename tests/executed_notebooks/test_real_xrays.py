@@ -4,11 +4,11 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from helpers import paths
-from helpers.training import record
+from helpers import paths, record
 
 SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
 
@@ -33,7 +33,7 @@ def test_pytorch_trains_on_real_xrays(tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr[-2000:]
 
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["state"] == "finished"
     assert found["data"]["kind"] == "real"
     assert sum(found["data"]["images"].values()) == 749

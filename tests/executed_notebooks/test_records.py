@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from helpers import paths
+from helpers import paths, record
 from helpers.frameworks import ROWS
 from helpers.networks import weights
-from helpers.training import record
 
 NOTEBOOKS = tuple(row.notebook for row in ROWS if not row.optional and not row.ranks_only)
 
 
 @pytest.fixture(scope="module")
-def records() -> dict[str, dict[str, Any]]:
+def records() -> dict[str, Any]:
     """The last interactive run of each notebook (runs/interactive/<notebook>-<n>x)."""
     found = {}
     for notebook in NOTEBOOKS:

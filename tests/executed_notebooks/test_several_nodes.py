@@ -4,15 +4,13 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import executed_batch
 import pytest
 
 from data_prep import generate_nih, resize_folder
-from helpers import paths
+from helpers import paths, record
 from helpers.frameworks import ROWS, optional_kernels, run_label
-from helpers.training import record
 
 BATCH = "test-two-nodes"
 RECIPE = 'recipe = "demo"\n[model]\nnetwork = "resnet44"\n[data]\nimage_size = 24\ncrop = 20\n'
@@ -46,7 +44,7 @@ def test_it_finishes_on_two_nodes(batch: Path, run: str) -> None:
     folder = batch / run
     found = record.read(folder)
     assert found["state"] == "finished" and found["devices"]["count"] == 2
-    checks: dict[str, dict[str, Any]] = {c["check"]: c for c in found["fairness"]["checks"]}
+    checks = {c["check"]: c for c in found["fairness"]["checks"]}
     assert not [name for name, check in checks.items() if check["verdict"] == "fail"]
     world = found["cluster"]
     assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")

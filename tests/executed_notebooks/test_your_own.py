@@ -5,12 +5,12 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import executed_batch
 import pytest
 
-from helpers import paths
-from helpers.training import record
+from helpers import paths, record
 
 PAGE = paths.ROOT / "docs" / "your-own.md"
 BATCH = "test-your-own"
@@ -61,7 +61,7 @@ def test_they_train_and_tell_the_classes_apart(said: list[str]) -> None:
     assert {name for name, state in states.items() if state == "finished"} == TRAINED
     assert set(states.values()) == {"finished", "skipped"}
     for name in TRAINED:
-        found = record.read(paths.RUNS / BATCH / f"{name}-2x")
+        found: Any = record.read(paths.RUNS / BATCH / f"{name}-2x")
         assert found["recipe"]["network"] == "own" and found["recipe"]["task"] == "multiclass"
         assert found["data"]["classes"] == ["square", "ring", "cross", "bar", "disc"]
         checks = {check["check"]: check for check in found["fairness"]["checks"]}

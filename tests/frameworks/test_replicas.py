@@ -51,8 +51,8 @@ def test_what_the_callers_helpers_have_imported_no_replica_imports_again() -> No
     program = (
         "from helpers.frameworks import replicas\n"
         "def run(sys):\n"
-        "    import helpers.training.record\n"
-        "    loaded = lambda rank: 'helpers.training.record' in sys.modules\n"
+        "    import helpers.record\n"
+        "    loaded = lambda rank: 'helpers.record' in sys.modules\n"
         "    print(replicas.run(loaded, 2))\n"
         "run(__import__('sys'))\n"
     )

@@ -25,9 +25,10 @@ from notebook_cells import CHECKED, COLUMNS, namespace_of
 from PIL import Image
 from safetensors import safe_open
 
+from helpers import record
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
-from helpers.training import checkpoint, record
+from helpers.training import checkpoint
 
 TRAINED = "this_run.train()"
 EPOCHS = 3

@@ -50,7 +50,7 @@ KERNELS = {
         "hypothesis",
         "pandas",
         "PIL.Image",
-        "helpers.training.record",
+        "helpers.record",
         "helpers.fairness.reference",
     ),
     "pytorch": ("pytest", "pandas", "torchvision", "helpers.fairness.reference"),

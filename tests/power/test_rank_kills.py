@@ -20,10 +20,9 @@ import psutil
 import pytest
 
 from data_prep import generate_nih, resize_folder
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks import rank_info
-from helpers.training import record
 
 NOTEBOOK = "PyTorch_MultiGPU"
 KILLS = 2

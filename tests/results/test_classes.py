@@ -15,6 +15,7 @@ import records
 
 from helpers.__main__ import main
 from helpers.errors import UserError
+from helpers.record import tasks
 from helpers.results import (
     by_class,
     caveats,
@@ -33,7 +34,6 @@ from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
 from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
-from helpers.training import tasks
 
 WORDS_OF_FINDINGS = re.compile(r"\bAUC|finding|patient|CheXNet|V100|X-ray|published|Published")
 

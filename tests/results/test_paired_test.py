@@ -9,11 +9,13 @@ import pytest
 import records
 
 from data_prep import FINDINGS
+from helpers import record
 from helpers.frameworks import ROWS
+from helpers.record import tasks
 from helpers.results import comparison, paired_test
 from helpers.results.comparison import Comparison
 from helpers.results.report import chart_descriptions
-from helpers.training import record, roc_auc, tasks
+from helpers.training import roc_auc
 
 
 def images_of(patients: int = 150, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:

@@ -11,10 +11,10 @@ import pytest
 import records
 from hostile.records import STRANGE
 
+from helpers import record
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.results import comparison, comparison_tables, paired_test, report
-from helpers.training import record
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 TEXTS = {

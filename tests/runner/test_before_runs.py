@@ -25,9 +25,8 @@ from runner_tools import (
     write_images,
 )
 
-from helpers import paths
+from helpers import paths, record
 from helpers.launch import processes
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 

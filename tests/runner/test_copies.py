@@ -10,8 +10,8 @@ from nbclient import NotebookClient
 from runner_tools import BEGIN, FINISH, ROOT, Suite, images_fixture, suite_fixture
 
 from helpers import paths
+from helpers.record import run_identity
 from helpers.runner import plans
-from helpers.training import run_identity
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -19,7 +19,8 @@ ORIGINAL, COPY = "PyTorch_MultiGPU", "PyTorch_MultiGPU-Copy1"
 FOLLOW = f"""
 import json, sys
 sys.path[:0] = [{str(ROOT)!r}]
-from helpers.training import run_identity, this_notebook
+from helpers.launch import this_notebook
+from helpers.record import run_identity
 file = this_notebook.find(globals())
 code = run_identity.follow(file)"""
 TELL = "Path('told.json').write_text(json.dumps([str(file), code()]))"

@@ -15,11 +15,10 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.runner import locks
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 

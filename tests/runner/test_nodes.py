@@ -8,14 +8,13 @@ import pytest
 import records
 from runner_tools import Suite, images_fixture, suite_fixture
 
-from helpers import paths
+from helpers import paths, record
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
 from helpers.results import caveats, comparability, comparison, comparison_tables, conclusions
 from helpers.runner import experiments, journal, messages, plans, ranks
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 

@@ -23,9 +23,9 @@ from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixtu
 from helpers import paths, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
-from helpers.launch import processes
+from helpers.launch import environment_variables, processes
 from helpers.runner import experiments, hangs, plans
-from helpers.training import environment_variables, parameters
+from helpers.training import parameters
 
 __all__ = ["images_fixture", "suite_fixture"]
 

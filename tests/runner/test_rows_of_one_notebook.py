@@ -2,15 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite_fixture
 
-from helpers import paths
+from helpers import paths, record
 from helpers.results import comparison
 from helpers.runner import experiments
 from helpers.runner.estimate import History
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -91,6 +91,6 @@ def test_one_device_only_is_said_in_the_plan_and_in_the_record(
     assert rows.compare(*given, "--name", "two") == 1
     said = capsys.readouterr().out
     assert f"{NOTEBOOK}-pytorch on 2 devices, will be skipped: on PyTorch Keras's fit" in said
-    found = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
+    found: Any = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
     assert found["state"] == "skipped" and "give it one device" in found["reason"]
     assert not (rows.folder / "log").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -11,12 +12,11 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import paths, terminal
+from helpers import paths, record, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.runner import experiments, journal, locks, plans
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -52,7 +52,7 @@ def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
     status = {"kernel": "chainer", "ok": False, "form": "cpu", "reason": "no compiler"}
     (paths.VENVS / "chainer.json").write_text(json.dumps(status), encoding="utf-8")
     assert suite.compare("--name", "mixed") == 1
-    found = {name: record.read(suite.run("mixed", name)) for name in suite.states()}
+    found: dict[str, Any] = {name: record.read(suite.run("mixed", name)) for name in suite.states()}
     assert {name: content["state"] for name, content in found.items()} == suite.states()
     assert suite.states() == {
         "PyTorch_MultiGPU": "failed",
@@ -90,7 +90,7 @@ def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
 def test_a_kernel_that_dies_is_a_failed_run(suite: Suite) -> None:
     suite.notebook("PyTorch_MultiGPU", BEGIN, "import os, signal; os.kill(os.getpid(), 9)")
     assert suite.compare("--name", "dead") == 1
-    content = record.read(suite.run("dead", "PyTorch_MultiGPU"))
+    content: Any = record.read(suite.run("dead", "PyTorch_MultiGPU"))
     assert content["state"] == "failed" and "kernel died" in content["reason"]
 
 

@@ -19,11 +19,10 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import naming
 from helpers.launch import processes
 from helpers.runner import kernel_processes
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -165,7 +164,7 @@ with open(Path(run).parents[1] / "ballast", "wb") as file:
         assert len(errors.splitlines()) == 1 and "No space left on device" in errors
         assert suite.states("full") == {ONE: "finished", TWO: "interrupted"}
         assert "No space left on device" in suite.journal("full")["runs"][1]["reason"]
-        content = record.read(suite.run("full", TWO))
+        content: Any = record.read(suite.run("full", TWO))
         assert content["state"] == "interrupted" and "No space left" in content["reason"]
         (suite.folder / "runs" / "ballast").unlink()
         suite.notebook(TWO, BEGIN, FINISH)

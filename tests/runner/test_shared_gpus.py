@@ -8,6 +8,7 @@ import pytest
 import records
 from runner_tools import Suite, images_fixture, suite_fixture
 
+from helpers import record
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
@@ -28,7 +29,6 @@ from helpers.results import (
 from helpers.results.comparison import Comparison
 from helpers.runner import experiments, journal, messages, plans
 from helpers.runner.estimate import History
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 

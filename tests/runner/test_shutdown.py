@@ -20,13 +20,13 @@ pytest.importorskip("papermill")
 
 from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
-from helpers import paths
+from helpers import paths, record
 from helpers.__main__ import main
 from helpers.frameworks import installed
 from helpers.launch import processes
 from helpers.runner import hangs, kernel_processes, progress_board, shutdown
 from helpers.terminal import Line
-from helpers.training import heartbeat, record
+from helpers.training import heartbeat
 from helpers.training.step_clock import StepClock
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -74,7 +74,7 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
     assert line.startswith(f"stopped by {said}") and "Traceback" not in shown
     kept = f"{paths.RUNS / 'cut'} is kept, and the same command continues it"
     assert line.endswith(kept) and kept not in shown
-    content = record.read(suite.run("cut", SLOW))
+    content: Any = record.read(suite.run("cut", SLOW))
     assert content["state"] == "interrupted" and content["reason"].startswith(f"stopped by {said}")
     assert suite.journal("cut")["runs"][1]["reason"] == content["reason"]
     assert not (paths.RUNS / "cut" / ".reserve").exists()
@@ -284,7 +284,7 @@ MONITOR = "import gpumon; monitor = gpumon.Monitor(Path(run) / 'trace'); monitor
 def test_a_run_that_hangs_is_ended_and_says_so(suite: Suite) -> None:
     suite.notebook(SLOW, REAL, MONITOR, WAIT)  # whose monitor goes on writing
     assert suite.compare("--name", "hung", "--hang-timeout", "0.1") == 1
-    content = record.read(suite.run("hung", SLOW))
+    content: Any = record.read(suite.run("hung", SLOW))
     assert content["state"] == "failed"
     assert content["reason"].startswith("stopped as hung: for 0.1 minutes no step, no output")
     assert suite.journal("hung")["runs"][0]["reason"] == content["reason"]

@@ -34,7 +34,7 @@ import numpy as np
 from helpers.networks.weights import save
 from helpers.training import graceful_stop, checkpoint
 from helpers.training.partial_epoch import Part
-from helpers.training.record import Run
+from helpers.record import Run
 
 folder = Path(run)
 made = json.loads((folder.parents[2] / "made.json").read_text())

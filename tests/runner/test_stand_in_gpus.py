@@ -20,9 +20,8 @@ from fake_nvml import A100, H100, V100, mig_uuid, uuid
 from probe_tools import plant
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
-from helpers import paths
+from helpers import paths, record
 from helpers.frameworks import ROWS, capabilities, optional_kernels
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -201,7 +200,7 @@ def test_stand_in_mxnet_on_hopper_is_skipped_and_the_rest_goes_on(suite: Suite) 
     done = run("H100", *suite.command("--name", "hopper"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert suite.states("hopper") == {"pytorch_MultiGPU": "finished", "mxnet_MultiGPU": "skipped"}
-    reason = record.read(suite.run("hopper", "mxnet_MultiGPU"))["reason"]
+    reason = str(record.read(suite.run("hopper", "mxnet_MultiGPU"))["reason"])
     assert "has no code for NVIDIA H100 (9.0), only for 5.0 to 8.9" in reason
     assert "CUDA_VISIBLE_DEVICES=" in reason
 

@@ -27,7 +27,7 @@ from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wa
 
 from gpumon import gpu_processes
 from gpumon.series import Unavailable
-from helpers import paths
+from helpers import paths, record
 from helpers.__main__ import main
 from helpers.commands.run import CHOICES
 from helpers.errors import UserError
@@ -43,7 +43,6 @@ from helpers.runner import (
 )
 from helpers.runner import sweep_file as sweeps
 from helpers.runner.estimate import History
-from helpers.training import record
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -119,7 +118,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     assert [path.name for path in paths.RUNS.glob("[!.]*") if not path.is_symlink()] == ["swept"]
     attempts = Counter((suite.folder / "log").read_text("utf-8").splitlines())
     for run, name in zip(runs, names, strict=True):
-        content = record.read(batch / name)
+        content: Any = record.read(batch / name)
         assert run["state"] == content["state"] == "finished"
         assert f"seed{content['recipe']['seed']}" in content["run"]["variant"]
         assert content["run"]["variant"] == run["variant"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, top_k_accuracy_score
 
-from helpers.training import accuracy, metrics, resampling, tasks
+from helpers.record import tasks
+from helpers.training import accuracy, metrics, resampling
 from helpers.training.accuracy import Evaluation
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import records
 
+from helpers import record
 from helpers.errors import UserError
-from helpers.training import arithmetic, record
+from helpers.training import arithmetic
 from helpers.training.world import World
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers.training import attribution, record
+from helpers import record
+from helpers.training import attribution
 
 FIRST = {
     "images_per_second": 80.0,

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import records
 
+from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks.collectives import AllReduce
-from helpers.training import bus_bandwidth, record, step_clock
+from helpers.training import bus_bandwidth, step_clock
 from helpers.training.bus_bandwidth import Measured
 from helpers.training.world import World
 

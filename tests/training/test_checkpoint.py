@@ -16,11 +16,12 @@ import records
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from helpers import record
 from helpers.errors import UserError
 from helpers.networks import weights
 from helpers.recipe import lookup, renamed
 from helpers.results import caveats, comparison
-from helpers.training import checkpoint, record
+from helpers.training import checkpoint
 from helpers.training.checkpoint import Checkpoint
 from helpers.training.partial_epoch import Part
 
@@ -35,7 +36,7 @@ ROW: dict[str, Any] = records.make()["epochs"][0] | {
 
 def run_in(folder: Path, **sections: Any) -> record.Run:
     """A run whose record says what it trains; ``sections`` add to the record's."""
-    content = records.make()
+    content: Any = records.make()
     content["run"]["code"] = "1" * 64
     content["data"]["sha256"] = "2" * 64
     for name, fields in sections.items():

@@ -14,13 +14,14 @@ import records
 from ipython_shell import shell_fixture, write_notebook
 from runner_tools import images_fixture
 
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import LoaderError, UnsupportedError, UserError
 from helpers.fairness import reference, training_loop
 from helpers.frameworks import ROWS, rank_info
 from helpers.frameworks.rank_info import Place
-from helpers.launch import exchange
+from helpers.launch import exchange, this_notebook
 from helpers.networks import weights
+from helpers.record import run_identity
 from helpers.results.comparison import Entry
 from helpers.training import (
     checkpoint,
@@ -28,9 +29,6 @@ from helpers.training import (
     graceful_stop,
     heartbeat,
     parameters,
-    record,
-    run_identity,
-    this_notebook,
     train_loop,
 )
 from helpers.training.measured_run import PARAMETERS, Run, begin

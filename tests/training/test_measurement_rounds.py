@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.training import measurement_rounds, record
+from helpers import record
+from helpers.training import measurement_rounds
 
 Marks = list[tuple[str, int | None]]
 

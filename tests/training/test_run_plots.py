@@ -9,7 +9,8 @@ import pytest
 import records
 
 import data_prep
-from helpers.training import accuracy, image_data, parameters, run_plots, tasks
+from helpers.record import tasks
+from helpers.training import accuracy, image_data, parameters, run_plots
 from helpers.training.image_data import Data
 
 

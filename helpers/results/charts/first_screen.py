@@ -3,6 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from helpers.record.tasks import Metric
 from helpers.results.charts.style import interval, marker_of, name_rows
 from helpers.results.comparability import marked
 from helpers.results.comparison import Comparison, devices
@@ -10,7 +11,6 @@ from helpers.results.comparison_tables import short_number
 from helpers.results.ranking import RATE, field
 from helpers.results.repeated_runs import summarise
 from helpers.training.figure_style import NARROW, WIDTH, figure_of, safe, styled
-from helpers.training.tasks import Metric
 
 MOST = 10
 """Rows; beyond these the picture would no longer fit the first screen."""

@@ -10,6 +10,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from helpers.record.tasks import Metric
 from helpers.results import by_class as by_class_of
 from helpers.results import published
 from helpers.results.charts.style import colour_of, labels_of, line_of, name_rows
@@ -30,7 +31,6 @@ from helpers.training.figure_style import (
     small_multiples,
     styled,
 )
-from helpers.training.tasks import Metric
 
 _PUBLISHED = "Mean, published"
 FAR_APART = 100

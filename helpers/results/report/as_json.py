@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
+from helpers import record
 from helpers.results import conclusions
 from helpers.results.comparison import Comparison
 from helpers.results.report import csv_files
 from helpers.results.report.contents import title
-from helpers.training import record
 
 VERSION = 2
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from helpers.record.tasks import capital
 from helpers.results import by_class as by_class_numbers
 from helpers.results import learning_curves, paired_test, wait_causes
 from helpers.results.comparability import RANKED, marked
@@ -12,7 +13,6 @@ from helpers.results.comparison_tables import short_number, time_text
 from helpers.results.ranking import RATE, field, ordered
 from helpers.results.repeated_runs import summarise, with_interval
 from helpers.results.scaling import cost, over_nodes, speed, speedup_factors, step_parts
-from helpers.training.tasks import capital
 
 
 def repeats(compared: Comparison) -> str:

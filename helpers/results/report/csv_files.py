@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.record.tasks import TASKS
 from helpers.results import (
     by_class,
     comparison_tables,
@@ -16,7 +17,6 @@ from helpers.results import (
 from helpers.results.comparison import Comparison, results
 from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import cost, speed, speedup_factors, step_parts
-from helpers.training.tasks import TASKS
 
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from helpers.record.tasks import capital
 from helpers.results import by_class, charts, learning_curves, paired_test, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import of_own_networks, off_the_recipe, ranked
@@ -9,7 +10,6 @@ from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import time_text
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Live, Section, Table, joined
-from helpers.training.tasks import capital
 
 
 def how_well(compared: Comparison) -> Section:

@@ -18,6 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from gpumon.drawing import interactive, interactive_comparison
+from helpers.record.tasks import capital
 from helpers.results import charts, conclusions, learning_curves, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
@@ -26,7 +27,6 @@ from helpers.results.report import chart_descriptions, svg
 from helpers.results.report.blocks import Chart, Live, Section, Table, Texts
 from helpers.results.report.contents import title
 from helpers.results.report.learning_section import targets
-from helpers.training.tasks import capital
 
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7

@@ -15,7 +15,7 @@ import pynvml
 from helpers import paths
 from helpers.frameworks import devices, driver_errors, topology
 from helpers.frameworks.capabilities import generation
-from helpers.training import run_identity
+from helpers.record import run_identity
 
 
 def rows() -> list[tuple[str, str]]:

@@ -16,9 +16,9 @@ from typing import Any
 from data_prep.errors import printable
 from helpers.errors import refusal
 from helpers.frameworks import temporary_files
+from helpers.launch import environment_variables
 from helpers.runner import kernel_processes, shutdown
 from helpers.runner.self_test import expected
-from helpers.training import environment_variables
 
 LIMIT_SECONDS = 300.0
 """The self-test takes about ten seconds. It takes longer if the driver first has to compile a

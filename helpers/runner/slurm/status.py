@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from helpers import paths, terminal
+from helpers import paths, record, terminal
 from helpers.errors import UserError
 from helpers.runner import experiments, journal
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import RunState
 from helpers.runner.slurm import programs
 from helpers.terminal import say
-from helpers.training import checkpoint, record
+from helpers.training import checkpoint
 
 NONE = "-"
 

@@ -9,8 +9,9 @@ import pytest
 import records
 from ipython_shell import run_all, shell_fixture, write_notebook
 
+from helpers import record
 from helpers.recipe import Recipe, lookup
-from helpers.training import record, run_identity
+from helpers.record import run_identity
 
 __all__ = ["shell_fixture"]
 

@@ -1,12 +1,15 @@
-"""Read untrusted JSON, or refuse it in one line without a traceback.
+"""Read untrusted JSON and check it against a type, or refuse it in one line.
 
 Accepted content has finite numbers, and texts that are safe to show in a terminal or on a page.
 """
 
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from data_prep.errors import printable
 from helpers.errors import UserError
@@ -47,6 +50,51 @@ def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
         raise UserError(f"{path}: not a JSON file of this project (nested too deep)") from None
     except ValueError as error:
         raise UserError(f"{path}: not a JSON file of this project ({error})") from None
+
+
+def check(
+    content: Any, kind: Any, schema: int, where: Path | str, extensible: Collection[str] = ()
+) -> None:
+    """Check that ``content`` has the fields of a TypedDict, and no others.
+
+    Args:
+        content: what is in the file.
+        kind: the TypedDict.
+        schema: the newest version of it.
+        where: the file, for the message.
+        extensible: fields at the top that may have other fields.
+
+    Raises:
+        UserError: naming a field that does not fit, or a newer version of the schema.
+    """
+    said = content.get("schema") if isinstance(content, dict) else None
+    if isinstance(said, int) and said > schema:
+        raise UserError(
+            f"{where}: of a newer version of this project (schema {said}, this one reads {schema}):"
+            " update the checkout"
+        )
+    try:
+        known = msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        why, _, path = str(error).partition(" - at ")
+        field = "/".join(re.findall(r"\w+", path)) or "(top)"
+        raise UserError(f"{where}: field {field} does not fit the schema: {why[:200]}") from None
+    for field in _unknown(content, known):
+        if field.partition("/")[0] not in extensible:
+            raise UserError(f"{where}: field {field[:200]} does not fit the schema: it is unknown")
+
+
+def _unknown(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """The fields that are given and that ``known``, which has the type's alone, lacks."""
+    if isinstance(given, dict):
+        for key, value in given.items():
+            if key not in known:
+                yield f"{path}{key}"
+            else:
+                yield from _unknown(value, known[key], f"{path}{key}/")
+    elif isinstance(given, list):
+        for number, (value, other) in enumerate(zip(given, known, strict=True)):
+            yield from _unknown(value, other, f"{path}{number}/")
 
 
 def _number(text: str) -> float:

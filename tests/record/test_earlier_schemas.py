@@ -8,11 +8,11 @@ import class_records
 import pytest
 import records
 
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError
 from helpers.recipe import RECIPES, renamed
-from helpers.training import earlier_schemas, record
-from helpers.training.earlier_schemas import upgraded
+from helpers.record import earlier_schemas
+from helpers.record.earlier_schemas import upgraded
 
 OLD = {
     "schema": 2,
@@ -160,7 +160,7 @@ def test_the_published_records_are_read() -> None:
 
 def test_what_is_written_is_of_this_schema() -> None:
     for content in (records.make(), class_records.make()):
-        assert content["schema"] == earlier_schemas.SCHEMA == 3
+        assert content["schema"] == record.SCHEMA == 3
         record.check(content)
 
 

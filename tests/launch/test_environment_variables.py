@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import records
 
 pytest.importorskip("papermill")
 
 from runner_tools import Suite, images_fixture, suite_fixture
 
-from helpers import paths
+from helpers import paths, record
 from helpers.frameworks import ROWS
+from helpers.launch import environment_variables
 from helpers.runner import kernel_processes
-from helpers.training import environment_variables, record
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -110,9 +111,7 @@ def test_the_record_says_what_libraries_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_run_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import test_record
-
     monkeypatch.setenv("LD_PRELOAD", "")
     monkeypatch.setenv("MKL_NUM_THREADS", "3")
-    test_record.started(tmp_path).fail(KeyboardInterrupt())
+    records.started(tmp_path).fail(KeyboardInterrupt())
     assert record.read(tmp_path)["run"]["environment"]["MKL_NUM_THREADS"] == "3"

@@ -6,12 +6,13 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from helpers import paths
-from helpers.training import this_notebook
+from helpers.launch import this_notebook
+
+if TYPE_CHECKING:  # not loaded to read a record
+    import pandas as pd
 
 PACKAGES = ("helpers", "data_prep")
 """What the notebooks' training depends on; the monitor only looks on."""
@@ -45,7 +46,7 @@ def _packages() -> bytes:
     return b"".join(found)
 
 
-def images(part: pd.DataFrame, classes: Sequence[str]) -> Any:
+def images(part: "pd.DataFrame", classes: Sequence[str]) -> Any:
     """A SHA-256, to be updated, over names, groups and labels of images, in whatever order.
 
     ``part`` is one of ``image_data.Data``'s tables, ``classes`` its names of classes or findings.

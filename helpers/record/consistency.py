@@ -1,49 +1,82 @@
-"""Find figures of a record that contradict each other, which its schema cannot detect.
+"""Find fields of a record that contradict each other, which their types cannot detect.
 
 A record may be untrusted, so the figures that a report adds up, ranks or looks up must agree.
 """
-
-from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from helpers.training import arithmetic, tasks
-from helpers.training.tasks import MULTICLASS, TOP1, TOP5
+from helpers.record import tasks
+from helpers.record.sections import TRAINED, arithmetic
+from helpers.record.tasks import MULTICLASS, TASKS, Task
+from helpers.record.types import Record
 
 _ROUNDED = 1e-6
+_AFTER_START = ("devices", "recipe", "hardware")
+_WHEN_FINISHED = (
+    *("data", "weights", "fairness", "epochs", "training", "test", "synthetic", "loader"),
+    *("attribution", "monitor"),
+)
+_TESTED = {
+    "multilabel": {"mean_auc", "findings"},
+    "multiclass": {
+        *("top1", "top1_low", "top1_high", "top5", "top5_low", "top5_high"),
+        *("classes", "confusions"),
+    },
+}
+"""The fields of the section ``test`` that each task has, and no other."""
 
 
-def first(content: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first field that contradicts others, and how; None where all fit.
-
-    ``content`` fits the schema.
-    """
+def first(content: Record) -> tuple[str, str] | None:
+    """The first field that contradicts others, and how; None where all fit."""
     return next(_all(content), None)
 
 
-def _all(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    task = tasks.of(content.get("recipe", {}))
+def _all(content: Record) -> Iterator[tuple[str, str]]:
+    state = content["state"]
+    required = _AFTER_START + (_WHEN_FINISHED if state == "finished" else ())
+    if state in ("skipped", "failed"):
+        required = ("reason",)
+    for name in required:
+        if content.get(name) in (None, ""):
+            yield name, f"it is missing, although the state is {state}"
+    recipe = content.get("recipe")
+    if recipe and recipe.get("optimizer") == "sgd" and "momentum" not in recipe:
+        yield "recipe/momentum", "it is missing, although the optimizer is sgd"
+    if recipe and "lr_milestones" in recipe and "lr_gamma" not in recipe:
+        yield "recipe/lr_gamma", "it is missing, although there are lr_milestones"
+    energy = content.get("energy", {})
+    if energy.get("joules") is not None and energy.get("images_per_joule") is None:
+        yield "energy/images_per_joule", "it is missing, although joules is known"
+    task = tasks.of(recipe or {})
+    validated = {each.name: {metric.of_epoch for metric in each.metrics} for each in TASKS.values()}
     for number, epoch in enumerate(content.get("epochs", [])):
-        if task.metric.of_epoch not in epoch:
-            yield (
-                f"epochs/{number}",
-                f"{task.metric.of_epoch} is missing, the metric of the recipe's task {task.name}",
-            )
+        if problem := _fields(epoch, validated, task):
+            yield f"epochs/{number}", problem
         elif task is MULTICLASS:
-            yield from _order(f"epochs/{number}", epoch[TOP1.of_epoch], epoch[TOP5.of_epoch])
+            yield from _order(f"epochs/{number}", epoch["valid_top1"], epoch["valid_top5"])
     yield from _arithmetic(content)
-    test = content.get("test")
-    if test is None:
+    if (test := content.get("test")) is None:
         return
-    if task.outputs not in test:
-        yield "test", f"{task.outputs} are missing, although the recipe's task is {task.name}"
+    if "sample" in test and "resamples" not in test:
+        yield "test/resamples", "they are missing, although there is a sample"
+    if problem := _fields(test, _TESTED, task):
+        yield "test", problem
     elif task is MULTICLASS:
         yield from _order("test", test["top1"], test["top5"])
         yield from _classes(test)
         yield from _confusions(test)
+
+
+def _fields(given: Mapping[str, Any], of_tasks: Mapping[str, set[str]], task: Task) -> str | None:
+    """What is missing of the fields of a task, or is of another."""
+    for name in sorted(of_tasks[task.name] - given.keys()):
+        return f"{name} is missing, although the recipe's task is {task.name}"
+    for name in sorted(given.keys() & set().union(*of_tasks.values()) - of_tasks[task.name]):
+        return f"{name} is there, although the recipe's task is {task.name}"
+    return None
 
 
 def _arithmetic(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -51,12 +84,12 @@ def _arithmetic(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found is None:
         return
     rounds = found["product"]["rounds"]
-    if any(len(content.get(k, {}).get("rounds", ())) != len(rounds) for k in arithmetic.KINDS):
+    if any(len(content.get(kind, {}).get("rounds", ())) != len(rounds) for kind in TRAINED):
         yield "arithmetic/product/rounds", "there are more or fewer in files or synthetic"
         return
     given = {key: found[key] for key in ("size", "dtype", "flops_per_image")}
-    again = arithmetic.as_record(rounds, **given, measured=content)
-    for part in ("product", *arithmetic.KINDS):
+    again = arithmetic(rounds, **given, measured=content)
+    for part in ("product", *TRAINED):
         there, wanted = found.get(part, {}), again.get(part, {})
         if there.keys() != wanted.keys() or any(
             not math.isclose(there[key], wanted[key], rel_tol=_ROUNDED)

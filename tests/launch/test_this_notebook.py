@@ -10,8 +10,8 @@ from ipython_shell import run_all, shell_fixture, write_notebook
 from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import ROWS
-from helpers.training import this_notebook
-from helpers.training.this_notebook import VARIABLE, VS_CODE, find, misspelt
+from helpers.launch import this_notebook
+from helpers.launch.this_notebook import VARIABLE, VS_CODE, find, misspelt
 
 __all__ = ["shell_fixture"]
 
@@ -118,7 +118,7 @@ def test_without_ipython_no_cell_was_run(tmp_path: Path) -> None:
 
 
 def test_what_tells_the_name_reaches_no_record() -> None:
-    from helpers.training import environment_variables
+    from helpers.launch import environment_variables
 
     assert not environment_variables.to_record({**os.environ, VARIABLE: "x"}).get(VARIABLE)
 

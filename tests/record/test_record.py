@@ -8,6 +8,7 @@ import sys
 import time
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,16 +17,16 @@ import records
 from records import make, started
 
 from data_prep import FINDINGS
-from helpers import paths
+from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.training import record, resampling
+from helpers.training import resampling
 
 START = """
 import sys, time
 from pathlib import Path
 from data_prep import FINDINGS
-from helpers.training import record
+from helpers import record
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 devices = Devices("cpu", ("CPU device 0",))
@@ -45,7 +46,7 @@ def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
     for section in set(whole) - set(run.content):
         run.add(section, whole[section])
     run.finish()
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["state"] == "finished"
     assert found["recipe"]["global_batch_size"] == 128
     assert found["recipe"]["scaled_learning_rate"] == pytest.approx(2e-4)
@@ -76,9 +77,9 @@ def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
     whole = make()
     for section in set(whole) - set(run.content):
         run.add(section, whole[section])
-    monkeypatch.setattr(record, "datetime", Yesterday)
+    monkeypatch.setattr("helpers.record.writing.datetime", Yesterday)
     run.finish()
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["run"]["finished"] < found["run"]["started"]
     assert 0 <= found["run"]["seconds"] < 3600
 
@@ -136,7 +137,7 @@ def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
 
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
     run = started(tmp_path)
-    with pytest.raises(UserError, match="required property"):
+    with pytest.raises(UserError, match="field data contradicts others: it is missing"):
         run.finish()
     assert record.read(tmp_path)["state"] == "running"
 
@@ -156,7 +157,7 @@ def test_what_does_not_fit_is_refused_and_the_record_kept(tmp_path: Path) -> Non
 def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: str) -> None:
     run = started(tmp_path)
     run.fail(error)
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["state"] == state
     assert found["reason"].startswith(type(error).__name__)
 
@@ -170,7 +171,7 @@ def test_what_holds_no_longer_goes_and_the_run_is_not_finished(tmp_path: Path) -
     run.remove("nothing of it")
     assert record.read(tmp_path)["state"] == "finished"
     run.remove("test", "loader")
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["state"] == "running" and not {"test", "loader"} & found.keys()
     assert found["run"]["finished"] is None and "training" in found
 
@@ -212,7 +213,7 @@ def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert json.loads((tmp_path / "record.json").read_text())["state"] == "running"
-    found = record.read(tmp_path)
+    found: Any = record.read(tmp_path)
     assert found["state"] == "interrupted" and "killed" in found["reason"]
 
 

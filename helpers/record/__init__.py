@@ -1,0 +1,31 @@
+"""The record of a run, one JSON file that is whole at every moment: its type, writing and reading.
+
+A notebook starts a record, adds a section as it reaches it, and finishes it. Each addition is
+checked against ``helpers.record.types`` and written to a temporary name first, so a reader never
+sees half a record.
+"""
+
+from helpers.record.earlier_schemas import upgraded
+from helpers.record.file import FILE, check, plain, read, write
+from helpers.record.sections import arithmetic, energy, memory, test, throughput, training
+from helpers.record.types import SCHEMA, Record
+from helpers.record.writing import Run, start
+
+__all__ = [
+    "FILE",
+    "SCHEMA",
+    "Record",
+    "Run",
+    "arithmetic",
+    "check",
+    "energy",
+    "memory",
+    "plain",
+    "read",
+    "start",
+    "test",
+    "throughput",
+    "training",
+    "upgraded",
+    "write",
+]

@@ -1,0 +1,139 @@
+"""Make sections of a record from what was measured."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a process that trains does not need it
+    import pandas as pd
+
+TRAINED = ("files", "synthetic")
+"""The measurements of section 11 that train."""
+
+
+def training(
+    history: Sequence[Mapping[str, Any]], first_step_seconds: float, resumed_after: int = 0
+) -> dict[str, Any]:
+    """The section ``training``.
+
+    The rate is that of one process: of a run that was resumed, of the last one, unless it trained
+    no epoch any more.
+
+    Args:
+        history: the rows of the section ``epochs``.
+        first_step_seconds: with what the framework traces or tunes in it.
+        resumed_after: the epochs that earlier processes trained.
+    """
+    own = history[resumed_after:] or history
+    steady = own[1:] or own
+    return {
+        "seconds": sum(epoch["train_seconds"] + epoch["valid_seconds"] for epoch in history),
+        "images_per_second": median(epoch["images_per_second"] for epoch in steady),
+        "first_step_seconds": first_step_seconds,
+        "train_images_seen": sum(epoch["images"] for epoch in history),
+    }
+
+
+def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
+    """The section ``test``.
+
+    Args:
+        result: from ``helpers.training.metrics.evaluate``.
+        loss: the mean over the test part's images.
+        seconds: that the evaluation took.
+    """
+    return {**result.as_record(), "loss": loss, "seconds": seconds}
+
+
+def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
+    """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
+
+    Args:
+        rates: images/s over all devices, a round each (``helpers.training.measurement_rounds``).
+        images: that each round counted.
+    """
+    return {
+        "images": images * len(rates),
+        "seconds": sum(images / rate for rate in rates),
+        "images_per_second": median(rates),
+        "low": min(rates),
+        "high": max(rates),
+        "rounds": list(rates),
+    }
+
+
+def arithmetic(
+    rounds: Sequence[float],
+    *,
+    size: int,
+    dtype: str,
+    flops_per_image: int | None,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The section ``arithmetic``.
+
+    Args:
+        rounds: FLOP/s of the product over all devices, a round each.
+        size: rows of a matrix, and columns.
+        dtype: of the matrices.
+        flops_per_image: of training, if known.
+        measured: the sections ``files`` and ``synthetic``, of the same rounds.
+    """
+    found = {
+        "size": size,
+        "dtype": dtype,
+        "product": {"flops_per_second": median(rounds), **_range(rounds), "rounds": list(rounds)},
+        "flops_per_image": flops_per_image,
+        "reason": None,
+    }
+    if flops_per_image is None:
+        return found | {"reason": "the FLOPs of your own network are not counted"}
+    for kind in TRAINED:
+        achieved = [rate * flops_per_image for rate in measured[kind]["rounds"]]
+        shares = [rate / product for rate, product in zip(achieved, rounds, strict=True)]
+        found[kind] = {
+            "flops_per_second": median(achieved),
+            "share": median(shares),
+            **_range(shares),
+        }
+    return found
+
+
+def _range(values: Sequence[float]) -> dict[str, float]:
+    return {"low": min(values), "high": max(values)}
+
+
+def energy(summary: "pd.DataFrame") -> dict[str, Any]:
+    """The section ``energy``: joules of all GPUs while training, from ``Monitor.summary()``."""
+    unknown = {"joules": None, "images_per_joule": None}
+    gpus = summary[summary["device"] == "gpus"]
+    training = gpus[gpus["phase"] == "train"]
+    if gpus.empty:
+        return unknown | {"reason": "no GPU was measured"}
+    if training.empty:
+        return unknown | {"reason": "an earlier process had trained every epoch"}
+    figures = training.iloc[0]
+    joules = float(figures["energy (J)"])
+    if not joules > 0:
+        return unknown | {"reason": "the GPUs report no energy, or one of them was lost"}
+    # The monitor's own figure, because what it could not measure is in neither of its parts.
+    per_joule = float(figures.get("items/J", figures["items"] / joules))
+    return {"joules": joules, "images_per_joule": per_joule, "reason": None}
+
+
+def memory(summary: "pd.DataFrame", resident: int | None = None) -> dict[str, Any]:
+    """The section ``memory``: the peak of the fullest device.
+
+    Args:
+        summary: ``Monitor.summary()``, which tells that of GPUs.
+        resident: that of the fullest CPU device, in bytes: the most that its process held while it
+            trained, divided by the devices of that process. None on GPUs.
+    """
+    if resident is not None:
+        return {"peak_bytes": resident, "reason": None}
+    gpus = summary[~summary["device"].isin(["gpus", "host"])]
+    column = "memory peak (MiB)"
+    peak = gpus[column].max() if column in gpus else float("nan")
+    if not peak >= 0:  # NaN too: none of them reported it
+        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
+    return {"peak_bytes": round(float(peak) * 2**20), "reason": None}

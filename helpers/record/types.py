@@ -1,0 +1,509 @@
+"""The content of a record, as types: what each field is, its unit and its range.
+
+Seconds are wall-clock seconds, and images per second count the images of all devices. A section
+that the run has not reached is absent. What a field may be next to others is in
+``helpers.record.consistency``.
+"""
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+SCHEMA = 3
+"""The version that is written; ``helpers.record.earlier_schemas`` converts the others to it."""
+EXTENSIBLE = frozenset({"hardware", "recipe"})
+"""Sections that may have fields which no type has."""
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=1e-6)]
+"""Images per second, over all devices."""
+Flops = Annotated[float, Meta(ge=1, le=1e24)]
+"""FLOP/s, over all devices."""
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Share = Fraction | None
+Text = Annotated[str, Meta(min_length=1)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
+"""The minimum and maximum of the rounds."""
+Cores = Annotated[list[Count], Meta(min_length=1)]
+"""Logical cores, by the system's numbers."""
+Shares = dict[str, float | None]
+State = Literal["running", "finished", "failed", "interrupted", "skipped"]
+
+
+class RunInfo(TypedDict):
+    """The run itself: where, when and by which code."""
+
+    notebook: str
+    started: str  # ISO 8601
+    process: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    host: str
+    id: NotRequired[str]  # drawn at random; its weights and its checkpoint carry it too
+    resumed: NotRequired[str]  # the id of the run whose checkpoint this one continued
+    experiment: NotRequired[str | None]  # its folder's name
+    variant: NotRequired[str | None]  # among the notebook's runs on as many devices: seed1-repeat2
+    earlier: NotRequired[list[str]]  # the results of earlier attempts at this run, in order
+    finished: NotRequired[str | None]  # ISO 8601
+    seconds: NotRequired[Seconds]  # in an experiment from the kernel's start to its end
+    process_ticks: NotRequired[int | None]  # when it began, in clock ticks since the machine did
+    process_space: NotRequired[str | None]  # the machine's boot, and the process's namespace
+    commit: NotRequired[str | None]  # of the checkout, with + where files were changed
+    environment: NotRequired[dict[str, str]]  # variables that can change what is measured
+    code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
+
+
+class SelfTestStep(TypedDict):
+    """One computation of the self-test."""
+
+    what: Literal["start", "convolution", "BatchNorm", "pooling", "all-reduce"]
+    device: Count | None  # its number; None for all of them
+    seconds: Seconds | None  # None where it did not end
+    reason: Text | None
+
+
+class SelfTest(TypedDict):
+    """Whether the kernel computed correctly on the run's GPUs before the experiment."""
+
+    devices: Annotated[list[str], Meta(min_length=1)]  # names, in the order of their numbers
+    seconds: Seconds  # from the start of its process to its end
+    reason: Text | None  # why it failed, and so why the run was skipped
+    versions: dict[str, str]
+    steps: list[SelfTestStep]
+
+
+class Link(TypedDict):
+    """How fast a pair of hosts exchanges, measured alone."""
+
+    hosts: Annotated[list[str], Meta(min_length=2, max_length=2)]
+    bytes_per_second: Amount
+
+
+class Host(TypedDict):
+    """One host of the cluster and its ranks."""
+
+    name: str
+    cpus: Positive | None
+    gpus: list[str]  # names of those that it has and shows
+    ranks: Annotated[list[Count], Meta(min_length=1)]
+
+
+class AllReduce(TypedDict):
+    """The framework's all-reduce of as many bytes as the gradients, while nothing computes."""
+
+    bytes: Positive
+    rounds: Positive
+    seconds: Annotated[float, Meta(gt=0)]  # of one all-reduce: the median of the rounds
+    interval: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=2, max_length=2)]
+    bus_bytes_per_second: Amount  # 2 (n - 1) / n times the bytes by the seconds (nccl-tests)
+    over: str  # by what, and on which interface: gloo on eth0
+
+
+class StepParts(TypedDict):
+    """Median seconds of a rank's step; None where a compiled step hides the part in compute."""
+
+    rank: Count
+    host: str
+    data: Seconds | None  # waiting for a batch
+    compute: float | None
+    all_reduce: Seconds | None  # waiting for gradients, and for slower ranks
+    update: Seconds | None
+
+
+class Clock(TypedDict):
+    """A host's wall clock against that of the coordinator's host."""
+
+    host: str
+    ahead: float  # seconds
+    within: Seconds  # how far the truth is from that at most
+
+
+class Cluster(TypedDict):
+    """The ranks of a run on several nodes, and what started them."""
+
+    nodes: Annotated[int, Meta(ge=1, le=1024)]
+    simulated: bool  # whether all nodes are one machine: it shows that, not how fast, they work
+    launcher: Literal["mpiexec", "srun", "torchrun"]
+    launcher_version: str
+    interface: str  # of the network, or each host's where they differ
+    hosts: Annotated[list[Host], Meta(min_length=1)]
+    links: NotRequired[Annotated[list[Link], Meta(max_length=4096)]]
+    all_reduce: NotRequired[AllReduce]
+    step_parts: NotRequired[Annotated[list[StepParts], Meta(min_length=1)]]
+    clocks: NotRequired[list[Clock]]  # of each host with a sampler of its own
+
+
+class OtherProcess(TypedDict):
+    """Another user's process on a GPU of the run."""
+
+    gpu: str  # UUID
+    process: int
+    name: str | None
+    memory_mib: float | None
+    seen: Literal["before", "during"]  # before the run began, or first while it ran
+
+
+class OtherProcesses(TypedDict):
+    """What the runner saw on the run's GPUs."""
+
+    processes: list[OtherProcess]
+    reason: str | None  # why they could not be asked for
+
+
+class Framework(TypedDict):
+    """What trained."""
+
+    name: str
+    kernel: str  # the environment
+    versions: dict[str, str]  # by package
+
+
+class Hardware(TypedDict):
+    """The machine."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    platform: str
+    gpus: list[str]  # names
+    driver: str | None
+    topology: NotRequired[list[str]]  # what lies between each two GPUs
+    threads_per_core: NotRequired[Positive]
+    clock_mhz: NotRequired[Annotated[float, Meta(gt=0)]]  # the cores' highest, as the system says
+    instruction_sets: NotRequired[list[str]]  # that decide how fast a CPU computes: avx2, amx
+
+
+class CpuDevice(TypedDict):
+    """A CPU device that has cores of its own."""
+
+    cores: Cores  # in no other device's list
+    threads: Positive  # that compute
+    loader_cores: Cores  # where its loader's workers run
+    numa_node: NotRequired[Count]  # of all its cores; absent where they are on several
+
+
+class DeviceList(TypedDict):
+    """The run's devices."""
+
+    kind: Literal["gpu", "cpu"]
+    count: Positive  # of replicas
+    names: list[str]  # one a replica
+    shared_gpus: NotRequired[Positive]  # GPUs, where replicas share them: times are not ranked
+    cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
+
+
+class RecipeSettings(TypedDict):
+    """The recipe, scaled to the devices; fields of ``helpers.recipe.Recipe`` and what follows."""
+
+    name: str
+    task: Literal["multilabel", "multiclass"]
+    network: str  # own: a custom network for each framework
+    image_size: Positive  # pixels
+    crop: Positive  # pixels
+    epochs: Positive
+    batch_size: Positive  # images per device
+    learning_rate: float  # for one device
+    devices: Positive
+    global_batch_size: Positive
+    scaled_learning_rate: float
+    seed: int
+    precision: str
+    reader: NotRequired[str]
+    own: NotRequired[dict[str, str]]  # custom code, mine.py:net, by framework's module or reader
+    code: NotRequired[dict[str, Sha256]]  # SHA-256 of each of its files
+    optimizer: NotRequired[Literal["sgd", "adam"]]
+    momentum: NotRequired[float]  # of sgd; 0 without
+    weight_decay: NotRequired[Amount]
+    lr_scaling: NotRequired[Literal["linear", "sqrt", "none"]]
+    lr_gamma: NotRequired[float]  # factor of the learning rate after each of lr_milestones
+    lr_milestones: NotRequired[list[Positive]]  # epochs
+    warmup_epochs: NotRequired[Amount]
+    metric: NotRequired[str]
+    quality_targets: NotRequired[list[float]]
+    demo: NotRequired[bool]  # whether the table [demo] holds, for a machine without a GPU
+    text: NotRequired[list[str]]  # the recipe's file, line by line
+    sha256: NotRequired[str]  # of that file
+
+
+class Parts(TypedDict):
+    """A number for each part of the data."""
+
+    train: int
+    valid: int
+    test: int
+
+
+class Data(TypedDict):
+    """The images."""
+
+    folder: str
+    kind: Literal["generated", "real"]
+    pixels: int  # of a side, or of the shorter one
+    images: Parts
+    groups: Parts  # patients, or other groups that no two parts share
+    steps_per_epoch: Positive
+    format: NotRequired[str]
+    classes: NotRequired[Annotated[list[str], Meta(min_length=1)]]  # in the order of the outputs
+    decoder: NotRequired[str]
+    loader_workers: NotRequired[Count]  # of all devices together
+    sha256: NotRequired[str]  # over the names, groups, labels and sizes of all images
+
+
+class Weights(TypedDict):
+    """The weights that training began with."""
+
+    source: Literal["imagenet", "random", "own"]
+    sha256: str
+    note: NotRequired[str]
+
+
+class FairnessCheck(TypedDict):
+    """One comparison with the reference."""
+
+    check: str
+    difference: float | None
+    threshold: float | None
+    verdict: Literal["pass", "expected", "different", "fail", "not checked"]
+    reason: NotRequired[str | None]
+    variant: NotRequired[str]  # what was trained differently, of a check that is different
+
+
+class Fairness(TypedDict):
+    """Whether the run is comparable with those of other frameworks."""
+
+    comparable: bool
+    checks: list[FairnessCheck]
+    seconds: NotRequired[float]
+
+
+class Epoch(TypedDict):
+    """An epoch of training, with the validation after it."""
+
+    epoch: Positive
+    learning_rate: float
+    steps: int
+    images: Count
+    train_loss: float
+    train_seconds: Seconds
+    images_per_second: Rate
+    valid_loss: float
+    valid_seconds: Seconds
+    valid_auc: NotRequired[Share]  # multilabel: the mean; None where no finding has images enough
+    valid_top1: NotRequired[Fraction]  # multiclass: images whose class was named first
+    valid_top5: NotRequired[Share]  # or among the first five; None with five classes or fewer
+    data_seconds: NotRequired[float | None]  # waiting for a batch; None where the loop hides it
+    communication_seconds: NotRequired[float | None]  # waiting for an all-reduce; None as above
+    attempts: NotRequired[Annotated[int, Meta(ge=2)]]  # processes that trained it, if several
+
+
+class Training(TypedDict):
+    """All epochs together."""
+
+    seconds: float  # training and validation
+    images_per_second: Rate  # median of the last process's epochs but its first, if it has others
+    first_step_seconds: float | None  # with tracing and tuning
+    train_images_seen: NotRequired[int]
+    execution: NotRequired[str]  # eager, graph or compiled, and by what
+    convolutions: NotRequired[str | None]  # the type they compute in
+    threads: NotRequired[int | None]  # that a process computes with
+    switches: NotRequired[list[str]]  # what was on to be fast, as the libraries say themselves
+
+
+class Finding(TypedDict):
+    """The AUC of one finding on the test part."""
+
+    finding: str
+    auc: Share
+    low: Share
+    high: Share
+    positives: int  # images
+    negatives: int
+    reason: str | None
+
+
+ClassResult = TypedDict(
+    "ClassResult",
+    {
+        "class": str,
+        "images": Count,
+        "right": Count,
+        "top1": Share,  # None without an image
+        "low": Share,
+        "high": Share,
+    },
+)
+Confusion = TypedDict(
+    "Confusion",
+    {"class": str, "predicted_as": str, "images": Positive, "share": Fraction},  # of its images
+)
+
+
+class Test(TypedDict):
+    """The test part: ``mean_*`` and ``findings`` if multilabel, ``top*`` and ``classes`` if not.
+
+    ``*_low`` and ``*_high`` are the ends of a 95 % interval from a bootstrap over patients or other
+    groups of images.
+    """
+
+    seconds: float
+    loss: NotRequired[float]
+    resamples: NotRequired[Annotated[list[Share], Meta(min_length=1)]]  # of the first metric
+    sample: NotRequired[Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]]  # equal: resamples pair
+    mean_auc: NotRequired[Share]  # over the findings in_mean, or all that can be computed
+    mean_low: NotRequired[Share]
+    mean_high: NotRequired[Share]
+    in_mean: NotRequired[list[str]]  # findings with enough positive and negative images
+    patients: NotRequired[Positive]
+    findings: NotRequired[list[Finding]]
+    top1: NotRequired[Fraction]  # images whose class was named first
+    top1_low: NotRequired[Share]
+    top1_high: NotRequired[Share]
+    top5: NotRequired[Share]  # or among the first five; None with five classes or fewer
+    top5_low: NotRequired[Share]
+    top5_high: NotRequired[Share]
+    groups: NotRequired[Positive]
+    classes: NotRequired[Annotated[list[ClassResult], Meta(min_length=2)]]
+    confusions: NotRequired[Annotated[list[Confusion], Meta(max_length=10)]]  # most frequent first
+
+
+class Throughput(TypedDict):
+    """A measurement of section 11."""
+
+    images: Count
+    seconds: Seconds
+    images_per_second: Rate  # the median of the rounds
+    low: NotRequired[float]  # images/s of the slowest round
+    high: NotRequired[float]
+    rounds: NotRequired[list[float]]  # images/s
+    epochs: NotRequired[float]
+    note: NotRequired[str]
+
+
+class Product(TypedDict):
+    """A matrix product on all devices at the same time."""
+
+    flops_per_second: Flops  # the median of the rounds
+    low: Flops
+    high: Flops
+    rounds: Annotated[list[Flops], Meta(min_length=1)]
+
+
+class Achieved(TypedDict):
+    """FLOP/s of training, and their part of the product's in the same round."""
+
+    flops_per_second: Amount
+    share: Amount  # the median of the rounds
+    low: Amount
+    high: Amount
+
+
+class Arithmetic(TypedDict):
+    """Training's FLOP/s against those of a matrix product: a measured reference, not a limit."""
+
+    size: Annotated[int, Meta(ge=1, le=1_000_000)]  # rows and columns of the matrices
+    dtype: Literal["float32", "bfloat16", "float16"]  # with precision tf32, rounded to TF32
+    product: Product
+    flops_per_image: Annotated[int, Meta(ge=1, le=10**18)] | None  # of training
+    reason: str | None  # why they are not known
+    files: NotRequired[Achieved]
+    synthetic: NotRequired[Achieved]
+
+
+class Busy(TypedDict):
+    """How busy the monitor saw the devices."""
+
+    device: Literal["gpus", "host"]
+    busy: float
+
+
+class Agreement(TypedDict):
+    """Two ways of measuring a share."""
+
+    difference: float
+    agree: bool
+
+
+class Attribution(TypedDict):
+    """What training time went to."""
+
+    shares: Shares  # by ablation, after the first epoch; None where the measurement is invalid
+    sentence: str
+    intervals: NotRequired[dict[str, Range]]  # of the rounds (of validation: of the epochs)
+    invalid: NotRequired[str | None]  # why the shares are not to be used
+    ways: NotRequired[dict[str, Shares]]
+    devices_busy: NotRequired[Busy | None]
+    agreement: NotRequired[dict[str, Agreement]]
+
+
+class Restart(TypedDict):
+    """Where a resumed attempt continued: finished epochs, and steps of the next one."""
+
+    epoch: Count
+    step: Count
+
+
+class Checkpoint(TypedDict):
+    """How the run was resumed, and what its checkpoints cost."""
+
+    resumed_after: Count  # epochs that earlier attempts had done or begun
+    seconds: float  # for which handing checkpoints over held training up
+    restarts: NotRequired[list[Restart]]
+    changed_code: NotRequired[bool]  # whether an earlier attempt ran other code
+    damaged: NotRequired[str]  # why an earlier checkpoint could not be used
+
+
+class Energy(TypedDict, total=False):
+    """What all GPUs drew while training."""
+
+    joules: float | None
+    images_per_joule: float | None
+    reason: str | None
+
+
+class Memory(TypedDict):
+    """The device that held the most, with other processes' memory."""
+
+    peak_bytes: Count | None
+    reason: str | None  # why it is not known
+
+
+class Skipped(TypedDict):
+    """What the framework cannot do on these devices."""
+
+    what: str
+    reason: str
+
+
+class Record(TypedDict):
+    """One run; it is whole when ``state`` is finished."""
+
+    schema: Literal[3]
+    run: RunInfo
+    state: State
+    framework: Framework
+    reason: NotRequired[str | None]  # why it failed, was interrupted or was skipped
+    self_test: NotRequired[SelfTest]
+    cluster: NotRequired[Cluster]
+    other_processes: NotRequired[OtherProcesses]
+    hardware: NotRequired[Hardware]
+    devices: NotRequired[DeviceList]
+    recipe: NotRequired[RecipeSettings]
+    data: NotRequired[Data]
+    weights: NotRequired[Weights]
+    fairness: NotRequired[Fairness]
+    epochs: NotRequired[Annotated[list[Epoch], Meta(min_length=1)]]
+    training: NotRequired[Training]
+    test: NotRequired[Test]
+    files: NotRequired[Throughput]  # training on files
+    synthetic: NotRequired[Throughput]
+    no_allreduce: NotRequired[Throughput]  # synthetic data; absent on one device
+    loader: NotRequired[Throughput]
+    arithmetic: NotRequired[Arithmetic]
+    attribution: NotRequired[Attribution]
+    checkpoint: NotRequired[Checkpoint]
+    energy: NotRequired[Energy]
+    memory: NotRequired[Memory]
+    monitor: NotRequired[dict[str, Any]]  # gpumon's metadata: what was read, how and how often
+    skipped: NotRequired[list[Skipped]]

@@ -1,0 +1,233 @@
+"""Write the record of a run while it trains.
+
+A run that is interrupted says so; one that was killed without a word is found out by its reader,
+because its process no longer exists.
+"""
+
+import atexit
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+from helpers import paths
+from helpers.errors import Stopped, UserError
+from helpers.frameworks import rank_info
+from helpers.frameworks.devices import Devices, hardware
+from helpers.launch import environment_variables, processes, this_notebook
+from helpers.recipe import ScaledRecipe
+from helpers.record import run_identity
+from helpers.record.file import FILE, check, plain, write
+from helpers.record.types import SCHEMA, Record, State
+
+_OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
+
+
+class Run:
+    """A run's record while it is written. Make one with :func:`start`.
+
+    Of several ranks the first writes the run's: the others only keep theirs in mind.
+    """
+
+    def __init__(
+        self, folder: Path, content: Record, code: Callable[[], str] | None = None
+    ) -> None:
+        self.folder = folder
+        here = rank_info.here()
+        self._kept = here is None or here.rank == 0
+        self.content = content
+        self.content = self._with(run={"id": secrets.token_hex(8), **content["run"]})
+        self._code = code
+        self._began = time.monotonic()  # the clock on the wall can be set back
+        if self._kept:
+            write(folder, self.content)
+            atexit.register(self._left)
+        self._stop_watching = _watch_notebook_cells(self)
+
+    @property
+    def id(self) -> str:
+        """Of this run alone: its weights and its checkpoint carry it too."""
+        return self.content["run"]["id"]
+
+    def add(self, section: str, value: Any) -> None:
+        """Put ``value`` under ``section`` and write the record."""
+        changed = self._with(run=self._run(), **{section: plain(value)})
+        check(changed)
+        self._write(changed)
+
+    def resumes(self, other: str) -> None:
+        """Note the id of the run whose checkpoint this one continues."""
+        self._write(self._with(run={**self.content["run"], "resumed": other}))
+
+    def remove(self, *sections: str) -> None:
+        """Take out sections that hold no longer; a run that was finished is not, then."""
+        if not self.content.keys() & set(sections):
+            return
+        run = {**self.content["run"], "finished": None}
+        changed = self._with(state="running", reason=None, run=run)
+        self._write(
+            cast(Record, {name: value for name, value in changed.items() if name not in sections})
+        )
+
+    def close(self) -> None:
+        """This process has begun another run: whatever happens now is not of this one."""
+        self._stop_watching()
+        atexit.unregister(self._left)
+        self._left("another run was begun before the run was finished")
+
+    def finish(self) -> Path:
+        """The run is whole. Returns the record's path."""
+        self._end("finished", None)
+        return self.folder / FILE
+
+    def fail(self, error: BaseException) -> None:
+        """The run ended with ``error``: interrupted if it was stopped, else failed."""
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
+        lines = f"{type(error).__name__}: {error}".strip().splitlines()
+        # An error that carries another process's traceback names the cause in its last line.
+        reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")
+        self._end("interrupted" if stopped else "failed", reason)
+
+    def continues(self) -> None:
+        """A run that had failed or was interrupted is running again."""
+        if self.content["state"] in ("failed", "interrupted"):
+            self._write(self._with(state="running", reason=None))
+
+    def _end(self, state: State, reason: str | None) -> None:
+        run = {
+            **self._run(),
+            "finished": datetime.now(UTC).isoformat(),
+            "seconds": time.monotonic() - self._began,
+        }
+        changed = self._with(state=state, reason=reason, run=run)
+        if self._kept:  # what is of all ranks the first alone has
+            check(changed)
+        self._write(changed)
+
+    def _with(self, **sections: Any) -> Record:
+        return cast(Record, {**self.content, **sections})
+
+    def _run(self) -> dict[str, Any]:
+        """The section ``run`` with the digest of the code that has run by now."""
+        return {**self.content["run"], **({"code": self._code()} if self._code else {})}
+
+    def _left(self, why: str = "the process ended before the run was finished") -> None:
+        if self.content["state"] == "running" and self.content["run"]["process"] == os.getpid():
+            with suppress(UserError):
+                self._end("interrupted", why)
+
+    def _write(self, changed: Record) -> None:
+        """Raises UserError where another run has begun in the folder."""
+        self.content = changed
+        if not self._kept:
+            return
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            there = json.loads((self.folder / FILE).read_text(encoding="utf-8"))["run"]["id"]
+            if there != self.id:
+                raise UserError(
+                    f"{self.folder}: another run has begun in this folder; run the cells from "
+                    "section 2 on again, with another name for run"
+                )
+        write(self.folder, self.content)
+
+
+def start(
+    folder: Path,
+    *,
+    notebook: str,
+    framework: str,
+    kernel: str,
+    versions: Mapping[str, str],
+    devices: Devices,
+    recipe: ScaledRecipe,
+    skipped: Mapping[str, str] = MappingProxyType({}),
+    file: Path | None = None,
+) -> Run:
+    """Begin the record of a run in ``folder``; an older record there is replaced.
+
+    Args:
+        notebook: its name, without ``.ipynb``.
+        framework: its name, as in the registry.
+        kernel: the environment that it runs in.
+        versions: by package.
+        devices: of the run.
+        recipe: scaled to them.
+        skipped: what the framework cannot do, and why (its module's ``SKIPPED``); what is said of
+            one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
+        file: of the notebook, where that is not in ``notebooks/``.
+    """
+    folder = Path(folder)
+    code = run_identity.follow(file or paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}")
+    content = {
+        "schema": SCHEMA,
+        "run": {
+            "experiment": folder.parent.name,
+            "notebook": notebook,
+            "started": datetime.now(UTC).isoformat(),
+            "finished": None,
+            **processes.own(),
+            "commit": run_identity.commit(),
+            "code": code(),
+            "environment": environment_variables.to_record(os.environ),
+        },
+        "state": "running",
+        "framework": {
+            "name": framework,
+            "kernel": kernel,
+            "versions": {"python": sys.version.split()[0], **versions},
+        },
+        "hardware": hardware(),
+        "devices": {
+            "kind": devices.kind,
+            "count": devices.count,
+            "names": list(devices.names),
+            **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
+            **({"cpus": [cpu.as_record() for cpu in devices.cpus]} if devices.cpus else {}),
+        },
+        "recipe": recipe.as_record(),
+        "skipped": [
+            {"what": what, "reason": reason}
+            for what, reason in skipped.items()
+            if not what.endswith(_OTHER_KIND[devices.kind])
+        ],
+    }
+    found: Record = plain(content)
+    check(found)
+    return Run(folder, found, code)
+
+
+def _watch_notebook_cells(run: Run) -> Callable[[], None]:
+    """In a notebook, an error or interrupt in any cell goes into the record at once.
+
+    Not on a rank, whose error may follow from another's: the runner writes down the earliest.
+    Returns what stops that.
+    """
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return lambda: None
+    shell = get_ipython()
+    if shell is None or rank_info.here() is not None:
+        return lambda: None
+
+    def after_cell(result: Any) -> None:
+        error = result.error_before_exec or result.error_in_exec
+        with suppress(UserError):  # the record is another run's: the next section says so
+            if error is None:
+                run.continues()
+            elif run.content["state"] == "running":
+                run.fail(error)
+
+    def stop() -> None:
+        with suppress(ValueError):  # it was stopped before
+            shell.events.unregister("post_run_cell", after_cell)
+
+    shell.events.register("post_run_cell", after_cell)
+    return stop
