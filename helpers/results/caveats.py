@@ -7,7 +7,7 @@ import pandas as pd
 from helpers.frameworks.capabilities import sharing
 from helpers.results import by_class, comparability
 from helpers.results.comparison import Comparison
-from helpers.results.shared_settings import differences, workers
+from helpers.results.shared_settings import departures, differences, workers
 
 _STATES = {
     "running": "still running, or lost with its machine",
@@ -66,7 +66,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
         texts.append(f"its {count} nodes were processes of one machine: no network was measured")
-    if changed := comparability.departures(content):
+    if changed := departures(content):
         texts.append(f"not the recipe's own training: {changed}")
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)

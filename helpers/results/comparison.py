@@ -17,7 +17,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import name_of, order
 from helpers.results import comparability, rates, run_labels
-from helpers.results.prices import Prices
+from helpers.results.machines import Prices
 from helpers.training import record, tasks
 from helpers.training.tasks import Metric, Task
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from helpers.results import machines
-from helpers.results.comparability import nodes, ranked, simulated_nodes
+from helpers.results.comparability import nodes, simulated_nodes
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each
 from helpers.results.comparison_tables import short_number
-from helpers.results.ranking import RATE
+from helpers.results.ranking import RATE, ranked
 from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import with_range
 from helpers.results.scaling import speed

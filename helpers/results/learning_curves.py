@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results.comparability import ranked
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.comparison_tables import time_text
+from helpers.results.ranking import ranked
 from helpers.training import tasks
 from helpers.training.tasks import Metric
 

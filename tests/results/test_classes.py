@@ -29,8 +29,8 @@ from helpers.results import (
     repeated_runs,
     report,
 )
-from helpers.results.comparability import unequal
 from helpers.results.report import chart_descriptions, contents
+from helpers.results.shared_settings import unequal
 from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
 from helpers.training import tasks

@@ -9,9 +9,9 @@ import records
 from helpers.__main__ import main
 from helpers.recipe import lookup
 from helpers.results import caveats, comparison, conclusions, repeated_runs
-from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
 from helpers.results.report import contents
+from helpers.results.shared_settings import departures, off_the_recipe, unequal
 
 EPOCHS = lookup("demo").epochs
 

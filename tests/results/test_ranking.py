@@ -8,8 +8,9 @@ import pytest
 import records
 
 from helpers.results import charts, comparison, conclusions, learning_curves, report
-from helpers.results.comparability import kind, ranked, ranks, unranked
+from helpers.results.comparability import kind, ranks
 from helpers.results.comparison_tables import hardware, training
+from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import cost, speed
 

@@ -22,8 +22,8 @@ from helpers.results import (
     conclusions,
     learning_curves,
     machine_cards,
-    prices,
-    published_scaling,
+    machines,
+    published,
     report,
 )
 from helpers.results.report import long_table
@@ -39,7 +39,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(batch: Path) -> comparison.Comparison:
-    return comparison.load(batch, prices.read(["12.24 USD/h"]))
+    return comparison.load(batch, machines.read_prices(["12.24 USD/h"]))
 
 
 def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
@@ -322,13 +322,13 @@ def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Pat
         np.asarray(line.get_xydata()).tolist() for line in right.lines if line.get_marker() == "x"
     ]
     assert crosses == [[[4.0, 88.0]], [[128.0, 79.16]]]
-    assert published_scaling.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
-    about = published_scaling.notes(one)
+    assert published.SCALING_NAME in [text.get_text() for text in figure.legends[0].get_texts()]
+    about = published.scaling_notes(one)
     assert "88 % on 4 GPUs and 79 % on 128 GPUs" in about[0]
     report.write([tmp_path / "b"])
     assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
-    assert published_scaling.notes(comparison.load(law.save(tmp_path / "c", other))) == []
+    assert published.scaling_notes(comparison.load(law.save(tmp_path / "c", other))) == []
 
 
 def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
@@ -382,15 +382,15 @@ def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
 )
 def test_a_price_that_is_none_is_one_line(texts: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        prices.read(texts)
+        machines.read_prices(texts)
 
 
 def test_prices_are_of_each_machine_of_a_run() -> None:
-    found = prices.read(["$3/h", "node1=$5/h"])
+    found = machines.read_prices(["$3/h", "node1=$5/h"])
     assert found is not None and found.currency == "$"
     assert found.an_hour(records.make()) == 3
     assert found.an_hour(law.make(devices=4, nodes=2)) == 8
-    named = prices.read(["node1=5/h"])
+    named = machines.read_prices(["node1=5/h"])
     assert named is not None and named.an_hour(records.make()) is None
 
 

@@ -14,11 +14,11 @@ from helpers.frameworks.devices import Devices
 from helpers.results import (
     caveats,
     charts,
-    comparability,
     comparison,
     comparison_tables,
     conclusions,
     learning_curves,
+    ranking,
     regression,
     repeated_runs,
     report,
@@ -105,7 +105,7 @@ def test_they_are_no_repeats_of_runs_with_a_gpu_each(mixed: Comparison) -> None:
 
 
 def test_beside_runs_with_a_gpu_each_they_are_not_in_the_race(mixed: Comparison) -> None:
-    assert comparability.unranked(mixed) is None
+    assert ranking.unranked(mixed) is None
     first = conclusions.fastest(mixed)
     assert first.verdict == "PyTorch" and "sharing" not in first.text
     assert "on 2 devices" in first.text

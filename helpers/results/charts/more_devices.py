@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from helpers.results import published, published_scaling
+from helpers.results import published
 from helpers.results.charts.style import colour_of, faded, line_of, name_rows
 from helpers.results.comparison import Comparison
 from helpers.results.comparison_tables import short_number, time_text
@@ -53,7 +53,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
     comparable = published.belong(compared)
-    far = published_scaling.points(compared)
+    far = published.points(compared)
     if comparable:
         _published_efficiency(right)
     for point in far:
@@ -65,7 +65,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if comparable:
         left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
     if far:
-        left.plot([], [], "x", color=FAINT, ms=6, label=published_scaling.NAME)
+        left.plot([], [], "x", color=FAINT, ms=6, label=published.SCALING_NAME)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
     theirs = (1, 4) if comparable else [point.devices for point in far]

@@ -15,7 +15,6 @@ from helpers.results import (
     comparison_tables,
     machine_cards,
     published,
-    published_scaling,
     wait_causes,
 )
 from helpers.results.comparison import Comparison, Entry
@@ -190,7 +189,7 @@ def _limits(compared: Comparison) -> Section:
         ),
         Texts(
             "About the published figures",
-            published.notes() if published.belong(compared) else published_scaling.notes(compared),
+            published.notes() if published.belong(compared) else published.scaling_notes(compared),
         ),
     ]
     return Section("limits", "What this does not show", lead, blocks)

@@ -4,11 +4,12 @@ from typing import Any
 
 from helpers.results import by_class, charts, learning_curves, paired_test, published
 from helpers.results.charts.style import family_of
-from helpers.results.comparability import of_own_networks, off_the_recipe, ranked
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.comparison_tables import time_text
+from helpers.results.ranking import ranked
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Live, Section, Table, joined
+from helpers.results.shared_settings import of_own_networks, off_the_recipe
 from helpers.training.tasks import capital
 
 

@@ -3,11 +3,12 @@
 import pandas as pd
 
 from helpers.results import charts, comparison_tables, machine_peak, published
-from helpers.results.comparability import unequal, unranked
 from helpers.results.comparison import Comparison
+from helpers.results.ranking import unranked
 from helpers.results.report import chart_descriptions
 from helpers.results.report.blocks import Block, Chart, Section, Table, Texts, joined
 from helpers.results.scaling import over_nodes, speed, speedup_factors, step_parts
+from helpers.results.shared_settings import unequal
 
 FILES = ("runs", "repeats", "published")
 """CSV files that hold the figures of "How fast"."""

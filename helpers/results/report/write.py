@@ -6,7 +6,7 @@ from pathlib import Path
 from helpers import paths
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.prices import Prices
+from helpers.results.machines import Prices
 from helpers.results.report import csv_files, long_table, markdown, page
 from helpers.results.report.contents import sections
 

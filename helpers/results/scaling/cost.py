@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from helpers.results import comparability, learning_curves
-from helpers.results.comparability import marked, ranked
+from helpers.results.comparability import marked
 from helpers.results.comparison import KEPT, Comparison, Entry, devices
 from helpers.results.comparison_tables import short_number, time_text
+from helpers.results.ranking import ranked
 from helpers.results.repeated_runs import with_range
 from helpers.results.scaling import speedup_factors
 
