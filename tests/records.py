@@ -9,13 +9,16 @@ import gpumon_tools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from data_prep import FINDINGS
 from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
+from helpers.results.charts import Chart
 from helpers.training import arithmetic as arithmetic_section
 from helpers.training import earlier_schemas, record, roc_auc, run_identity
+from helpers.training.figure_style import WIDTH
 
 
 def make(
@@ -285,6 +288,16 @@ def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
             for what, device in steps
         ],
     }
+
+
+def shown(chart: Chart | None) -> Chart:
+    """A chart that has something to draw."""
+    assert chart is not None
+    return chart
+
+
+def drawn(chart: Chart | None, width: float = WIDTH) -> Figure:
+    return shown(chart).figure(width)
 
 
 SIX = tuple(

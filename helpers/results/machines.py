@@ -78,10 +78,6 @@ class Prices:
         found = [self.hosts.get(host, self.any) for host in hosts]
         return None if None in found else sum(price for price in found if price is not None)
 
-    def text(self, amount: float) -> str:
-        """``3.06``, with its currency behind it."""
-        return f"{amount:,.2f} {self.currency}".strip()
-
 
 def read_prices(texts: Iterable[str]) -> Prices | None:
     """``12.24/h``, ``12.24 EUR/h``, ``$12.24/h``, ``box=3.06/h``; None without any.
