@@ -9,6 +9,7 @@ import gpumon_tools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from data_prep import FINDINGS
 from helpers import record
@@ -16,8 +17,10 @@ from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.record import run_identity
+from helpers.results.charts import Chart
 from helpers.training import arithmetic as arithmetic_section
 from helpers.training import roc_auc
+from helpers.training.figure_style import WIDTH
 
 
 def make(
@@ -287,6 +290,16 @@ def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
             for what, device in steps
         ],
     }
+
+
+def shown(chart: Chart | None) -> Chart:
+    """A chart that has something to draw."""
+    assert chart is not None
+    return chart
+
+
+def drawn(chart: Chart | None, width: float = WIDTH) -> Figure:
+    return shown(chart).figure(width)
 
 
 SIX = tuple(

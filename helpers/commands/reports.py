@@ -86,9 +86,9 @@ def _add_diff(commands: Commands) -> None:
 def _report(given: argparse.Namespace) -> int:
     if given.json and given.out:
         raise UserError("--json writes no file, so --out has no effect; give one of them")
-    from helpers.results import prices, report  # with Jinja and the charts
+    from helpers.results import machines, report  # with Jinja and the charts
 
-    each = prices.read(given.price)
+    each = machines.read_prices(given.price)
     if given.json:
         print(report.as_json(report.load(given.names, each)))
     else:

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from helpers.record import tasks
+from helpers.record.tasks import capital
+from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, widest
-from helpers.results.repeated_runs import with_interval
+from helpers.results.repeated_runs import repeated, seeds
+from helpers.results.tables import Cell, Name, Table, of_run, transposed
 
 MOST = 20
 """The maximum number of rows; of more classes, those with the worst metric are shown."""
@@ -99,45 +102,93 @@ def left_out(compared: Comparison) -> str:
     return f"Of {len(every):,} {task.outputs} the {MOST} with the lowest {task.metric.short}. "
 
 
-def table(compared: Comparison) -> pd.DataFrame:
+def not_in_mean(compared: Comparison) -> str:
+    """The findings that are in the table but not in the mean; empty if all are."""
+    found = dict.fromkeys(
+        name
+        for entry in widest(compared.finished)
+        for name in rows(entry)
+        if name not in entry.content["test"].get("in_mean", [name])
+    )
+    if not found:
+        return ""
+    why = "because of too few positive or negative test images"
+    return f"Not in the mean, {why}: {', '.join(found)}. "
+
+
+def uncertainty(compared: Comparison) -> str:
+    """What the metric's intervals include and leave out."""
+    text = (
+        f"{capital(compared.task.metric.short)} intervals are 95 %, over the test part's "
+        f"{drawn(compared)}. They do not include how much another run, with other "
+        "initial weights or in another order, would differ"
+    )
+    if not repeated(compared):
+        return f"{text}, which single runs cannot show."
+    if len(seeds(compared.finished)) == 1:
+        return f"{text}. The range over runs, all of one seed, shows only what a seed leaves open."
+    samples = [entry.content["test"].get("sample") for entry in compared.finished]
+    if None not in samples and len(set(samples)) == 1:
+        return f"{text}. The range over a framework's runs shows that."
+    return (
+        f"{text}. The range over a framework's runs shows that, and the effect of other test "
+        "images too, because the seed also decides the split."
+    )
+
+
+def title(compared: Comparison) -> str:
+    """What the table and the chart are of."""
+    return f"{capital(compared.task.metric.short)} per {compared.task.one}"
+
+
+def table(compared: Comparison) -> Table:
     """The metric by class with its 95 % interval: rows findings or classes, then the whole part.
 
     One column a framework, on its most devices; the whole on fewer is in the table of training.
     """
     text, shown, last = compared.task.metric.text, names(compared), whole_name(compared)
-    columns = {}
+    columns: dict[Name | str, dict[str, Cell]] = {}
     for entry in widest(compared.finished):
         found = rows(entry)
-        cells = {name: found[name] for name in shown if name in found}
-        cells |= whole(entry, last)
-        columns[entry.run] = pd.Series(
-            {name: with_interval(*row, text) for name, row in cells.items()}
-        )
-    name = compared.task.one
-    return pd.DataFrame(columns).rename_axis(name).fillna("-") if columns else pd.DataFrame()
+        found = {name: found[name] for name in shown if name in found} | whole(entry, last)
+        columns[of_run(entry, timed=False)] = {
+            name: Cell(row.value, text, row.low, row.high) for name, row in found.items()
+        }
+    return tables.table(
+        f"{title(compared)}, 95 % interval",
+        compared.task.one,
+        transposed(columns),
+        note=left_out(compared) + not_in_mean(compared) + uncertainty(compared),
+        kind="runs",
+    )
 
 
-def confusions(compared: Comparison) -> pd.DataFrame:
-    """The most frequent confusions: one row per pair of classes, one column per framework.
-
-    Each cell is the share of the class's images, and how many these are; ``-`` where a pair is not
-    among the run's ten most frequent.
-    """
+def confusions(compared: Comparison) -> Table:
+    """The most frequent confusions: one row per pair of classes, one column per framework."""
     images: Counter[tuple[str, str]] = Counter()
-    columns: dict[str, dict[tuple[str, str], str]] = {}
+    columns: dict[Name, dict[tuple[str, str], Cell]] = {}
     for entry in widest(compared.finished):
         for found in entry.content["test"].get("confusions", []):
             pair = found["class"], found["predicted_as"]
             images[pair] += found["images"]
-            text = f"{tasks.TOP1.text(found['share'])} ({found['images']:,})"
-            columns.setdefault(entry.run, {})[pair] = text
-    cells = {
-        f"{one} classified as {other}": {
-            run: of.get((one, other), "-") for run, of in columns.items()
-        }
-        for (one, other), _ in images.most_common(CONFUSIONS)
-    }
-    return pd.DataFrame(cells).T.rename_axis("images of") if cells else pd.DataFrame()
+            cell = Cell(found["share"], tasks.TOP1.text, note=f"{found['images']:,}")
+            columns.setdefault(of_run(entry, timed=False), {})[pair] = cell
+    cells = [
+        (
+            f"{pair[0]} classified as {pair[1]}",
+            {run: of[pair] for run, of in columns.items() if pair in of},
+        )
+        for pair, _ in images.most_common(CONFUSIONS)
+    ]
+    return tables.table(
+        "Most often confused",
+        "images of",
+        cells,
+        columns=columns,
+        note="The share of the class's test images, and how many that is; - where a pair is not "
+        "among the run's ten most frequent.",
+        kind="runs",
+    )
 
 
 def confusion_rows(compared: Comparison) -> pd.DataFrame:

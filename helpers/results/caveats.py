@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pandas as pd
-
 from helpers.frameworks.capabilities import sharing
 from helpers.results import by_class, comparability
 from helpers.results.comparison import Comparison
-from helpers.results.shared_settings import differences, workers
+from helpers.results.shared_settings import departures, differences, workers
+from helpers.results.tables import Table, table
 
 _STATES = {
     "running": "still running, or lost with its machine",
@@ -17,8 +16,8 @@ _STATES = {
 }
 
 
-def remarks(compared: Comparison) -> pd.DataFrame:
-    """What is missing or not comparable, and why: columns about, remark."""
+def remarks(compared: Comparison) -> Table:
+    """What is missing or not comparable, and why."""
     said: dict[str, list[str]] = {}
     for why in [*compared.unreadable, *compared.set_aside]:
         said.setdefault(why, []).append("a record")
@@ -38,10 +37,8 @@ def remarks(compared: Comparison) -> pd.DataFrame:
     for text, runs in limited.items():
         every = len(everyone) > 1 and runs == everyone
         said.setdefault(text, []).extend(["every finished run"] if every else runs)
-    rows = [
-        {"about": "; ".join(dict.fromkeys(runs)), "remark": text} for text, runs in said.items()
-    ]
-    return pd.DataFrame(rows, columns=["about", "remark"]).set_index("about")
+    rows = [("; ".join(dict.fromkeys(runs)), {"remark": text}) for text, runs in said.items()]
+    return table("Not comparable, or missing", "about", rows)
 
 
 def _where(checkpoint: dict[str, Any]) -> str:
@@ -66,7 +63,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
         texts.append(f"its {count} nodes were processes of one machine: no network was measured")
-    if changed := comparability.departures(content):
+    if changed := departures(content):
         texts.append(f"not the recipe's own training: {changed}")
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)

@@ -1,7 +1,7 @@
 """Load the records of one or several experiments, and compare them.
 
 Everything here reads records and nothing else, so the same comparison can be made on another
-machine, years later. Tables for a reader are in ``helpers.results.comparison_tables``, pictures in
+machine, years later. Tables for a reader are made with ``helpers.results.tables``, pictures in
 ``helpers.results.charts``.
 """
 
@@ -19,7 +19,7 @@ from helpers.frameworks import name_of, order
 from helpers.record import tasks
 from helpers.record.tasks import Metric, Task
 from helpers.results import comparability, rates, run_labels
-from helpers.results.prices import Prices
+from helpers.results.machines import Prices
 
 KEPT = 4
 """Comparisons whose figures are kept, because every table and chart asks for them again."""
@@ -85,10 +85,13 @@ class Entry:
     @property
     def timed(self) -> str:
         """``run`` with its marks, for use with a time: ``Keras, 2 devices (not comparable)``."""
-        marks = comparability.marks(self.content)
-        return comparability.marked(
-            self.run, [mark for mark in marks if mark != comparability.RESUMED]
-        )
+        return comparability.marked(self.run, self.marks)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Why its times are not comparable, apart from being resumed, which ``run`` tells."""
+        found = comparability.marks(self.content)
+        return tuple(mark for mark in found if mark != comparability.RESUMED)
 
     @property
     def task(self) -> Task | None:
@@ -207,11 +210,7 @@ def results(compared: Comparison) -> pd.DataFrame:
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
     test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
     """
-    metrics = [
-        column for metric in compared.task.metrics for column in (metric.figure, *metric.ends)
-    ]
-    columns = [*_COLUMNS, *metrics, *_ENERGY]
-    return pd.DataFrame([_numbers(entry) for entry in compared.finished], columns=columns)
+    return pd.DataFrame([_numbers(entry) for entry in compared.finished])
 
 
 def repeats(entries: Iterable[Entry]) -> dict[tuple[str, int], list[Entry]]:
@@ -243,21 +242,6 @@ def devices(count: int) -> str:
     return f"{count} device{'s' if count != 1 else ''}"
 
 
-_COLUMNS = (
-    "label",
-    "series",
-    "devices",
-    "nodes",
-    "kind",
-    "comparable",
-    "marks",
-    "seconds",
-    "first_step_seconds",
-    *rates.RATES,
-)
-_ENERGY = ("joules", "images_per_joule")
-
-
 def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
     """Those of the last run's task, and what is to be said of the others."""
     known = [entry for entry in entries if entry.task]
@@ -284,7 +268,8 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
 
 def _numbers(entry: Entry) -> dict[str, Any]:
     content = entry.content
-    training = content["training"]
+    training, test, energy = content["training"], content["test"], content.get("energy", {})
+    metrics = tasks.of(content["recipe"]).metrics
     return {
         "label": entry.label,
         "series": entry.series,
@@ -295,21 +280,14 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "marks": comparability.marks(content),
         "seconds": training["seconds"],
         "first_step_seconds": training["first_step_seconds"],
-        **rates.numbers(content),
-        **_measured(content),
-        "joules": content.get("energy", {}).get("joules"),
-        "images_per_joule": content.get("energy", {}).get("images_per_joule"),
-    }
-
-
-def _measured(content: dict[str, Any]) -> dict[str, float | None]:
-    """The task's metrics on the test part, by the columns that they have here."""
-    return {
-        column: value
-        for metric in tasks.of(content["recipe"]).metrics
-        for column, value in zip(
-            (metric.figure, *metric.ends), metric.of(content["test"]), strict=True
-        )
+        **{rate: rates.rate(content, section)[0] for rate, section in rates.RATES.items()},
+        **{
+            column: value
+            for metric in metrics
+            for column, value in zip((metric.figure, *metric.ends), metric.of(test), strict=True)
+        },
+        "joules": energy.get("joules"),
+        "images_per_joule": energy.get("images_per_joule"),
     }
 
 

@@ -1,201 +1,80 @@
-"""Format the tables of the comparison as text; rows and columns are as in the article.
+"""The tables of the comparison: training, the runs' state, and the fairness check.
 
 Numbers to compute with come from ``helpers.results.comparison.results``.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
 from helpers import terminal
 from helpers.fairness import check_results
-from helpers.results.comparability import marked, together
-from helpers.results.comparison import Comparison, devices, latest_of_each
+from helpers.results import by_class
+from helpers.results.comparability import together
+from helpers.results.comparison import Comparison, Entry, devices
 from helpers.results.ranking import ordered
-from helpers.results.repeated_runs import metric_with_interval, summarise, with_range
-from helpers.training import attribution, rank_tables
+from helpers.results.repeated_runs import brackets
+from helpers.results.tables import (
+    ABSENT,
+    Cell,
+    Name,
+    Row,
+    Table,
+    of_label,
+    of_metric,
+    of_run,
+    ranged,
+    short_number,
+    table,
+    time_text,
+    transposed,
+)
 
-IN_MINUTES = 120.0
-"""Seconds above which a training time is shown in minutes."""
+_VERDICTS = ("pass", "expected", "not checked", "different", "fail")
+"""From the best to the worst."""
+_TONES = {"pass": "good", "fail": "bad"}
 
 
-def training(compared: Comparison) -> pd.DataFrame:
+def training(compared: Comparison) -> Table:
     """Rows frameworks, the fastest first where they are ranked; for each number of devices columns.
 
-    Images/s on files and on synthetic data are of the same rounds, with their minimum and maximum;
-    the loader alone is a factor over training on files. Total time, of all epochs with validation,
-    and time to the target include compiling. A single run's metric has its interval over patients.
     A row says where a check failed, a run was resumed or a GPU was shared.
     """
     numbers, metric = ordered(compared), compared.task.metric
-    if numbers.empty:
-        return pd.DataFrame()
-    counts = sorted(numbers["devices"].unique())
-    names = {
-        label: marked(str(label), _marks(of.set_index("devices")["marks"]))
-        for label, of in numbers.groupby("label")
+    rows: dict[Name, dict[Name, Cell]] = {}
+    marks = {
+        label: _marks(of.set_index("devices")["marks"]) for label, of in numbers.groupby("label")
     }
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for _, row in numbers.iterrows():
+    for row in numbers.to_dict("records"):
         headroom = row["loader_images_per_second"] / row["images_per_second"]
-        texts = {
-            "images/s": with_range(row, "images_per_second", short_number),
-            "images/s, synthetic": with_range(row, "synthetic_images_per_second", short_number),
-            "loader alone, times": short_number(headroom),
-            "total time": with_range(row, "seconds", time_text),
-            f"test {metric.short}": metric_with_interval(row, metric),
+        cells = {
+            "images/s": ranged(row, "images_per_second", short_number),
+            "images/s, synthetic": ranged(row, "synthetic_images_per_second", short_number),
+            "loader alone, times": Cell(headroom, short_number),
+            "total time": ranged(row, "seconds", time_text),
+            f"test {metric.short}": of_metric(row, metric),
         }
-        for name, text in texts.items():
-            cells.setdefault((devices(row["devices"]), name), {})[names[row["label"]]] = text
-    columns = [(devices(n), name) for n in counts for (head, name) in cells if head == devices(n)]
-    frame = pd.DataFrame(cells).fillna("-")[columns]
-    return frame.loc[list(dict.fromkeys(names[label] for label in numbers["label"]))].rename_axis(
-        "framework"
-    )
-
-
-def state(compared: Comparison) -> pd.DataFrame:
-    """Every run, which of several it was, how it ended, and why if not well.
-
-    The run time is that of the whole run, with the kernel's start, the fairness check and the test:
-    minutes and seconds, as the terminal shows it.
-    """
-    rows = []
-    for entry in compared.entries:
-        state, seconds = entry.content["state"], entry.content["run"].get("seconds")
-        if entry.resumed_after:
-            state += f", resumed after epoch {entry.resumed_after}"
-        rows.append(
-            {
-                "framework": entry.label,
-                "devices": "-" if entry.devices is None else str(entry.devices),
-                "variant": entry.variant or "-",
-                "state": state,
-                "run time": "-" if seconds is None else terminal.clock(seconds),
-                "reason": entry.content.get("reason") or "",
-            }
+        on = devices(row["devices"])
+        rows.setdefault(of_label(row["label"], marks[row["label"]]), {}).update(
+            {Name(text, above=on): cell for text, cell in cells.items()}
         )
-    unknown = {"framework": "?", "devices": "-", "variant": "-", "run time": "-"}
-    rows += [unknown | {"state": "unreadable", "reason": why} for why in compared.unreadable]
-    rows += [unknown | {"state": "set aside", "reason": why} for why in compared.set_aside]
-    columns = ["framework", "devices", "variant", "state", "run time", "reason"]
-    if not any(entry.variant for entry in compared.entries):
-        columns.remove("variant")
-    return _table(rows, columns)
-
-
-def fairness(compared: Comparison) -> pd.DataFrame:
-    """The fairness check: rows checks, columns runs; each cell the difference and the verdict.
-
-    Of repeats the worst of each check is shown.
-    """
-    columns: dict[str, dict[str, dict[str, Any]]] = {}
-    for entry in compared.entries:
-        for check in entry.content.get("fairness", {}).get("checks", []):
-            worst = columns.setdefault(entry.run, {})
-            before = worst.get(check["check"], check)
-            worst[check["check"]] = max(before, check, key=_badness)
-    shown = {run: {name: _check_cell(c) for name, c in of.items()} for run, of in columns.items()}
-    return pd.DataFrame(shown).rename_axis("check").fillna("-") if shown else pd.DataFrame()
-
-
-def _badness(check: dict[str, Any]) -> tuple[int, float]:
-    order_of = ("pass", "expected", "not checked", "different", "fail")
-    verdict = check["verdict"]
-    place = order_of.index(verdict) if verdict in order_of else len(order_of)
-    return place, check["difference"] or 0.0
-
-
-def energy(compared: Comparison) -> pd.DataFrame:
-    """The GPUs' energy during training: one row for each run whose GPUs report it."""
-    rows = [
-        {
-            "run": marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]),
-            "energy (kJ)": with_range(row, "joules", short_number, 1000),
-            "images per joule": with_range(row, "images_per_joule", "{:.3g}".format),
-        }
-        for _, row in summarise(compared).dropna(subset=["joules"]).iterrows()
-    ]
-    return _table(rows, ["run", "energy (kJ)", "images per joule"])
-
-
-def no_energy(compared: Comparison) -> list[str]:
-    """Why there is no energy, a sentence a reason, with the runs where it is not all of them."""
-    finished = latest_of_each(compared.finished)
-    said: dict[str, list[str]] = {}
-    for entry in finished:
-        found = entry.content.get("energy", {})
-        if found.get("joules") is None:
-            reason = found.get("reason") or "no reason was recorded"
-            said.setdefault(reason, []).append(entry.run)
-    return [
-        f"No energy{'' if len(runs) == len(finished) else ' of ' + '; '.join(runs)}: {reason}."
-        for reason, runs in said.items()
-    ]
-
-
-def sentences(compared: Comparison) -> list[str]:
-    """The attribution in words, one line a run."""
-    return [
-        f"{entry.run}: {attribution.read(entry.content)['sentence']}"
-        for entry in latest_of_each(compared.finished)
-    ]
-
-
-def versions(compared: Comparison) -> pd.DataFrame:
-    """Versions of everything that matters: rows packages, columns frameworks."""
-    columns = {
-        entry.label: pd.Series(entry.content["framework"]["versions"], dtype=object)
-        for entry in latest_of_each(compared.entries)
-        if entry.content["framework"]["versions"]
-    }
-    return pd.DataFrame(columns).rename_axis("package").fillna("-") if columns else pd.DataFrame()
-
-
-def hardware(compared: Comparison) -> pd.DataFrame:
-    """What ran: devices, recipe, data, commit; rows properties.
-
-    What their machines are made of is in `machine_cards`.
-
-    What is the same for all runs stands in one row; else there is a row for each value. Repeats
-    that differ, as those of several seeds do, have all their values in one.
-    """
-    found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
-    entries = [entry for entry in compared.entries if "hardware" in entry.content]
-    tested = any("self_test" in entry.content for entry in entries)
-    for entry in entries:
-        content = entry.content
-        recipe, data = content["recipe"], content.get("data")
-        values = {
-            "machine": content["run"]["host"],
-            "devices": _devices_cell(content["devices"]) + _nodes_cell(content),
-            "recipe": (
-                f"{recipe['name']}, {recipe['crop']} px, "
-                f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
-            ),
-            "seed": str(recipe["seed"]),
-            "global batch": str(recipe["global_batch_size"]),
-            "learning rate": f"{recipe['scaled_learning_rate']:g}",
-            "data": _data_cell(data),
-            "initial weights": _weights_cell(content.get("weights")),
-            "environment": _environment_cell(content["run"].get("environment")),
-            "commit": content["run"].get("commit") or "unknown",
-        }
-        if tested:
-            values["self-test"] = _self_test_cell(content.get("self_test"))
-        for what, value in values.items():
-            found.setdefault(what, {}).setdefault(entry.run, []).append(value)
-    rows = []
-    for what, runs in found.items():
-        alike: dict[str, list[str]] = {}
-        for run, values_of in runs.items():
-            alike.setdefault("; ".join(dict.fromkeys(values_of)), []).append(run)
-        for value, who in alike.items():
-            every = len(who) == len(runs)
-            rows.append(
-                {"what": what, "value": value, "runs": "every run" if every else "; ".join(who)}
-            )
-    return _table(rows, ["what", "value", "runs"])
+    order = [devices(count) for count in sorted(set(numbers["devices"]))]
+    heads = sorted(
+        dict.fromkeys(head for of in rows.values() for head in of),
+        key=lambda head: order.index(head.above),
+    )
+    return table(
+        "Training",
+        "framework",
+        rows.items(),
+        columns=heads,
+        note="Images/s on files and on synthetic data come from the same alternating rounds, "
+        "without compiling and validation. The loader alone is given as times the rate of "
+        "training on files. The total time covers all epochs with validation, and compiling. "
+        f"{brackets(compared)} {by_class.uncertainty(compared)}",
+        kind="measured",
+    )
 
 
 def _marks(marks: pd.Series) -> list[str]:
@@ -207,90 +86,101 @@ def _marks(marks: pd.Series) -> list[str]:
     return said
 
 
-def _check_cell(check: dict[str, Any]) -> str:
+def state(compared: Comparison) -> Table:
+    """Every run, which of several it was, how it ended, and why if not well."""
+    rows: list[tuple[Name | str, Row]] = []
+    several = any(entry.variant for entry in compared.entries)
+    for entry in compared.entries:
+        content, seconds = entry.content, entry.content["run"].get("seconds")
+        after = f", resumed after epoch {entry.resumed_after}" * bool(entry.resumed_after)
+        cells = {
+            "devices": ABSENT if entry.devices is None else Cell(entry.devices),
+            "state": content["state"] + after,
+            "run time": ABSENT if seconds is None else Cell(seconds, terminal.clock),
+            "reason": content.get("reason") or "",
+        } | ({"variant": entry.variant or ABSENT} if several else {})
+        rows.append((of_label(entry.label), cells))
+    for state, reasons in (("unreadable", compared.unreadable), ("set aside", compared.set_aside)):
+        rows += [("?", {"state": state, "reason": why}) for why in reasons]
+    return table(
+        "How every run ended",
+        "framework",
+        rows,
+        columns=["devices", *["variant"] * several, "state", "run time", "reason"],
+        note="Run time, in minutes and seconds, covers the whole run, as the terminal shows it: "
+        "the start of its kernel, the fairness check, training, the test and the measurements "
+        "after it. For a notebook run by hand it starts with its record.",
+    )
+
+
+def fairness(compared: Comparison) -> Table:
+    """The fairness check: rows checks, columns runs; each cell the difference and the verdict.
+
+    Of repeats the worst of each check is shown.
+    """
+    columns: dict[Name | str, dict[str, dict[str, Any]]] = {}
+    for entry in compared.entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            worst = columns.setdefault(of_run(entry, timed=False), {})
+            before = worst.get(check["check"], check)
+            worst[check["check"]] = max(before, check, key=_badness)
+    shown: dict[Name | str, Row] = {
+        run: {name: _check_cell(check) for name, check in of.items()} for run, of in columns.items()
+    }
+    return table("Fairness check", "check", transposed(shown), kind="verdicts")
+
+
+def _badness(check: dict[str, Any]) -> tuple[int, float]:
+    verdict = check["verdict"]
+    place = _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
+    return place, check["difference"] or 0.0
+
+
+def _check_cell(check: dict[str, Any]) -> Cell:
+    verdict, tone = check_results.shown(check["verdict"]), _TONES.get(check["verdict"], "other")
     if check["difference"] is None:
-        return check_results.shown(check["verdict"])
-    limit = "" if check["threshold"] is None else f" (limit {_size(check['threshold'], 0)})"
-    return f"{check_results.shown(check['verdict'])}: {_size(check['difference'], 1)}{limit}"
+        return Cell(verdict, tone=tone)
+    limit = "" if check["threshold"] is None else f"limit {_size(check['threshold'], 0)}"
+    return Cell(f"{verdict}: {_size(check['difference'], 1)}", note=limit, tone=tone)
 
 
 def _size(value: float, digits: int) -> str:
     return "0" if value == 0 else f"{value:.{digits}e}"
 
 
-def _devices_cell(found: dict[str, Any]) -> str:
-    if found["kind"] == "cpu":
-        return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
-    names = ", ".join(dict.fromkeys(found["names"]))
-    if gpus := found.get("shared_gpus"):
-        return f"{found['count']} replicas on {gpus} x {names}"
-    return f"{found['count']} x {names}"
+def reasons(compared: Comparison) -> Table:
+    """The fairness check's remarks, each with the runs that share it."""
+    said: dict[tuple[str, str, str], dict[str, None]] = {}
+    checked = {entry.run: None for entry in compared.entries if "fairness" in entry.content}
+    for entry in compared.entries:
+        for check in entry.content.get("fairness", {}).get("checks", []):
+            if reason := check.get("variant") or check.get("reason"):
+                key = (check["check"], check["verdict"], reason)
+                said.setdefault(key, {})[entry.run] = None
+    rows = []
+    for (check, verdict, reason), runs in said.items():
+        who = "every run" if 1 < len(runs) == len(checked) else "; ".join(runs)
+        rows.append(
+            (check, {"verdict": check_results.shown(verdict), "reason": reason, "runs": who})
+        )
+    return table("Remarks on single checks", "check", rows)
 
 
-def _cores(cpus: list[dict[str, Any]]) -> str:
-    """``, cores 0, 1 and 2, 3, 2 threads each``."""
-    if not cpus:
-        return ", sharing cores"
-    cores = " and ".join(", ".join(map(str, cpu["cores"])) for cpu in cpus)
-    threads = " and ".join(dict.fromkeys(str(cpu["threads"]) for cpu in cpus))
-    return f", cores {cores}, {threads} thread{'s' * (threads != '1')} each"
+def executions(compared: Comparison) -> list[str]:
+    """Which frameworks ran eagerly, and which compiled their program, in one line."""
+    return _who(compared.finished, lambda training: str(training.get("execution", "")))
 
 
-def _nodes_cell(content: dict[str, Any]) -> str:
-    """``, 2 nodes by srun over eth0``, with what they measured of their network and each other.
-
-    Nothing of a run that no launcher started.
-    """
-    cluster = content.get("cluster")
-    if cluster is None:
-        return ""
-    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
-    by = f"{cluster['launcher']} {cluster['launcher_version']}"
-    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
-    return "; ".join([nodes, *(line.removesuffix(".") for line in rank_tables.lines(cluster))])
+def switches(compared: Comparison) -> list[str]:
+    """What was switched on in which frameworks to be fast, in one line."""
+    return _who(compared.finished, lambda training: ", ".join(training.get("switches", ())))
 
 
-def _self_test_cell(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return "none"
-    taken = terminal.clock(found["seconds"])
-    right = f"layers and all-reduce were right before the experiment ({taken})"
-    return right if found["reason"] is None else str(found["reason"])
-
-
-def _data_cell(data: dict[str, Any] | None) -> str:
-    if data is None:
-        return "-"
-    images = data["images"]
-    return (
-        f"{data['kind']}, {data['pixels']} px, "
-        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
-    )
-
-
-def _environment_cell(found: dict[str, str] | None) -> str:
-    if found is None:
-        return "not recorded"
-    return " ".join(f"{name}={value}" for name, value in found.items()) or "nothing set"
-
-
-def _weights_cell(found: dict[str, Any] | None) -> str:
-    return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"
-
-
-def time_text(seconds: float) -> str:
-    """A training time, ``37.8 s``; from two minutes on as on a clock, ``2:06``."""
-    return terminal.clock(seconds) if seconds >= IN_MINUTES else f"{short_number(seconds)} s"
-
-
-def short_number(value: float) -> str:
-    """Three digits that count: 1,234, 12.3, -1.23; what rounds to nothing has no sign."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:z.2f}"
-
-
-def _table(rows: list[dict[str, str]], columns: list[str]) -> pd.DataFrame:
-    """A table for reading, whose index says nothing and takes no room."""
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.set_index(columns[0])
+def _who(entries: tuple[Entry, ...], said: Callable[[dict[str, Any]], str]) -> list[str]:
+    """What records' section ``training`` says, each time with the runs of which it is said."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        if how := said(entry.content.get("training", {})):
+            found.setdefault(how, {})[entry.label] = None
+    lines = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
+    return [f"{'; '.join(lines)}."] if lines else []

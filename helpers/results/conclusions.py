@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from helpers.fairness import check_results
 from helpers.results import comparability, paired_test, ranking, wait_causes
 from helpers.results import headline as words
-from helpers.results.comparability import (
-    RANKED,
-    marked,
-    of_own_networks,
-    off_the_recipe,
-    ranked,
-    unequal,
-    unranked,
-)
+from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, Entry, devices, widest
-from helpers.results.comparison_tables import short_number
 from helpers.results.headline import listed
+from helpers.results.ranking import ranked, unranked
 from helpers.results.scaling import speedup_factors
-from helpers.results.shared_settings import differences
+from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
+from helpers.results.tables import short_number
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from helpers.results import machines
-from helpers.results.comparability import nodes, ranked, simulated_nodes
+from helpers.results.comparability import nodes, simulated_nodes
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each
-from helpers.results.comparison_tables import short_number
-from helpers.results.ranking import RATE
-from helpers.results.rates import ENDS
-from helpers.results.repeated_runs import with_range
+from helpers.results.ranking import RATE, ranked
 from helpers.results.scaling import speed
+from helpers.results.tables import ranged, short_number
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -77,10 +75,8 @@ def lead(rows: Sequence[pd.Series], second: pd.Series | None) -> str:
 
 def _rate(row: pd.Series, unit: str = "") -> str:
     """``102 images/s (98.0 to 105)``, ``102 images/s (95.0 to 108 in 3 runs)``."""
-    value, low, high = (row[f"{RATE}{end}"] for end in ENDS)
-    runs = f" in {row['runs']} runs" if row["runs"] > 1 else ""
-    spread = f" ({short_number(low)} to {short_number(high)}{runs})" if low < high or runs else ""
-    return f"{short_number(value)}{unit}{spread}"
+    cell = ranged(row, RATE, short_number, note=f"in {row['runs']} runs" * (row["runs"] > 1))
+    return f"{cell.text}{unit}" + f" ({cell.spread})" * bool(cell.spread)
 
 
 def _scaled(compared: Comparison, rows: Sequence[pd.Series]) -> pd.DataFrame:
@@ -122,9 +118,7 @@ def gains(compared: Comparison, rows: Sequence[pd.Series]) -> str:
     found = _scaled(compared, rows)
     if found.empty:
         return ""
-    said = [
-        f"{with_range(row, 'speed_up', _percent)} to {row['label']}" for _, row in found.iterrows()
-    ]
+    said = [f"{ranged(row, 'speed_up', _percent)} to {row['label']}" for _, row in found.iterrows()]
     return f"{_more(found)} {listed(said)}"
 
 

@@ -43,11 +43,9 @@ def of_median(values: Sequence[float]) -> Interval:
     By order statistics, which asks nothing of how they scatter
     (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles).
     """
-    ordered, beyond, chance = sorted(values), 0, 0.0
-    # The chance that so many of them or fewer lie on one side of the true median.
-    while (chance := chance + math.comb(len(values), beyond) / 2 ** len(values)) <= 0.025:
-        beyond += 1
-    at = max(beyond - 1, 0)
+    ordered = sorted(values)
+    # So many of them may lie on one side of the true median by chance.
+    at = max(int(stats.binom.ppf(0.025, len(ordered), 0.5)) - 1, 0)
     return Interval(float(np.median(ordered)), ordered[at], ordered[-1 - at])
 
 

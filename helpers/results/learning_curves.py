@@ -10,11 +10,13 @@ import pandas as pd
 
 from helpers.record import tasks
 from helpers.record.tasks import Metric
-from helpers.results.comparability import ranked
+from helpers.results import tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.comparison_tables import time_text
+from helpers.results.ranking import ranked
+from helpers.results.tables import ABSENT, Cell, Name, Table, of_run, time_text
 
 NOT_REACHED = "not reached"
+ENDS = "The end of the first epoch that reached it; nothing is interpolated between epochs."
 
 
 @lru_cache(maxsize=1024)
@@ -88,21 +90,19 @@ def reached(entry: Entry, metric: Metric, wanted: float) -> Reached | None:
 
     Seconds are of training and validation. Nothing is interpolated between epochs.
     """
-    seconds, images = 0.0, 0
-    for epoch in entry.content.get("epochs") or []:
-        seconds += epoch["train_seconds"] + epoch["valid_seconds"]
-        images += epoch["images"]
-        value = epoch.get(metric.of_epoch)
-        if value is not None and value >= wanted:
-            return Reached(int(epoch["epoch"]), seconds, images)
-    return None
+    epochs = history(entry)
+    there = epochs if epochs.empty else epochs[epochs[metric.of_epoch] >= wanted]
+    if there.empty:
+        return None
+    first = there.iloc[0]
+    return Reached(int(first["epoch"]), float(first["clock"]), int(first["seen"]))
 
 
 def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
     """For each label and number of devices, the last run: when it first reached ``wanted``.
 
-    Keys: run (with its marks), ranks, best, and as :class:`Reached` epoch, seconds and images (None
-    where it was not). ``wanted`` is :func:`target` by default.
+    Keys: run (with its marks), name (the same as a heading), ranks, best, and as :class:`Reached`
+    epoch, seconds and images (None where it was not). ``wanted`` is :func:`target` by default.
     """
     wanted, metric = target(compared) if wanted is None else wanted, compared.metric
     rows = []
@@ -111,6 +111,7 @@ def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str,
         rows.append(
             {
                 "run": entry.timed,
+                "name": of_run(entry),
                 "ranks": entry in ranked(compared),
                 "best": best(entry, metric),
                 "epoch": first and first.epoch,
@@ -121,21 +122,26 @@ def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str,
     return rows
 
 
-def table(compared: Comparison, wanted: float | None = None) -> pd.DataFrame:
-    """:func:`time_to` as text for a reader, the quickest first of those that rank."""
-    rows, metric = time_to(compared, wanted), compared.metric
-    rows.sort(key=lambda row: (row["ranks"] and row["seconds"]) or math.inf)
-    last = f"best {metric.short}"
-    texts = [
-        {
-            "run": row["run"],
-            "time": NOT_REACHED if row["seconds"] is None else time_text(row["seconds"]),
-            "epoch": "-" if row["epoch"] is None else str(row["epoch"]),
-            last: metric.text(row["best"]),
-        }
+def table(compared: Comparison, wanted: float | None = None) -> Table:
+    """:func:`time_to` for a reader, the quickest first of those that rank."""
+    metric, value = compared.metric, target(compared) if wanted is None else wanted
+    rows = sorted(
+        time_to(compared, wanted),
+        key=lambda row: (row["ranks"] and row["seconds"]) or math.inf,
+    )
+    cells = [
+        (
+            row["name"],
+            {
+                "time": Cell(row["seconds"], time_text, missing=NOT_REACHED),
+                "epoch": Cell(row["epoch"], missing=ABSENT),
+                f"best {metric.short}": Cell(row["best"], metric.text),
+            },
+        )
         for row in rows
     ]
-    return pd.DataFrame(texts, columns=["run", "time", "epoch", last]).set_index("run")
+    said = "" if value is None else f" of {metric.target(value)}"
+    return tables.table(f"Time to a validation {metric.short}{said}", "run", cells, note=ENDS)
 
 
 def targets(compared: Comparison) -> list[float]:
@@ -177,35 +183,43 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def targets_table(compared: Comparison) -> pd.DataFrame:
-    """:func:`to_targets` as text: rows runs; for each target the time, and the images trained on.
+def targets_table(compared: Comparison) -> Table:
+    """:func:`to_targets`: rows runs; for each target the time, and the images trained on.
 
-    Repeats show the median, minimum and maximum of those that reached it, and their number if not
-    all did. The quickest to the first target first, of those that rank.
+    The quickest to the first target first, of those that rank.
     """
     metric, numbers = compared.metric, to_targets(compared)
-    if numbers.empty:
-        return pd.DataFrame()
-    cells: dict[tuple[str, str], dict[str, str]] = {}
+    cells: dict[str, dict[Name, Cell]] = {}
     places: dict[str, float] = {}
+    names = {entry.timed: of_run(entry) for entry in compared.finished}
     rivals = {entry.timed for entry in ranked(compared)}
-    for (wanted, run), group in numbers.groupby(["target", "run"], sort=False):
+    groups = numbers.groupby(["target", "run"], sort=False) if len(numbers) else ()
+    for (wanted, run), group in groups:
         head = f"{metric.short} {metric.target(float(wanted))}"
         got = group.dropna(subset=["seconds"])
-        of = "" if len(got) == len(group) else f", {len(got)} of {len(group)} runs"
-        times = _spread(got["seconds"], time_text) + of if len(got) else NOT_REACHED
-        cells.setdefault((head, "time"), {})[run] = times
-        images = _spread(got["images"], "{:,.0f}".format) if len(got) else "-"
-        cells.setdefault((head, "images"), {})[run] = images
+        of = "" if len(got) == len(group) else f"in {len(got)} of {len(group)} runs"
+        cells.setdefault(run, {}).update(
+            {
+                Name("time", above=head): _spread(got["seconds"], time_text, NOT_REACHED, of),
+                Name("images", above=head): _spread(got["images"], "{:,.0f}".format, ABSENT),
+            }
+        )
         place = float(got["seconds"].median()) if run in rivals and len(got) else math.inf
         places.setdefault(run, place)
     order = sorted(places, key=lambda run: places[run])
-    return pd.DataFrame(cells).loc[order].rename_axis("run")
+    return tables.table(
+        "Time and images to the recipe's targets",
+        "run",
+        [(names[run], cells[run]) for run in order],
+        note=f"{ENDS} Images are those trained on until then. Of several runs the median of "
+        "those that reached it, with the minimum and maximum.",
+        kind="wide",
+    )
 
 
-def _spread(values: pd.Series, text: Callable[[float], str]) -> str:
-    """``2:06``; of several ``2:06 (2:01 to 2:12)``."""
-    shown = text(float(values.median()))
-    if len(values) == 1:
-        return shown
-    return f"{shown} ({text(float(values.min()))} to {text(float(values.max()))})"
+def _spread(values: pd.Series, form: Callable[[float], str], missing: str, note: str = "") -> Cell:
+    if values.empty:
+        return Cell(None, missing=missing)
+    several = len(values) > 1
+    low, high = (float(values.min()), float(values.max())) if several else (None, None)
+    return Cell(float(values.median()), form, low, high, note)

@@ -15,9 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.record.tasks import Metric
+from helpers.record.tasks import Metric, capital
+from helpers.results import by_class, tables
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.repeated_runs import metric_with_interval, summarise, with_interval
+from helpers.results.repeated_runs import summarise
+from helpers.results.tables import ABSENT, Cell, Table, of_metric, of_run
 
 ALIKE = "no significant difference"
 
@@ -65,23 +67,51 @@ def differences(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("run")
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`differences` as text for a reader, with the metrics themselves."""
+def table(compared: Comparison) -> Table:
+    """:func:`differences` for a reader, with the metrics themselves."""
     numbers, metric = differences(compared), compared.task.metric
-    if numbers.empty:
-        return pd.DataFrame()
     means = summarise(compared).set_index(["label", "devices"])
-    texts = {
-        run: {
-            metric.of_test: metric_with_interval(means.loc[(row["label"], row["devices"])], metric),
-            "difference": "-"
-            if np.isnan(row["difference"])
-            else with_interval(row["difference"], row["low"], row["high"], metric.difference),
-            "verdict": row["verdict"],
-        }
+    names = {entry.run: of_run(entry, timed=False) for entry in compared.finished}
+    rows = [
+        (
+            names[str(run)],
+            {
+                metric.of_test: of_metric(means.loc[(row["label"], row["devices"])], metric),
+                "difference": Cell(
+                    row["difference"], metric.difference, row["low"], row["high"], missing=ABSENT
+                ),
+                "verdict": row["verdict"],
+            },
+        )
         for run, row in numbers.iterrows()
-    }
-    return pd.DataFrame(texts).T.rename_axis("run")
+    ]
+    title = f"{capital(metric.whole)}, on the same test images"
+    return tables.table(title, "run", rows, note=_note(compared))
+
+
+def _note(compared: Comparison) -> str:
+    """How the table is made, and how to read it."""
+    base, metric = reference(compared), compared.task.metric
+    if base is None:
+        return ""
+    found = differences(compared)
+    place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
+    text = (
+        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
+        "All are resampled with the same draws, so an easy or hard test part affects all alike "
+        "and cancels out. "
+    )
+    if found["pairs"].max() > 1:
+        text += (
+            f"Repeats are paired and their differences averaged (the {metric.short} shown is a "
+            f"median); the interval covers both {by_class.drawn(compared)} and runs. "
+        )
+    else:
+        text += "It compares these trained networks: with another seed, the order may be reversed. "
+    return (
+        f"{text}The intervals hold at 95 % for all rows together: among equals, chance makes one "
+        "significantly different in one report in twenty."
+    )
 
 
 def reference(compared: Comparison) -> str | None:

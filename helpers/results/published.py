@@ -6,15 +6,17 @@ label them *published*. Each figure names its notebook, and whether the notebook
 """
 
 import json
-from collections.abc import Callable
+import math
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from helpers import terminal
+from helpers.results import tables
 from helpers.results.comparison import Comparison
+from helpers.results.tables import ABSENT, Cell, Name, Table, of_label
 
 NAME = "published, 4 x V100, 2018"
 """The label of these figures in tables and charts with measured ones."""
@@ -67,14 +69,38 @@ def results() -> pd.DataFrame:
     return table
 
 
-def training() -> pd.DataFrame:
-    """The times for images from files and the AUCs; shaped as ``comparison_tables.training``."""
-    return _table("seconds", auc=True)
+def training() -> Table:
+    """The times for images from files and the AUCs."""
+    note = f"Not measured here: {source()}. 5 epochs of 87,306 images at 224 px."
+    return _table("Image files, published", "seconds", note)
 
 
-def synthetic() -> pd.DataFrame:
-    """The times for synthetic data; shaped as ``comparison_tables.synthetic``."""
-    return _table("synthetic_seconds", auc=False)
+def synthetic() -> Table:
+    """The times for synthetic data."""
+    note = "Not measured here; same source."
+    return _table("Synthetic data, published", "synthetic_seconds", note)
+
+
+def _table(title: str, seconds: str, note: str) -> Table:
+    """Frameworks by number of GPUs."""
+    rows: dict[Name, dict[Name, Cell]] = {}
+    alone: dict[str, float] = {}
+    for run in results().sort_values("devices", kind="stable").to_dict("records"):
+        count, label = run["devices"], run["label"]
+        alone.setdefault(label, run[seconds] if count == 1 else math.nan)
+        cells = {"time (min:s)": Cell(run[seconds], terminal.clock, missing=ABSENT)}
+        if count > 1:
+            speed_up = alone[label] / run[seconds]
+            cells["speed-up"] = Cell(speed_up, "{:.2f}".format, missing=ABSENT)
+        if seconds == "seconds":
+            cells["test AUC"] = Cell(run["mean_auc"], "{:.4f}".format, missing=ABSENT)
+        above = f"{count} GPU{'s' * (count > 1)}"
+        rows.setdefault(of_label(label), {}).update(
+            {Name(text, above=above): cell for text, cell in cells.items()}
+        )
+    order = dict.fromkeys(map(of_label, results()["label"]))
+    found = [(name, rows[name]) for name in order]
+    return tables.table(title, "framework", found, note=note, kind="published")
 
 
 def source() -> str:
@@ -95,20 +121,50 @@ def notes() -> list[str]:
     return [*found["notes"], f"Read from {each}, in {commit}."]
 
 
-def _or_dash(text: Callable[[float], str]) -> Callable[[float], str]:
-    return lambda value: "-" if pd.isna(value) else text(value)
+class Point(NamedTuple):
+    """One published figure; each paper chose its own reference."""
+
+    who: str
+    devices: int
+    efficiency: float
+    """1 is perfect."""
 
 
-def _table(seconds: str, *, auc: bool) -> pd.DataFrame:
-    """Frameworks by number of GPUs, as texts."""
-    numbers = results()
-    wide = numbers.pivot(index="label", columns="devices").reindex(numbers["label"].unique())
-    cells = {}
-    for count in sorted(numbers["devices"].unique()):
-        head, times = f"{count} GPU{'s' if count > 1 else ''}", wide[seconds, count]
-        cells[head, "time (min:s)"] = times.map(_or_dash(terminal.clock))
-        if count > 1:
-            cells[head, "speed-up"] = (wide[seconds, 1] / times).map(_or_dash("{:.2f}".format))
-        if auc:
-            cells[head, "test AUC"] = wide["mean_auc", count].map(_or_dash("{:.4f}".format))
-    return pd.DataFrame(cells).rename_axis("framework")
+CHAINERMN = "ChainerMN"
+POINTS = (
+    Point(CHAINERMN, 4, 0.88),
+    Point(CHAINERMN, 128, 0.7916),
+    Point("Goyal", 256, 0.90),
+    Point("Akiba", 1024, 0.80),
+    Point("Mikami", 1088, 0.9162),
+    Point("Jia", 2048, 0.879),
+)
+CALIBRATED = (
+    "Calibrated, theirs: on Oakforest-PACS RSAP made ChainerMN's all-reduce 2.1 times faster, on "
+    "grids of 64x4, 2x128 and 16x16 ranks (Hanawa, Tamura)."
+)
+STUDY = {"task": "multiclass", "network": "resnet50"}
+SCALING_NAME = "published: ChainerMN on GPUs, 2017"
+
+
+def points(compared: Comparison) -> list[Point]:
+    """ChainerMN's points, if all runs have the network and the task of its study."""
+    if not any(entry.task for entry in compared.entries) or not all_are(compared, STUDY):
+        return []
+    return [point for point in POINTS if point.who == CHAINERMN]
+
+
+def scaling_notes(compared: Comparison) -> list[str]:
+    """Notes on these points, if they are shown with the runs."""
+    found = points(compared)
+    if not found:
+        return []
+    each = " and ".join(f"{100 * p.efficiency:.0f} % on {p.devices} GPUs" for p in found)
+    return [
+        f"ChainerMN's study trained ResNet50 on ImageNet at 224 px: an efficiency of {each} "
+        "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. The hardware and the "
+        "images differ from those of these runs.",
+        "The study: its post, https://chainer.org/general/2017/02/08/"
+        "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html, and Akiba, Fukuda, Suzuki "
+        "2017, https://arxiv.org/abs/1710.11351, which gives 90 % for 128 GPUs against four.",
+    ]

@@ -4,15 +4,63 @@ The rate is that of the rounds of section 11, which exclude compiling (``rates.t
 Headline, answer, first chart and tables use the same order.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import pandas as pd
 
-from helpers.results.comparability import ranked
-from helpers.results.comparison import KEPT, Comparison
+from helpers.results import machines
+from helpers.results.comparability import kind, ranks
+from helpers.results.comparison import KEPT, Comparison, Entry
 from helpers.results.repeated_runs import ONE_RUN, summarise
 
 RATE = "images_per_second"
+
+
+def ranked(compared: Comparison) -> tuple[Entry, ...]:
+    """The finished runs whose times may rank frameworks.
+
+    Those on GPUs where any run is on GPUs, else those on CPUs of one machine (:func:`_cpus`): a
+    GPU and a CPU are never in one ranking.
+    """
+    on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
+    race = "gpu" if on_gpus else "cpu"
+    found = tuple(
+        entry
+        for entry in compared.finished
+        if ranks(entry.content) and entry.content["devices"]["kind"] == race
+    )
+    return found if on_gpus or _cpus(found) is None else ()
+
+
+def _cpus(entries: Iterable[Entry]) -> str | None:
+    """In what the CPUs of these runs differ, so that they do not rank; None if in nothing."""
+    contents = [entry.content for entry in entries]
+    of_machine = {
+        machines.key(content): f"{content['hardware']['cpu']} of {content['hardware']['cores']}"
+        for content in contents
+    }
+    if len(of_machine) > 1:
+        return f"CPU ({', '.join(sorted(of_machine.values()))} cores)"
+    cores = sorted({machines.cores_per_device(content) for content in contents})
+    return f"cores per device ({', '.join(cores)})" if len(cores) > 1 else None
+
+
+def unranked(compared: Comparison) -> str | None:
+    """Why the times of these runs rank no framework, in a sentence; None where they do."""
+    if not compared.finished or ranked(compared):
+        return None
+    kinds = {kind(entry.content) for entry in compared.finished}
+    if "shared" in kinds:
+        why = "Replicas that share a GPU take turns on it"
+    elif "simulated" in kinds:
+        why = "Simulated nodes are processes of one machine, with no network between them"
+    elif "cpu" in kinds:
+        differ = _cpus(entry for entry in compared.finished if kind(entry.content) == "cpu")
+        return f"CPU runs are not ranked, because they differ in {differ}."
+    else:
+        why = "These CPU devices have no cores of their own"
+    return f"{why}, so these times do not rank frameworks and say nothing about scaling."
 
 
 @lru_cache(maxsize=KEPT)

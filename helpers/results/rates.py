@@ -40,8 +40,3 @@ def together(runs: Iterable[tuple[float, ...]]) -> Rate:
 def rate(content: dict[str, Any], section: str = "files") -> Rate:
     """That of one run."""
     return together([rounds(content, section)])
-
-
-def numbers(content: dict[str, Any]) -> dict[str, float]:
-    """The rate of each of ``RATES``, without its interval."""
-    return {column: rate(content, section)[0] for column, section in RATES.items()}

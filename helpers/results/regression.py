@@ -18,10 +18,10 @@ from helpers.record.tasks import Metric
 from helpers.results import comparison
 from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
-from helpers.results.comparison_tables import short_number
 from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
 from helpers.results.shared_settings import MUST_AGREE, loader_workers
+from helpers.results.tables import short_number
 from helpers.terminal import say
 
 LEAST = 0.01
@@ -92,31 +92,27 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     for key, was in before.iterrows():
         label, count = key  # type: ignore[misc]
         run = f"{label}, {comparison.devices(count)}"
-        if key not in both:
-            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": "lost"})
-            continue
-        now = after.loc[key]
-        if was["comparable"] and not now["comparable"]:
-            verdict = "fair no more"
-            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
-        unclean = [
-            mark for mark in together([was["marks"], now["marks"]]) if mark != NOT_COMPARABLE
-        ]
-        if unclean:
-            verdict = ", ".join(unclean)
-            rows.append(dict.fromkeys(_COLUMNS) | {"run": run, "figure": "-", "verdict": verdict})
-        rows += [
-            {"run": run, **row}
-            for figure in figures
-            if (figure.metric or not unclean) and (row := _row(figure, was, now)) is not None
-        ]
+        now = after.loc[key] if key in both else None
+        unclean, verdicts = "", ["lost"]
+        if now is not None:
+            marks = together([was["marks"], now["marks"]])
+            unclean = ", ".join(mark for mark in marks if mark != NOT_COMPARABLE)
+            unfair = was["comparable"] and not now["comparable"]
+            verdicts = ["fair no more"] * bool(unfair) + [unclean] * bool(unclean)
+        rows += [{"run": run, "figure": "-", "verdict": verdict} for verdict in verdicts]
+        for figure in figures if now is not None else ():
+            if (figure.metric or not unclean) and (row := _row(figure, was, now)) is not None:
+                rows.append({"run": run, **row})
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def _summary(side: Comparison) -> pd.DataFrame:
     """:func:`summarise`, with a rate's range over runs, which scatter less than rounds."""
     keys = ["label", "devices"]
-    found, runs = summarise(side).set_index(keys), comparison.results(side).groupby(keys)
+    found = summarise(side).set_index(keys)
+    if found.empty:
+        return found
+    runs = comparison.results(side).groupby(keys)
     ends = {"_low": runs[list(RATES)].min(), "_high": runs[list(RATES)].max()}
     return found.assign(**{f"{r}{end}": of[r] for end, of in ends.items() for r in RATES})
 

@@ -4,15 +4,14 @@ Runs are repeats of each other where label (framework, notebook, its code, and t
 differ within the comparison) and number of devices are the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import lru_cache
 
 import pandas as pd
 
 from helpers.frameworks import order
-from helpers.record.tasks import NONE, Metric
 from helpers.results.comparability import together as marks_together
-from helpers.results.comparison import KEPT, Comparison, results
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each, results
 from helpers.results.rates import ENDS, RATES, rounds, together
 
 FIGURES = (
@@ -73,56 +72,40 @@ def summarise(compared: Comparison) -> pd.DataFrame:
     )
 
 
-def with_range(
-    row: pd.Series, figure: str, text: Callable[[float], str], divisor: float = 1.0
-) -> str:
-    """``27.4``, or ``27.4 (26.9 to 28.0)`` with a range; ``n/a`` without a value.
-
-    ``row`` is one of :func:`summarise`.
-    """
-    value = row[figure]
-    if pd.isna(value):
-        return NONE
-    shown = text(value / divisor)
-    low, high = row[f"{figure}_low"] / divisor, row[f"{figure}_high"] / divisor
-    if row["runs"] == 1 and not low < high:
-        return shown
-    return f"{shown} ({_bare(text(low))} to {_bare(text(high))})"
-
-
-def metric_with_interval(row: pd.Series, metric: Metric) -> str:
-    """The test's metric of a row of :func:`summarise`, with what is known of its uncertainty.
-
-    Of one run, ``0.757 (0.731 to 0.781)``: the 95 % interval over patients. Of several, their
-    median and ``(0.728 to 0.779 over 3 runs)``.
-    """
-    if row["runs"] == 1:
-        value, low, high = row[[metric.figure, *metric.ends]]
-        return with_interval(value, low, high, metric.text)
-    over = f" over {row['runs']} runs)"
-    return with_range(row, metric.figure, metric.text).replace(")", over)
+def brackets(compared: Comparison) -> str:
+    """What the brackets of the tables hold."""
+    numbers = summarise(compared)
+    low, high = numbers["runs"].min(), numbers["runs"].max()
+    if not repeated(compared):
+        return (
+            "Brackets hold the minimum and maximum of the rounds; all other figures are of one run."
+        )
+    count = str(low) if low == high else f"{low} to {high}"
+    return (
+        f"Figures are the median of {count} runs. Brackets hold, for images/s, the 95 % interval "
+        "of the median of all rounds and the median of each run; for other figures, the minimum "
+        "and maximum over the runs."
+    )
 
 
-def with_interval(
-    value: float | None,
-    low: float | None,
-    high: float | None,
-    text: Callable[[float], str] = "{:.3f}".format,
-) -> str:
-    """``0.757 (0.731 to 0.781)``, ``75.7 % (73.1 to 78.1)``.
-
-    Without its interval where it has none; ``n/a`` without value.
-    """
-    if value is None or pd.isna(value):
-        return NONE
-    if low is None or high is None or pd.isna(low) or pd.isna(high):
-        return text(value)
-    return f"{text(value)} ({_bare(text(low))} to {_bare(text(high))})"
+def shown(compared: Comparison) -> str:
+    """Which run a single run's figures come from; empty if none was repeated."""
+    if not repeated(compared):
+        return ""
+    last = seeds(latest_of_each(compared.finished))
+    seed = f" (seed {last.pop()})" if len(last) == 1 and len(seeds(compared.finished)) > 1 else ""
+    return f"With repeated runs, the last is shown{seed} unless a figure says that it covers all."
 
 
-def _bare(text: str) -> str:
-    """Without a unit that stands before the bracket already."""
-    return text.removesuffix(" %").removesuffix(" points")
+def repeated(compared: Comparison) -> bool:
+    """Whether any run was repeated."""
+    numbers = summarise(compared)
+    return not numbers.empty and bool(numbers["runs"].max() > 1)
+
+
+def seeds(entries: Iterable[Entry]) -> set[int]:
+    """The seeds of these runs."""
+    return {entry.content["recipe"]["seed"] for entry in entries}
 
 
 def _only(values: pd.Series) -> float:

@@ -1,13 +1,12 @@
 """Find the settings that differ between runs and make their figures not comparable."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from helpers.results.comparison import Entry
+from helpers.recipe import RECIPES, digest_now, lookup
+from helpers.results.comparison import Comparison, Entry
+from helpers.results.run_labels import optimizer, own_code, schedule
 
 MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "machine": lambda c: c["run"]["host"],
@@ -23,7 +22,7 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "network": lambda c: c["recipe"].get("network", "densenet121"),
     "custom code": lambda c: c["recipe"].get("code", {}),
     "optimiser": lambda c: optimizer(c["recipe"]),
-    "learning rate over epochs": lambda c: _schedule(c["recipe"]),
+    "learning rate over epochs": lambda c: schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
     "seed": lambda c: c["recipe"]["seed"],
     "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
@@ -38,21 +37,6 @@ _OF_THE_SEED = ("seed", "number of images", "initial weights")
 def _weights(said: dict[str, Any]) -> str:
     """The initial weights; each framework draws different ones for a custom network."""
     return "own" if said["source"] == "own" else f"{said['source']} {said['sha256'][:12]}"
-
-
-def optimizer(recipe: dict[str, Any]) -> str:
-    """``adam``; ``sgd with momentum 0.9, weight decay 0.0001``. Of schema 1 all are of Adam."""
-    rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
-    momentum = recipe.get("momentum", 0) if rule == "sgd" else 0
-    said = f"{rule} with momentum {momentum:g}" if momentum else rule
-    return said + (f", weight decay {decay:g}" if decay else "")
-
-
-def _schedule(recipe: dict[str, Any]) -> str:
-    """``linear``; ``linear, x 0.1 after [20, 30]``."""
-    drops = recipe.get("lr_milestones")
-    said = f", x {recipe['lr_gamma']:g} after {drops}" if drops else ""
-    return str(recipe.get("lr_scaling", "linear")) + said
 
 
 def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
@@ -116,3 +100,85 @@ def _swept_seeds(entries: Sequence[Entry]) -> list[Any]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).replace('"', "")
+
+
+_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "recipe": lambda c: c["recipe"]["name"],
+    "crop": lambda c: c["recipe"]["crop"],
+    "epochs": lambda c: c["recipe"]["epochs"],
+    "batch size": lambda c: c["recipe"]["batch_size"],
+    # Of all parts: the seed decides which patients are in which.
+    "number of images": lambda c: sum(c["data"]["images"].values()),
+    "task": lambda c: c["recipe"]["task"],
+    "network": lambda c: c["recipe"].get("network", "densenet121"),
+    "reader": lambda c: c["recipe"].get("reader", "nih"),
+    "optimiser": lambda c: optimizer(c["recipe"]),
+    "custom code": lambda c: own_code(c["recipe"]) or "none",
+}
+"""What decides how much a run computes, or on what: where it differs, times rank no framework."""
+
+
+def of_own_networks(entries: Iterable[Entry]) -> bool:
+    """Whether runs of several frameworks trained networks that no reference knows."""
+    own = [entry for entry in entries if entry.content["recipe"].get("network") == "own"]
+    return len({entry.content["framework"]["name"] for entry in own}) > 1
+
+
+def unequal(compared: Comparison) -> str | None:
+    """Why these runs' times cannot be ranked although each may be right, in a sentence.
+
+    None where all did the same work.
+    """
+    contents = [entry.content for entry in compared.finished]
+    said = []
+    for what, work in _WORK.items():
+        found = sorted({work(content) for content in contents})
+        if len(found) > 1:
+            said.append(f"{what} ({', '.join(map(str, found))})")
+    digests = {content["recipe"].get("sha256") for content in contents} - {None, ""}
+    texts = sorted(digest[:12] for digest in set(map(digest_now, digests)))
+    if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
+        said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
+    if not said:
+        return None
+    return f"These runs did not train the same: they differ in {' and '.join(said)}."
+
+
+def departures(content: dict[str, Any]) -> str | None:
+    """What a run changed of the recipe that it names: ``1 epoch instead of 5``; None if nothing.
+
+    Nor of a recipe that is not known here.
+    """
+    recipe = content["recipe"]
+    if recipe["name"] not in RECIPES:
+        return None
+    own = lookup(recipe["name"], demo=recipe.get("demo", False))
+    epochs, batch_size, warmup = (
+        recipe["epochs"],
+        recipe["batch_size"],
+        recipe.get("warmup_epochs", 0.0),
+    )
+    said = []
+    if epochs != own.epochs:
+        said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")
+    if batch_size != own.batch_size:
+        said.append(
+            f"{batch_size} image{'s' * (batch_size != 1)} per device instead of {own.batch_size}"
+        )
+    if warmup != own.warmup_epochs:
+        said.append(f"a warm-up of {warmup:g} epochs instead of {own.warmup_epochs:g}")
+    return ", ".join(said) or None
+
+
+def off_the_recipe(compared: Comparison) -> str | None:
+    """Which runs changed something of the recipe that they name, in a sentence; None if none."""
+    found: dict[str, list[str]] = {}
+    for entry in compared.finished:
+        if said := departures(entry.content):
+            found.setdefault(said, []).append(entry.run)
+    if not found:
+        return None
+    if [len(runs) for runs in found.values()] == [len(compared.finished)]:
+        return f"Not the recipe's own training: {next(iter(found))}."
+    runs = [f"{said} ({'; '.join(dict.fromkeys(of))})" for said, of in found.items()]
+    return f"Not the recipe's own training: {'; '.join(runs)}."

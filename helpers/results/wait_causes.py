@@ -5,7 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, latest_of_each, widest
+from helpers.results.tables import ABSENT, Cell, Table, of_run, share
 from helpers.training import attribution
 
 INVALID = "invalid"
@@ -21,23 +23,44 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     for entry in latest_of_each(compared.finished):
         found = attribution.read(entry.content)
         row: dict[str, Any] = dict(found["shares"])
-        for share, (low, high) in found.get("intervals", {}).items():
-            row |= {f"{share}_low": low, f"{share}_high": high}
+        for name, (low, high) in found.get("intervals", {}).items():
+            row |= {f"{name}_low": low, f"{name}_high": high}
         rows[entry.run] = row | {INVALID: found.get("invalid")}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     shares = [name for name in frame.columns if name != INVALID]
     return frame.astype(dict.fromkeys(shares, float))
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """The same as text: percent of an epoch, with minimum and maximum in brackets."""
+def table(compared: Comparison) -> Table:
+    """The same in percent of an epoch, with minimum and maximum in brackets."""
     found = numbers(compared)
-    if found.empty:
-        return pd.DataFrame()
-    return pd.DataFrame(
-        {share: [_cell(row, share) for _, row in found.iterrows()] for share in shares_of(found)},
-        index=found.index,
+    names = {entry.run: of_run(entry, timed=False) for entry in compared.finished}
+    rows = [
+        (names[str(run)], {name: _cell(row, name) for name in shares_of(found)})
+        for run, row in found.iterrows()
+    ]
+    return tables.table(
+        "Shares of an epoch",
+        "run",
+        rows,
+        note="Measured by leaving out loading and then the all-reduce, in alternating rounds; "
+        "brackets hold the minimum and maximum. A share below zero means no measurable wait. "
+        "Invalid means that no share can be computed; the sentences below say why.",
     )
+
+
+def _cell(row: pd.Series, name: str) -> Cell:
+    if pd.isna(row[name]):
+        return Cell(INVALID if pd.notna(row[INVALID]) else ABSENT)
+    return Cell(row[name], share, row.get(f"{name}_low"), row.get(f"{name}_high"))
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """The attribution in words, one line a run."""
+    return [
+        f"{entry.run}: {attribution.read(entry.content)['sentence']}"
+        for entry in latest_of_each(compared.finished)
+    ]
 
 
 def shares_of(found: pd.DataFrame) -> list[str]:
@@ -59,12 +82,12 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
         each = [
             attribution.telling(attribution.read(entry.content), entry.content) for entry in repeats
         ]
-        for wait, share in each[-1].items():
+        for wait, found in each[-1].items():
             if all(wait in one for one in each):
-                shown.setdefault(wait, []).append((repeats[-1], share))
+                shown.setdefault(wait, []).append((repeats[-1], found))
 
     def weight(wait: str) -> tuple[bool, float]:
-        return 2 * len(shown[wait]) > len(runs), median(share for _, share in shown[wait])
+        return 2 * len(shown[wait]) > len(runs), median(found for _, found in shown[wait])
 
     return {wait: shown[wait] for wait in sorted(shown, key=weight, reverse=True)}
 
@@ -98,20 +121,7 @@ def _repeats(compared: Comparison) -> list[list[Entry]]:
     ]
 
 
-def percent(entry: Entry, share: str) -> str:
+def percent(entry: Entry, wait: str) -> Cell:
     """``13 % (10 to 15)`` of an epoch."""
     found = entry.content["attribution"]
-    return _text(found["shares"][share], *found["intervals"][share])
-
-
-def _cell(row: pd.Series, share: str) -> str:
-    if pd.isna(row[share]):
-        return INVALID if pd.notna(row[INVALID]) else "-"
-    return _text(row[share], row.get(f"{share}_low"), row.get(f"{share}_high"))
-
-
-def _text(share: float, low: float | None, high: float | None) -> str:
-    text = f"{round(100 * share)} %"  # round() knows no minus zero
-    if low is None or high is None or pd.isna(low):
-        return text
-    return f"{text} ({round(100 * low)} to {round(100 * high)})"
+    return Cell(found["shares"][wait], share, *found["intervals"][wait])

@@ -19,7 +19,7 @@ from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores as cores
-from helpers.results import all_reduce_model, intervals, published_scaling
+from helpers.results import all_reduce_model, intervals, published
 from helpers.runner.notebook_code import run_cells
 from helpers.training import figure_style as style
 
@@ -337,7 +337,7 @@ def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
             "Study_AllReduce", "def expected(",
             verdicts=verdicts, LIMIT=0.15, MORE=(16, 64), numbers=[2, 4, 8], lacking=[],
             steps=[1.0, 1.0], backward=0.3, nbytes=28e6, display=drawn.append,
-            grids=grids, all_reduce_model=all_reduce_model, published_scaling=published_scaling,
+            grids=grids, all_reduce_model=all_reduce_model, published=published,
             style=style,
         )  # fmt: skip
         return capsys.readouterr().out
@@ -351,7 +351,7 @@ def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
     assert [line.get_markerfacecolor() for line in hollow] == ["none"] * 2
     assert [line.get_xdata()[-1] for line in hollow] == [64, 64]
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
-    assert len(crosses) == len(published_scaling.POINTS) + 1
+    assert len(crosses) == len(published.POINTS) + 1
     assert crosses[-1].get_label() == "published: other networks, GPUs and links"
 
 

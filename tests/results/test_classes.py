@@ -30,8 +30,8 @@ from helpers.results import (
     repeated_runs,
     report,
 )
-from helpers.results.comparability import unequal
-from helpers.results.report import chart_descriptions, contents
+from helpers.results.report import sections
+from helpers.results.shared_settings import unequal
 from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
 
@@ -93,8 +93,10 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     told = "66.0 % ({:.1f} to {:.1f})".format(
         *(100 * test[f"top1_{end}"] for end in ("low", "high"))
     )
-    assert comparison_tables.training(compared).loc["Keras", ("2 devices", "test top-1")] == told
-    table = by_class.table(compared)
+    assert (
+        comparison_tables.training(compared).frame.loc["Keras", ("2 devices", "test top-1")] == told
+    )
+    table = by_class.table(compared).frame
     assert table.index.name == "class"
     assert list(table.index) == [*class_records.NAMES, "All images", "All images, top-5"]
     assert table.loc["All images", "Keras, 2 devices"] == told
@@ -103,7 +105,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     assert table.loc["cat", "Keras, 2 devices"] == (
         f"{100 * row['top1']:.1f} % ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
     )
-    confused = by_class.confusions(compared)
+    confused = by_class.confusions(compared).frame
     assert len(confused) == by_class.CONFUSIONS
     first = test["confusions"][0]
     name = f"{first['class']} classified as {first['predicted_as']}"
@@ -111,9 +113,9 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
         confused.loc[name, "Keras, 2 devices"]
         == f"{100 * first['share']:.1f} % ({first['images']})"
     )
-    assert "Keras, 2 devices 66.0 % (" in chart_descriptions.by_class(compared)
-    assert "and top-1 66.0 %" in chart_descriptions.curves(compared)
-    assert "over the test part's images. They" in chart_descriptions.uncertainty(compared)
+    assert "Keras, 2 devices 66.0 % (" in records.shown(charts.by_class(compared)).alt
+    assert "and top-1 66.0 %" in records.shown(charts.curves(compared)).alt
+    assert "over the test part's images. They" in by_class.uncertainty(compared)
 
 
 def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.Comparison) -> None:
@@ -124,12 +126,12 @@ def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.
     assert found["difference"] == pytest.approx(one["top1"] - other["top1"])
     each = np.subtract(one["resamples"], other["resamples"])
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(each, [0.0125, 0.9875]))
-    text = paired_test.table(compared)
+    text = paired_test.table(compared).frame
     assert text.columns.tolist() == ["test top-1", "difference", "verdict"]
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
     )
-    assert "whose top-1 is in the middle" in chart_descriptions.differences(compared)
+    assert "whose top-1 is in the middle" in paired_test.table(compared).note
 
 
 def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
@@ -152,11 +154,11 @@ def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Com
                 )
             else:
                 assert row[["epoch", "seconds", "images"]].isna().all()
-    table = learning_curves.targets_table(compared)
+    table = learning_curves.targets_table(compared).frame
     assert next(iter(table.index)) == "MXNet Gluon, 2 devices"  # the quickest
     assert table.loc["Keras, 2 devices", ("top-1 70 %", "time")] == "not reached"
     assert table.loc["Keras, 2 devices", ("top-1 50 %", "images")] == "3,072"
-    assert learning_curves.table(compared).columns[-1] == "best top-1"
+    assert learning_curves.table(compared).frame.columns[-1] == "best top-1"
 
 
 def test_a_recipe_without_targets_has_no_table_of_them(tmp_path: Path) -> None:
@@ -174,12 +176,11 @@ def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> 
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
     assert compared.metric is tasks.TOP5 and compared.task.metric is tasks.TOP1
-    (column,) = {head for head, _ in learning_curves.targets_table(compared).columns}
+    (column,) = {head.above for head in learning_curves.targets_table(compared).columns}
     assert column == "top-5 90 %"
-    assert learning_curves.table(compared)["best top-5"].tolist() == ["96.0 %"]
+    assert learning_curves.table(compared).frame["best top-5"].tolist() == ["96.0 %"]
     assert learning_curves.target(compared) == 0.96
-    figure = charts.curves(compared)
-    assert figure is not None
+    figure = records.drawn(charts.curves(compared))
     assert figure.axes[1].get_title("left") == "Top-5 on the validation part, %"
     assert [len(axes.lines) for axes in figure.axes] == [2, 1]  # chance is top-1's
 
@@ -198,8 +199,7 @@ def test_the_page_has_what_its_slider_needs(batch: Path, compared: comparison.Co
 
 
 def test_charts_are_of_classes(compared: comparison.Comparison) -> None:
-    figure = charts.by_class(compared)
-    assert figure is not None
+    figure = records.drawn(charts.by_class(compared))
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         *class_records.NAMES,
@@ -239,10 +239,10 @@ def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path
     )
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    table = by_class.table(compared)
+    table = by_class.table(compared).frame
     assert list(table.index) == ["a", "b", "c", "d", "All images"]
     assert table.loc["d", "PyTorch, 2 devices"] == "n/a"
-    assert "d: no test image" in caveats.remarks(compared)["remark"].to_list()
+    assert "d: no test image" in caveats.remarks(compared).frame["remark"].to_list()
     assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
 
 
@@ -253,13 +253,12 @@ def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path, n
     content = class_records.make(names=[name, *"abcdef"])
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    table = by_class.table(compared)["PyTorch, 2 devices"]
+    table = by_class.table(compared).frame["PyTorch, 2 devices"]
     assert len(table) == len(set(table.index)) == 9  # seven classes, top-1, top-5
     row = content["test"]["classes"][0]
     assert table[name].startswith(f"{100 * row['top1']:.1f} %")
     assert table.iloc[-2].startswith(f"{100 * content['test']['top1']:.1f} %")
-    figure = charts.by_class(compared)
-    assert figure is not None
+    figure = records.drawn(charts.by_class(compared))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert len(labels) == len(set(labels)) == 8
     points = [line for line in figure.axes[0].lines if len(np.atleast_1d(line.get_xdata())) == 1]
@@ -270,7 +269,7 @@ def test_a_finding_called_mean_is_not_the_mean(tmp_path: Path) -> None:
     content = records.make()
     content["test"]["findings"][0]["finding"] = "Mean"
     records.save(tmp_path, content)
-    table = by_class.table(comparison.load(tmp_path))["PyTorch, 2 devices"]
+    table = by_class.table(comparison.load(tmp_path)).frame["PyTorch, 2 devices"]
     assert table.index.is_unique
     assert table["Mean"].startswith(f"{content['test']['findings'][0]['auc']:.3f}")
     assert table["Mean (the whole part)"].startswith("0.750")
@@ -294,11 +293,11 @@ def test_repeats_are_told_together(tmp_path: Path) -> None:
     row = repeated_runs.summarise(compared).iloc[0]
     assert [row[f"test_top1{end}"] for end in ("_low", "", "_high")] == [0.6, 0.64, 0.7]
     assert np.isnan(row["top1_low"])
-    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test top-1")] == (
-        "64.0 % (60.0 to 70.0 over 3 runs)"
-    )
+    assert comparison_tables.training(compared).frame.loc[
+        "PyTorch", ("2 devices", "test top-1")
+    ] == ("64.0 % (60.0 to 70.0 over 3 runs)")
     # They were all tested on the same images, whatever the seed.
-    assert "split" not in chart_descriptions.uncertainty(compared)
+    assert "split" not in by_class.uncertainty(compared)
 
 
 @pytest.mark.parametrize(("top1", "verdict"), [(0.69, "same"), (0.66, "worse"), (0.75, "better")])
@@ -332,7 +331,7 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
     text = conclusions.fastest(compared).text
     assert "to a test top-1 and passed" in text and "; compared with the top-1 of Keras" in text
     assert "that of PyTorch, 2 devices is higher" in text
-    assert "AUC" not in " ".join(caveats.remarks(compared)["remark"])
+    assert "AUC" not in " ".join(caveats.remarks(compared).frame["remark"])
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ {{ 7 * 7 }} | _*`"
@@ -350,7 +349,7 @@ def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> N
             records.save(folder, content)
         compared = comparison.load(folder)
         said = " ".join(answer.text for answer in conclusions.answers(compared))
-        said += "".join(section.lead for section in contents.sections(compared))
+        said += "".join(section.lead for section in sections.sections(compared))
         assert [claim in said for claim in claims] == [not own, not own]
         assert ("no check can tell" in said) == own
         assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
@@ -380,8 +379,7 @@ def test_chance_is_known_while_a_run_goes_on(tmp_path: Path) -> None:
     records.save(tmp_path, content | {"state": "interrupted", "reason": "stopped"})
     compared = comparison.load(tmp_path)
     assert by_class.chances(compared.entries) == [0.1]
-    figure = charts.curves(compared)
-    assert figure is not None and len(figure.axes[1].lines) == 2
+    assert len(records.drawn(charts.curves(compared)).axes[1].lines) == 2
     del content["data"]
     records.save(tmp_path / "x", content | {"state": "interrupted", "reason": "stopped"})
     assert by_class.chances(comparison.load(tmp_path / "x").entries) == []
@@ -422,8 +420,8 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
     assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
-    assert caveats.remarks(compared).loc["a record", "remark"] == said
-    assert comparison_tables.state(compared).loc["?", "state"] == "set aside"
+    assert caveats.remarks(compared).frame.loc["a record", "remark"] == said
+    assert comparison_tables.state(compared).frame.loc["?", "state"] == "set aside"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
     with pytest.raises(UserError, match="of the task multilabel"):
         regression.check(tmp_path, tmp_path)
@@ -453,7 +451,7 @@ def test_runs_of_different_recipes_are_not_ranked(
     assert conclusions.fastest(compared).verdict == "unknown"
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
-    (speed,) = [section for section in contents.sections(compared) if section.name == "speed"]
+    (speed,) = [section for section in sections.sections(compared) if section.name == "speed"]
     assert sentence in speed.lead
 
 

@@ -2,16 +2,22 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import records
 
 import gpumon
 from helpers import paths
 from helpers.frameworks import ROWS
-from helpers.results import by_class, caveats, charts, comparison, comparison_tables, wait_causes
+from helpers.results import (
+    by_class,
+    caveats,
+    charts,
+    comparison,
+    comparison_tables,
+    machine_tables,
+    wait_causes,
+)
 from helpers.results.comparison import Comparison
-from helpers.results.report import chart_descriptions
 
 CHARTS = (charts.throughput, charts.curves, charts.by_class, charts.utilisation, charts.attribution)
 TABLES = (
@@ -20,8 +26,8 @@ TABLES = (
     comparison_tables.state,
     comparison_tables.fairness,
     wait_causes.table,
-    comparison_tables.versions,
-    comparison_tables.hardware,
+    machine_tables.versions_table,
+    machine_tables.hardware,
 )
 
 
@@ -62,7 +68,7 @@ def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
 
 
 def test_training_table_has_the_articles_shape(several: Comparison) -> None:
-    table = comparison_tables.training(several)
+    table = comparison_tables.training(several).frame
     assert list(table.index) == ["PyTorch Exp Loss", "PyTorch", "Keras", "MXNet Gluon"]
     assert list(table.columns) == [
         (head, name)
@@ -97,8 +103,8 @@ def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch"))
     records.save(tmp_path, other)
     rows = (
-        comparison_tables.hardware(comparison.load(tmp_path))
-        .loc["environment"]
+        machine_tables.hardware(comparison.load(tmp_path))
+        .frame.loc["environment"]
         .set_index("value")["runs"]
     )
     assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras, 2 devices"
@@ -107,28 +113,17 @@ def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
 
 def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
     records.save(tmp_path, records.make(speed=4))
-    table = comparison_tables.training(comparison.load(tmp_path))
+    table = comparison_tables.training(comparison.load(tmp_path)).frame
     assert table.loc["PyTorch", ("2 devices", "total time")] == "21:25"
 
 
-def test_repeats_are_shown_by_their_median(tmp_path: Path) -> None:
-    for name, speed in (("a", 100), ("b", 110), ("c", 400)):
-        records.save(tmp_path / name, records.make(speed=speed))
-    merged = comparison.load([tmp_path / name for name in "abc"])
-    assert len(merged.entries) == 3
-    assert (
-        comparison_tables.training(merged).loc["PyTorch", ("2 devices", "images/s")]
-        == "110 (100 to 400)"
-    )
-
-
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
-    table = by_class.table(several)
+    table = by_class.table(several).frame
     assert table.loc["Hernia", "Keras, 1 device"] == "n/a"
     assert table.loc["Effusion", "PyTorch, 2 devices"] == "0.770 (0.670 to 0.870)"
     assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
-    said = caveats.remarks(several)["remark"]
+    said = caveats.remarks(several).frame["remark"]
     assert "no positive image" in said["Keras, 1 device"]
 
 
@@ -139,9 +134,9 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert f"Hernia: {reason}" in caveats.remarks(compared)["remark"].to_list()
-    assert by_class.table(compared).loc["Hernia", "PyTorch, 2 devices"] != "n/a"
-    assert chart_descriptions.left_out(compared).endswith("negative test images: Hernia. ")
+    assert f"Hernia: {reason}" in caveats.remarks(compared).frame["remark"].to_list()
+    assert by_class.table(compared).frame.loc["Hernia", "PyTorch, 2 devices"] != "n/a"
+    assert by_class.not_in_mean(compared).endswith("negative test images: Hernia. ")
 
 
 def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
@@ -150,10 +145,13 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
         del content["test"][name]
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert by_class.table(compared).loc["Mean", "PyTorch, 2 devices"] == "0.750"
-    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "0.750"
-    assert "old record:" in " ".join(caveats.remarks(compared)["remark"])
-    assert chart_descriptions.left_out(compared) == ""
+    assert by_class.table(compared).frame.loc["Mean", "PyTorch, 2 devices"] == "0.750"
+    assert (
+        comparison_tables.training(compared).frame.loc["PyTorch", ("2 devices", "test AUC")]
+        == "0.750"
+    )
+    assert "old record:" in " ".join(caveats.remarks(compared).frame["remark"])
+    assert by_class.not_in_mean(compared) == ""
     assert charts.by_class(compared) is not None
 
 
@@ -161,21 +159,20 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
         records.save(tmp_path / name, records.make(auc=auc))
     one = comparison.load(tmp_path / "a")
-    assert comparison_tables.training(one).loc["PyTorch", ("2 devices", "test AUC")] == (
+    assert comparison_tables.training(one).frame.loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.740 (0.710 to 0.770)"
     )
-    assert "which single runs cannot show" in chart_descriptions.uncertainty(one)
+    assert "which single runs cannot show" in by_class.uncertainty(one)
     three = comparison.load([tmp_path / name for name in "abc"])
-    assert comparison_tables.training(three).loc["PyTorch", ("2 devices", "test AUC")] == (
+    assert comparison_tables.training(three).frame.loc["PyTorch", ("2 devices", "test AUC")] == (
         "0.750 (0.740 to 0.780 over 3 runs)"
     )
-    assert chart_descriptions.uncertainty(three).endswith("shows only what a seed leaves open.")
+    assert by_class.uncertainty(three).endswith("shows only what a seed leaves open.")
 
 
 def below_first(compared: Comparison) -> str:
     """What the axis of the first screen's chart says."""
-    figure = charts.first(compared)
-    assert figure is not None
+    figure = records.drawn(charts.first(compared))
     return figure.axes[0].get_xlabel()
 
 
@@ -202,10 +199,13 @@ def test_no_auc_at_all(tmp_path: Path) -> None:
         epoch["valid_auc"] = None
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert comparison_tables.training(compared).loc["PyTorch", ("2 devices", "test AUC")] == "n/a"
+    assert (
+        comparison_tables.training(compared).frame.loc["PyTorch", ("2 devices", "test AUC")]
+        == "n/a"
+    )
     for chart in (charts.by_class, charts.curves):
         figure = chart(compared)
-        assert figure is not None and figure._repr_png_()  # type: ignore[attr-defined]
+        assert figure is not None and figure._repr_png_()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_runs_that_did_not_finish_keep_their_reason(
     records.save(tmp_path, content)
     records.save(tmp_path, records.make("PyTorch"))
     compared = comparison.load(tmp_path)
-    assert comparison_tables.state(compared).loc["Keras", "reason"] == reason
-    assert caveats.remarks(compared).loc["Keras, 2 devices", "remark"] == said
-    assert list(comparison_tables.training(compared).index) == ["PyTorch"]
+    assert comparison_tables.state(compared).frame.loc["Keras", "reason"] == reason
+    assert caveats.remarks(compared).frame.loc["Keras, 2 devices", "remark"] == said
+    assert list(comparison_tables.training(compared).frame.index) == ["PyTorch"]
     for chart in CHARTS:
         chart(compared)
 
@@ -240,7 +240,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["fairness"]["checks"][0]["verdict"] = "fail"
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
     records.save(tmp_path, other)
-    said = caveats.remarks(comparison.load(tmp_path))["remark"]
+    said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
@@ -255,9 +255,12 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x").mkdir()
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
-    assert list(comparison_tables.training(compared).index) == ["PyTorch"]
-    assert "not a JSON file of this project" in caveats.remarks(compared).loc["a record", "remark"]
-    assert comparison_tables.state(compared).loc["?", "state"] == "unreadable"
+    assert list(comparison_tables.training(compared).frame.index) == ["PyTorch"]
+    assert (
+        "not a JSON file of this project"
+        in caveats.remarks(compared).frame.loc["a record", "remark"]
+    )
+    assert comparison_tables.state(compared).frame.loc["?", "state"] == "unreadable"
 
 
 def test_without_records_one_sentence_says_how_to_make_one(
@@ -270,7 +273,7 @@ def test_without_records_one_sentence_says_how_to_make_one(
     assert all(table(compared).empty for table in TABLES)
     assert caveats.remarks(compared).empty and comparison.results(compared).empty
     assert [chart(compared) for chart in CHARTS] == [None] * len(CHARTS)
-    assert comparison_tables.sentences(compared) == []
+    assert wait_causes.sentences(compared) == []
 
 
 def test_every_table_and_chart_of_one_framework_and_of_several(
@@ -289,7 +292,7 @@ def test_every_table_and_chart_of_one_framework_and_of_several(
             assert not table(compared).empty, table.__name__
     for chart in CHARTS:
         figure = chart(alone)
-        assert figure is not None and figure._repr_png_()[:4] == b"\x89PNG"  # type: ignore[attr-defined]
+        assert figure is not None and figure._repr_png_()[:4] == b"\x89PNG"  # type: ignore[union-attr]
     assert charts.utilisation(several) is None  # none of them has a trace
 
 
@@ -299,15 +302,8 @@ def test_names_from_a_record_are_never_formulas_or_markup(tmp_path: Path) -> Non
     compared = comparison.load(tmp_path)
     for chart in CHARTS:
         figure = chart(compared)
-        assert figure is None or figure._repr_png_()  # type: ignore[attr-defined]
-    assert "<script>" not in comparison_tables.state(compared).to_html()
-
-
-def test_numbers_are_numbers(several: Comparison) -> None:
-    numbers = comparison.results(several).set_index(["label", "devices"])
-    assert numbers.loc[("PyTorch", 2), "images_per_second"] == 180.0
-    assert len(numbers) == 5
-    assert pd.api.types.is_float_dtype(numbers["seconds"])
+        assert figure is None or figure._repr_png_()  # type: ignore[union-attr]
+    assert "<script>" not in comparison_tables.state(compared).frame.to_html()
 
 
 def test_colours_are_one_a_framework() -> None:
@@ -317,13 +313,13 @@ def test_colours_are_one_a_framework() -> None:
 
 def test_what_ranks_measured_stands_beside_their_nodes() -> None:
     world = records.world(virtual=False)
-    nodes = comparison_tables._nodes_cell({"cluster": world})
+    nodes = machine_tables.nodes_text({"cluster": world})
     assert nodes.startswith(", 2 nodes by ") and ";" not in nodes
     rank = {"host": "node0", "data": 0.1, "compute": 0.2, "all_reduce": 0.3, "update": None}
     parts = [rank | {"rank": 0}, rank | {"rank": 1, "host": "node1", "compute": 0.4}]
     all_reduce = {"bytes": 10**7, "rounds": 6, "seconds": 2.0, "interval": [1.9, 2.1]}
     all_reduce |= {"bus_bytes_per_second": 5e6, "over": "gloo on eth0"}
-    said = comparison_tables._nodes_cell(
+    said = machine_tables.nodes_text(
         {"cluster": world | {"all_reduce": all_reduce, "step_parts": parts}}
     )
     assert said == (
@@ -331,4 +327,4 @@ def test_what_ranks_measured_stands_beside_their_nodes() -> None:
         "6 rounds), 40.0 Mbit/s of bus bandwidth; Slowest rank: 1 on node1, busy for 0.5 s of a "
         "step; the quickest for 0.3 s"
     )
-    assert comparison_tables._nodes_cell({}) == ""
+    assert machine_tables.nodes_text({}) == ""

@@ -9,9 +9,9 @@ import records
 from helpers.__main__ import main
 from helpers.recipe import lookup
 from helpers.results import caveats, comparison, conclusions, repeated_runs
-from helpers.results.comparability import departures, off_the_recipe, unequal
 from helpers.results.comparison import Comparison
-from helpers.results.report import contents
+from helpers.results.report import sections
+from helpers.results.shared_settings import departures, off_the_recipe, unequal
 
 EPOCHS = lookup("demo").epochs
 
@@ -51,8 +51,8 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
     assert departures(runs.entries[0].content) == said
     sentence = None if said is None else f"Not the recipe's own training: {said}."
     assert off_the_recipe(runs) == sentence and unequal(runs) is None
-    leads = {section.name: section.lead for section in contents.sections(runs)}
-    remarks = list(caveats.remarks(runs)["remark"].items())
+    leads = {section.name: section.lead for section in sections.sections(runs)}
+    remarks = list(caveats.remarks(runs).frame["remark"].items())
     told = "the recipe's own training"
     if sentence is None:
         assert told not in f"{leads} {remarks} {conclusions.headline(runs)}"
@@ -104,17 +104,17 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     sentence = f"These runs did not train the same: they differ in {differ}."
     assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
     assert "no framework can be called fastest" in conclusions.headline(runs)
-    (speed,) = [s for s in contents.sections(runs) if s.name == "speed"]
+    (speed,) = [s for s in sections.sections(runs) if s.name == "speed"]
     assert sentence in speed.lead
 
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:
     runs = compared(tmp_path, made(workers=2), made("Keras", workers=8))
-    remarks = caveats.remarks(runs)["remark"].to_dict()
+    remarks = caveats.remarks(runs).frame["remark"].to_dict()
     assert remarks["loader workers differ"] == "2 (PyTorch, 2 devices); 8 (Keras, 2 devices)"
     assert conclusions.fairness(runs).verdict == "yes"
     same = compared(tmp_path / "same", made(workers=2), made("Keras", workers=2))
-    assert "loader workers differ" not in caveats.remarks(same).index
+    assert "loader workers differ" not in caveats.remarks(same).frame.index
 
 
 def test_against_a_batch_of_other_epochs_is_refused_and_other_workers_are_told(

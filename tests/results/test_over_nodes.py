@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import records
 import scaling_records as law
 
 from helpers.results import charts, comparison, report
@@ -52,9 +53,8 @@ def test_own_work_and_all_reduce_stand_side_by_side(tmp_path: Path) -> None:
         assert found.loc[nodes, "own"] == pytest.approx(OWN)
         assert found.loc[nodes, "all_reduce"] == pytest.approx(all_reduce(nodes))
     share = 100 * all_reduce(4) / (all_reduce(4) + OWN)
-    assert over_nodes.table(one).iloc[-1]["all-reduce's share"] == f"{share:.0f} %"
-    figure = charts.iterations(one)
-    assert figure is not None
+    assert over_nodes.table(one).frame.iloc[-1]["all-reduce's share"] == f"{share:.0f} %"
+    figure = records.drawn(charts.iterations(one))
     tops = [bar.get_y() + bar.get_height() for bar in figure.axes[0].containers[1]]
     assert tops[-1] == pytest.approx(1000 * (OWN + all_reduce(4)))
 
@@ -62,8 +62,7 @@ def test_own_work_and_all_reduce_stand_side_by_side(tmp_path: Path) -> None:
 def test_each_panel_names_its_own_places(tmp_path: Path) -> None:
     ran = {"PyTorch": (2, 4, 8), "TensorFlow": (2, 8)}
     runs = [run(nodes, framework=name) for name, of in ran.items() for nodes in of]
-    figure = charts.iterations(compared(tmp_path, runs))
-    assert figure is not None
+    figure = records.drawn(charts.iterations(compared(tmp_path, runs)))
     shown = [
         [label.get_text() for label in axes.get_xticklabels()]
         for axes in figure.axes

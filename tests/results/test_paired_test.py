@@ -14,7 +14,6 @@ from helpers.frameworks import ROWS
 from helpers.record import tasks
 from helpers.results import comparison, paired_test
 from helpers.results.comparison import Comparison
-from helpers.results.report import chart_descriptions
 from helpers.training import roc_auc
 
 
@@ -48,13 +47,13 @@ def batch(folder: Path, **sections: dict[str, Any]) -> Comparison:
 def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: Path) -> None:
     part, shared = images_of(60)
     two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
-    said = chart_descriptions.differences(batch(tmp_path / "2", **two))
+    said = paired_test.table(batch(tmp_path / "2", **two)).note
     assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
     other, luck = images_of(60, seed=1)
     apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
-    assert "is the lower" in chart_descriptions.differences(apart)
+    assert "is the lower" in paired_test.table(apart).note
     three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
-    said = chart_descriptions.differences(three)
+    said = paired_test.table(three).note
     assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
 
 
@@ -82,10 +81,10 @@ def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: P
     assert best["low"] < best["difference"] < best["high"]
     alone = tests["TensorFlow"]["mean_high"] - tests["TensorFlow"]["mean_low"]
     assert best["high"] - best["low"] < 0.7 * alone
-    text = paired_test.table(compared).loc["TensorFlow, 2 devices"]
+    text = paired_test.table(compared).frame.loc["TensorFlow, 2 devices"]
     assert text["difference"].startswith("+0.0") and " to +0.0" in text["difference"]
     assert text["mean test AUC"].startswith(f"{tests['TensorFlow']['mean_auc']:.3f} (")
-    assert base in chart_descriptions.differences(compared)
+    assert base in paired_test.table(compared).note
 
 
 def test_equals_are_told_apart_about_one_time_in_twenty() -> None:
@@ -112,7 +111,7 @@ def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
         rival = str(run).partition(",")[0]
         width = _width(tests[rival], tests[base], 0.05 / 11)
         assert row["high"] - row["low"] == pytest.approx(width)
-    assert "for all rows together" in chart_descriptions.differences(many)
+    assert "for all rows together" in paired_test.table(many).note
 
 
 def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
@@ -156,10 +155,10 @@ def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
     for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
         del tests["MXNet"][name]
     compared = batch(tmp_path, **tests)
-    said = paired_test.table(compared)["verdict"]
+    said = paired_test.table(compared).frame["verdict"]
     assert said["TensorFlow, 2 devices"] == "cannot be paired: other test images"
     assert said["MXNet, 2 devices"] == "cannot be paired: its record is of an older version"
-    assert paired_test.table(compared).loc["TensorFlow, 2 devices", "difference"] == "-"
+    assert paired_test.table(compared).frame.loc["TensorFlow, 2 devices", "difference"] == "-"
     assert said["Keras, 2 devices"] in ("the reference", paired_test.ALIKE)
 
 
@@ -171,7 +170,7 @@ def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
     keras["test"]["sample"] = "b" * 32
     records.save(tmp_path / "one", keras)
     compared = comparison.load(tmp_path / "one")
-    assert paired_test.table(compared).empty and chart_descriptions.differences(compared) == ""
+    assert paired_test.table(compared).empty and paired_test.table(compared).note == ""
 
 
 def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
@@ -191,6 +190,7 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
     half = 6.205347 * np.std([0.04, -0.03, 0.03], ddof=1) / np.sqrt(3)
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
     assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
-    assert "patients and runs" in chart_descriptions.differences(
-        comparison.load([tmp_path / str(seed) for seed in range(3)])
+    assert (
+        "patients and runs"
+        in paired_test.table(comparison.load([tmp_path / str(seed) for seed in range(3)])).note
     )

@@ -66,10 +66,10 @@ def test_the_figures_are_those_of_the_notebooks() -> None:
     rate = numbers.loc[("Keras", 1), "synthetic_images_per_second"]
     assert rate == pytest.approx(5 * 87_306 / (35 * 60 + 51))
     assert numbers["notebook"].str.contains("/blob/671e2a0").all()
-    table = published.training()
+    table = published.training().frame
     assert list(table.loc["TensorFlow"]) == ["33:29", "0.8009", "22:11", "1.51", "0.8120"]
     assert list(table.loc["PyTorch Exp Loss"]) == ["-", "-", "9:28", "-", "0.8126"]
-    assert list(published.synthetic().loc["Chainer"]) == ["27:19", "7:23", "3.70"]
+    assert list(published.synthetic().frame.loc["Chainer"]) == ["27:19", "7:23", "3.70"]
 
 
 def test_readme_shows_the_published_figures() -> None:
@@ -78,7 +78,7 @@ def test_readme_shows_the_published_figures() -> None:
     assert table
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].splitlines()[2:]]
     shown = {row[0]: row[-2:] for row in rows if row}
-    expected = published.training()
+    expected = published.training().frame
     missing = shown.keys() - set(expected.index)
     assert all(shown.pop(label) == ["not in it"] * 2 for label in missing)
     assert shown.keys() == set(expected.index)
@@ -109,9 +109,9 @@ def gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_figures_stay_missing(gaps: None) -> None:
-    assert list(published.training().loc["Keras"]) == ["-", "0.8146", "17:50", "-", "0.8112"]
-    assert published.training().loc["Chainer", ("4 GPUs", "test AUC")] == "-"
-    assert list(published.synthetic().loc["TensorFlow"]) == ["-", "13:55", "-"]
+    assert list(published.training().frame.loc["Keras"]) == ["-", "0.8146", "17:50", "-", "0.8112"]
+    assert published.training().frame.loc["Chainer", ("4 GPUs", "test AUC")] == "-"
+    assert list(published.synthetic().frame.loc["TensorFlow"]) == ["-", "13:55", "-"]
     assert pd.isna(published.results().set_index(["label", "devices"]).loc[("Keras", 1), "seconds"])
 
 
@@ -119,12 +119,10 @@ def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
     for devices in (1, 2):
         records.save(tmp_path, records.make(devices=devices, gpu=True))
     compared = comparison.load(tmp_path)
-    placed = charts.placed(compared)
-    assert placed is not None
+    placed = records.drawn(charts.placed(compared))
     labels = [text.get_text() for text in placed.axes[1].get_yticklabels()]
     assert "PyTorch Exp Loss" in labels and "Keras" in labels
-    scaling = charts.scaling(compared)
-    assert scaling is not None
+    scaling = records.drawn(charts.scaling(compared))
     crosses = [line for line in scaling.axes[1].lines if line.get_marker() == "x"]
     assert len(crosses) == 4  # of six, one has no run on one GPU, and one lost its time
     assert charts.by_class(compared) is not None

@@ -8,8 +8,10 @@ import pytest
 import records
 
 from helpers.results import charts, comparison, conclusions, learning_curves, report
-from helpers.results.comparability import kind, ranked, ranks, unranked
-from helpers.results.comparison_tables import hardware, training
+from helpers.results.comparability import kind, ranks
+from helpers.results.comparison_tables import training
+from helpers.results.machine_tables import hardware
+from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import cost, speed
 
@@ -56,9 +58,9 @@ def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
     first = conclusions.fastest(compared)
     assert first.verdict == "PyTorch and Keras"
     assert "adds 88 % (81 to 96) to PyTorch" in first.text
-    assert list(training(compared).index) == ["PyTorch", "Keras", "TensorFlow"]
-    assert speed.table(compared)["efficiency"]["TensorFlow"] == "94 % (90 to 98)"
-    assert "cores 0 and 1, 1 thread each" in hardware(compared).to_string()
+    assert list(training(compared).frame.index) == ["PyTorch", "Keras", "TensorFlow"]
+    assert speed.table(compared).frame["efficiency"]["TensorFlow"] == "94 % (90 to 98)"
+    assert "cores 0 and 1, 1 thread each" in hardware(compared).frame.to_string()
     report.write(tmp_path)
     text = (tmp_path / report.MARKDOWN).read_text("utf-8")
     assert text.count("CPU results say nothing about GPUs") == 1
@@ -154,9 +156,8 @@ def test_the_metric_is_the_rate_of_the_rounds_and_not_the_total_time(tmp_path: P
     slow = with_rounds(records.make("Keras", gpu=True, speed=100), 150, 155, 160)
     compared = load(tmp_path, [slow, records.make("PyTorch", gpu=True, speed=130)])
     assert conclusions.fastest(compared).verdict == "Keras"
-    assert list(training(compared).index) == ["Keras", "PyTorch"]
-    first, below = charts.first(compared), charts.throughput(compared)
-    assert first is not None and below is not None
+    assert list(training(compared).frame.index) == ["Keras", "PyTorch"]
+    first, below = (records.drawn(c) for c in (charts.first(compared), charts.throughput(compared)))
     for figure, names in ((first, ["Keras", "PyTorch"]), (below, ["Keras, 2", "PyTorch, 2"])):
         axes = figure.axes[0]
         assert axes.get_xscale() == "linear" and axes.get_xlim()[0] == 0
@@ -210,7 +211,7 @@ def test_what_shares_cores_scales_nothing_beside_what_has_its_own(tmp_path: Path
     runs = [*on_cores(("PyTorch",)), records.make(devices=1), records.make(devices=2, speed=150)]
     compared = load(tmp_path, runs)
     assert set(speed.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
-    assert set(speed.sharing(compared).index) == {"PyTorch sharing cores"}
+    assert set(speed.sharing(compared).frame.index) == {"PyTorch sharing cores"}
 
 
 def test_lanes_end_with_training(tmp_path: Path) -> None:
@@ -230,5 +231,5 @@ def test_lanes_end_with_training(tmp_path: Path) -> None:
 
 def test_the_memory_of_a_cpu_device_is_shown(tmp_path: Path) -> None:
     memory = {"peak_bytes": 3 * 2**30, "reason": None}
-    table = cost.table(load(tmp_path, [records.make(cores=1, memory=memory)]))
+    table = cost.table(load(tmp_path, [records.make(cores=1, memory=memory)])).frame
     assert table["peak memory of a device (GiB)"].to_list() == ["3.00"]

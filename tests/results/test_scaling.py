@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import records
 import scaling_records as law
-from matplotlib.figure import Figure
 
 from helpers.__main__ import main
 from helpers.errors import UserError
@@ -21,12 +20,13 @@ from helpers.results import (
     comparison,
     conclusions,
     learning_curves,
-    machine_cards,
-    prices,
-    published_scaling,
+    machine_tables,
+    machines,
+    published,
     report,
 )
-from helpers.results.report import long_table
+from helpers.results.charts import Chart
+from helpers.results.report import data_files
 from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 
 
@@ -39,7 +39,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(batch: Path) -> comparison.Comparison:
-    return comparison.load(batch, prices.read(["12.24 USD/h"]))
+    return comparison.load(batch, machines.read_prices(["12.24 USD/h"]))
 
 
 def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
@@ -112,11 +112,11 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
     assert (
         speedup_factors.numbers(one, 0.5).set_index("devices").loc[8, "statistical_efficiency"] > 2
     )
-    assert "not reached by 1 of 2 runs" in speedup_factors.table(one).to_string()
+    assert "not reached by 1 of 2 runs" in speedup_factors.table(one).frame.to_string()
     assert any(
         "in 1 of 2 runs, top-1 60 % was not reached" in s for s in speedup_factors.sentences(one)
     )
-    times = learning_curves.targets_table(one).loc["PyTorch, 8 devices"]
+    times = learning_curves.targets_table(one).frame.loc["PyTorch, 8 devices"]
     assert times["top-1 75 %", "time"].endswith(", 1 of 2 runs")
 
 
@@ -190,7 +190,7 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_pa
     against = law.speed_up(8) / law.speed_up(4) / 2
     assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
     assert found.loc["PyTorch 2 x 4", "base"] == 1
-    assert list(speed.sharing(one).index) == ["Keras sharing 1 GPU"] * 2
+    assert list(speed.sharing(one).frame.index) == ["Keras sharing 1 GPU"] * 2
     assert set(speedup_factors.numbers(one)["kind"]) == {
         "gpu",
         "shared",
@@ -204,11 +204,13 @@ def in_precision(precision: str, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize(
-    ("chart", "first"), [(charts.devices_against_time, 5.0), (charts.scaling, 0.2)]
-)
+def against_time(compared: comparison.Comparison) -> Chart | None:
+    return charts.devices_against(compared, "time")
+
+
+@pytest.mark.parametrize(("chart", "first"), [(against_time, 5.0), (charts.scaling, 0.2)])
 def test_panels_that_share_their_axes_show_all_that_is_in_them(
-    tmp_path: Path, chart: Callable[..., Figure | None], first: float
+    tmp_path: Path, chart: Callable[..., Chart | None], first: float
 ) -> None:
     """A slow framework's curves are longer than those of the first panel, a fast one's higher."""
     speeds = {"PyTorch": first} | dict.fromkeys(["Keras", "TensorFlow", "MXNet Gluon"], 1.0)
@@ -219,8 +221,7 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
         for count in (1, 2, 4)
         for precision in ("fp32", "bf16")
     ]
-    figure = chart(comparison.load(law.save(tmp_path / "b", runs)))
-    assert figure is not None
+    figure = records.drawn(chart(comparison.load(law.save(tmp_path / "b", runs))))
     figure.draw_without_rendering()  # an axis that begins at 0 has no logarithm
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert len(panels) >= len(speeds)
@@ -233,14 +234,13 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
                     assert low <= values.min() and values.max() <= high
 
 
-@pytest.mark.parametrize("chart", [charts.devices_against_time, charts.factors, charts.steps])
+@pytest.mark.parametrize("chart", [against_time, charts.factors, charts.steps])
 def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
-    tmp_path: Path, chart: Callable[..., Figure | None]
+    tmp_path: Path, chart: Callable[..., Chart | None]
 ) -> None:
     names = ("PyTorch", "TensorFlow", "MXNet Gluon")
     runs = [law.make(name, count, gpu=False) for name in names for count in (1, 2, 4)]
-    figure = chart(comparison.load(law.save(tmp_path / "b", runs)), width=4.2)
-    assert figure is not None
+    figure = records.drawn(chart(comparison.load(law.save(tmp_path / "b", runs))), width=4.2)
     figure.draw_without_rendering()
     labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes if axes.get_visible()]
     for number, label in enumerate(labels):
@@ -297,8 +297,7 @@ def test_one_loss_far_above_all_others_does_not_press_them_to_the_ground(tmp_pat
     far, near = law.make(devices=4, seed=1), law.make("Keras", devices=4)
     far["epochs"][0]["valid_loss"] = 454.0
     for name, runs, scale in (("far", [far, near], "log"), ("near", [near], "linear")):
-        figure = charts.curves(comparison.load(law.save(tmp_path / name, runs)))
-        assert figure is not None
+        figure = records.drawn(charts.curves(comparison.load(law.save(tmp_path / name, runs))))
         figure.draw_without_rendering()
         left = figure.axes[0]
         assert left.get_yscale() == scale
@@ -315,20 +314,19 @@ def on_imagenet(content: dict[str, Any], network: str = "resnet50") -> dict[str,
 def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Path) -> None:
     runs = [on_imagenet(law.make(devices=count)) for count in (1, 4)]
     one = comparison.load(law.save(tmp_path / "b", runs))
-    figure = charts.scaling(one)
-    assert figure is not None
+    figure = records.drawn(charts.scaling(one))
     right = figure.axes[1]
     crosses = [
         np.asarray(line.get_xydata()).tolist() for line in right.lines if line.get_marker() == "x"
     ]
     assert crosses == [[[4.0, 88.0]], [[128.0, 79.16]]]
-    assert published_scaling.NAME in [text.get_text() for text in figure.legends[0].get_texts()]
-    about = published_scaling.notes(one)
+    assert published.SCALING_NAME in [text.get_text() for text in figure.legends[0].get_texts()]
+    about = published.scaling_notes(one)
     assert "88 % on 4 GPUs and 79 % on 128 GPUs" in about[0]
     report.write([tmp_path / "b"])
     assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
-    assert published_scaling.notes(comparison.load(law.save(tmp_path / "c", other))) == []
+    assert published.scaling_notes(comparison.load(law.save(tmp_path / "c", other))) == []
 
 
 def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
@@ -353,7 +351,7 @@ def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison
     assert found.loc[8, "wh_to_target"] == pytest.approx(300 * 8 * seconds / 3600)
     assert found.loc[8, "money_to_target"] == pytest.approx(12.24 * seconds / 3600)
     assert found["peak_bytes"].isna().all()  # these records tell none
-    assert "peak memory" not in " ".join(cost.table(compared).columns)
+    assert "peak memory" not in str(cost.table(compared))
     front = cost.pareto(compared)
     assert list(front[front["front"]]["devices"]) == [64]  # one price, so the soonest is cheapest
 
@@ -382,15 +380,15 @@ def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
 )
 def test_a_price_that_is_none_is_one_line(texts: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        prices.read(texts)
+        machines.read_prices(texts)
 
 
 def test_prices_are_of_each_machine_of_a_run() -> None:
-    found = prices.read(["$3/h", "node1=$5/h"])
+    found = machines.read_prices(["$3/h", "node1=$5/h"])
     assert found is not None and found.currency == "$"
     assert found.an_hour(records.make()) == 3
     assert found.an_hour(law.make(devices=4, nodes=2)) == 8
-    named = prices.read(["node1=5/h"])
+    named = machines.read_prices(["node1=5/h"])
     assert named is not None and named.an_hour(records.make()) is None
 
 
@@ -402,10 +400,10 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
         records.save(tmp_path / name, content)
     one = comparison.load([tmp_path / "a", tmp_path / "b"])
     assert sorted(entry.label for entry in one.entries) == ["PyTorch on boxa", "PyTorch on boxb"]
-    cards = machine_cards.cards(one)
+    cards = machine_tables.cards(one).frame
     assert cards.loc["CPU", "boxb"] == "A CPU, 64 cores"
     assert cards.loc["between GPUs", "boxa"] == "GPUs 0-1: NVLink"
-    assert list(machine_cards.against(one).loc["PyTorch, 2 devices"]) == [
+    assert list(machine_tables.against(one).frame.loc["PyTorch, 2 devices"]) == [
         "100 (98.0 to 102)",
         "150 (147 to 153)",
         "1.50 (1.44 to 1.56)",
@@ -415,7 +413,7 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
 def test_the_tidy_table_and_json_hold_every_number(
     batch: Path, compared: comparison.Comparison, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = pd.read_parquet(io.BytesIO(long_table.parquet(compared)))
+    table = pd.read_parquet(io.BytesIO(data_files.parquet(compared)))
     losses = table[(table["measure"] == "valid_loss") & (table["devices"] == 8)]
     assert list(losses["epoch"]) == list(range(1, law.LAST + 1)) and losses["value"].notna().all()
     reached = table[(table["measure"] == "images_to_target") & (table["devices"] == 8)]

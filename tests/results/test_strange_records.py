@@ -108,7 +108,7 @@ def test_what_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
     lost = {"a link to itself", "a link to nothing"}  # lead to no record
     assert len(compared.unreadable) == len(STRANGE.keys() - lost)
     assert all(why.isprintable() for why in compared.unreadable)
-    assert len(comparison_tables.training(compared)) == 2
+    assert len(comparison_tables.training(compared).frame) == 2
     page = report.write(batch).read_text()
     assert "newer version of this project" in page and "nested too deep" in page
 
@@ -140,7 +140,7 @@ def test_runs_with_other_numbers_of_resamples_are_not_paired(tmp_path: Path) -> 
     content["test"]["resamples"] = content["test"]["resamples"][:7]
     for one in (records.make("PyTorch"), records.make("Chainer"), content):
         records.save(tmp_path, one)
-    verdicts = paired_test.table(comparison.load(tmp_path))["verdict"]
+    verdicts = paired_test.table(comparison.load(tmp_path)).frame["verdict"]
     assert verdicts["Keras, 2 devices"] == "cannot be paired: other test images"
 
 

@@ -13,7 +13,7 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
-from helpers.results import caveats, comparability, comparison, comparison_tables, conclusions
+from helpers.results import caveats, comparability, comparison, conclusions, machine_tables
 from helpers.runner import experiments, journal, messages, plans, ranks
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -197,10 +197,10 @@ def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
     }
     verdict = conclusions.fastest(compared).verdict
     assert (verdict == conclusions.UNRANKED) == virtual
-    said = caveats.remarks(compared)["remark"]
+    said = caveats.remarks(compared).frame["remark"]
     network = "its 2 nodes were processes of one machine: no network was measured"
     assert (network in set(said)) == virtual
-    cell = comparison_tables.hardware(compared).to_string()
+    cell = machine_tables.hardware(compared).frame.to_string()
     assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
 
 

@@ -15,11 +15,12 @@ from helpers.frameworks.devices import Devices
 from helpers.results import (
     caveats,
     charts,
-    comparability,
     comparison,
     comparison_tables,
     conclusions,
     learning_curves,
+    machine_tables,
+    ranking,
     regression,
     repeated_runs,
     report,
@@ -68,7 +69,9 @@ def test_they_are_not_ranked(shared: Comparison) -> None:
     assert first.text.startswith("Replicas that share a GPU take turns on it")
     same = "2 frameworks trained the same network on 1 NVIDIA H100 shared by 4 replicas"
     assert line.startswith(same) and "speed is not ranked here" in line
-    assert list(learning_curves.table(shared).index) == [entry.run for entry in shared.entries]
+    assert list(learning_curves.table(shared).frame.index) == [
+        entry.run for entry in shared.entries
+    ]
     folder = shared.folders[0]
     page = report.write(folder).read_text()
     for text in (line, page, (folder / report.MARKDOWN).read_text()):
@@ -87,10 +90,10 @@ def test_they_scale_nothing(tmp_path: Path) -> None:
 
 
 def test_every_table_says_what_they_are(shared: Comparison) -> None:
-    assert list(comparison_tables.training(shared).index) == [SHARED, "Keras sharing 1 GPU"]
-    machine = comparison_tables.hardware(shared)
+    assert list(comparison_tables.training(shared).frame.index) == [SHARED, "Keras sharing 1 GPU"]
+    machine = machine_tables.hardware(shared).frame
     assert "4 replicas on 1 x NVIDIA H100" in machine.to_string()
-    said = caveats.remarks(shared)
+    said = caveats.remarks(shared).frame
     (line,) = [text for text in said["remark"] if "take turns" in text]
     assert line.startswith("4 replicas on 1 GPU take turns there: speed-up means nothing")
     assert list(said.index[said["remark"] == line]) == ["every finished run"]
@@ -105,15 +108,15 @@ def test_they_are_no_repeats_of_runs_with_a_gpu_each(mixed: Comparison) -> None:
 
 
 def test_beside_runs_with_a_gpu_each_they_are_not_in_the_race(mixed: Comparison) -> None:
-    assert comparability.unranked(mixed) is None
+    assert ranking.unranked(mixed) is None
     first = conclusions.fastest(mixed)
     assert first.verdict == "PyTorch" and "sharing" not in first.text
     assert "on 2 devices" in first.text
     assert conclusions.headline(mixed).startswith("On 2 NVIDIA H100, PyTorch trains fastest;")
     assert set(scaling.speed.numbers(mixed)["label"]) == {"PyTorch"}
-    order = list(learning_curves.table(mixed).index)
+    order = list(learning_curves.table(mixed).frame.index)
     assert order[:2] == ["PyTorch, 2 devices", "PyTorch, 1 device"]
-    for draw in (charts.throughput, charts.placed, charts.curves, charts.clock_curves):
+    for draw in (charts.throughput, charts.placed, charts.curves):
         assert draw(mixed) is not None
 
 

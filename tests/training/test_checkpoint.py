@@ -402,7 +402,7 @@ def test_a_damaged_one_is_set_aside_and_training_begins_anew(
 def test_the_report_says_that_a_checkpoint_was_damaged(tmp_path: Path) -> None:
     said = {"resumed_after": 0, "seconds": 0.0, "damaged": "header too small"}
     records.save(tmp_path, records.make(checkpoint=said))
-    remarks = " ".join(caveats.remarks(comparison.load(tmp_path))["remark"])
+    remarks = " ".join(caveats.remarks(comparison.load(tmp_path)).frame["remark"])
     assert "started again, because its earlier checkpoint was damaged: header too small" in remarks
 
 

@@ -1,24 +1,15 @@
 """Draw the charts of the comparison for the notebook and the report.
 
-Each function takes a comparison and a width in inches, and returns a figure that a notebook shows
-by itself, or None where there is nothing to draw.
+Each function takes a comparison and returns a chart, which a notebook shows by itself, or None
+where there is nothing to draw.
 """
 
-from helpers.results.charts.first_screen import first
-from helpers.results.charts.iterations import iterations
-from helpers.results.charts.learning import (
-    by_class,
-    clock_curves,
-    curves,
-    devices_against_images,
-    devices_against_time,
-    image_curves,
-)
-from helpers.results.charts.more_devices import factors, pareto, scaling, steps
-from helpers.results.charts.speed import placed, throughput
-from helpers.results.charts.style import COLOURS, MARKERS
-from helpers.results.charts.utilisation_and_energy import attribution, energy, traces, utilisation
-from helpers.training.figure_style import Chart
+from helpers.results.charts.classes import by_class
+from helpers.results.charts.learning import curves, devices_against
+from helpers.results.charts.parts import attribution, iterations, steps, traces, utilisation
+from helpers.results.charts.scaling import factors, pareto, scaling
+from helpers.results.charts.speed import energy, first, placed, throughput
+from helpers.results.charts.style import COLOURS, MARKERS, Chart
 
 __all__ = [
     "COLOURS",
@@ -26,14 +17,11 @@ __all__ = [
     "Chart",
     "attribution",
     "by_class",
-    "clock_curves",
     "curves",
-    "devices_against_images",
-    "devices_against_time",
+    "devices_against",
     "energy",
     "factors",
     "first",
-    "image_curves",
     "iterations",
     "pareto",
     "placed",

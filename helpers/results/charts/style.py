@@ -1,4 +1,4 @@
-"""Give each framework the same colour, marker and place in all charts.
+"""A chart with its title and description, and the same looks of a framework in all of them.
 
 Framework colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which colour-blind
 people can distinguish, and a violet darker than any of them. A framework has the same colour,
@@ -7,22 +7,75 @@ broken lines or hatched bars. Ink and grid are gpumon's light theme; the report 
 colours to its dark twin.
 """
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 
 from helpers.frameworks import ROWS
-from helpers.results.comparison import Entry
-from helpers.training.figure_style import PAGE
+from helpers.results.comparability import marked
+from helpers.results.comparison import Entry, devices
+from helpers.results.tables import family_of
+from helpers.training.figure_style import PAGE, WIDTH, styled
 
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
 MOST_ROWS = 12
 """Of a chart with a row a run."""
 MARKERS = {row.family: row.marker for row in ROWS}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of a comparison, which ``draw`` makes as wide as it is told, in inches.
+
+    alt: what it shows, in words, for screen readers. note: what stands below it.
+    """
+
+    name: str
+    title: str
+    alt: str
+    draw: Callable[[float], Figure]
+    note: str = ""
+
+    def figure(self, width: float = WIDTH) -> Figure:
+        return styled(self.draw)(width)
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_png_(self) -> bytes:
+        data = io.BytesIO()
+        self.figure().savefig(data, format="png", dpi=130)
+        return data.getvalue()
+
+
+def described(what: str, parts: Iterable[str]) -> str:
+    """A chart's description: what is shown, and each value."""
+    return f"{what}: {'; '.join(parts)}."
+
+
+def on_devices(row: Mapping[str, Any]) -> str:
+    """``Keras on 2 devices``, with the marks that say why its times are not comparable."""
+    return marked(f"{row['label']} on {devices(row['devices'])}", row["marks"])
+
+
+def note(
+    axes: Axes, text: str, at: tuple[float, float], by: tuple[float, float], **style: Any
+) -> None:
+    """Small text next to a place, so many points right of it and above."""
+    given: dict[str, Any] = {"fontsize": 8, "va": "center", **style}
+    axes.annotate(text, at, xytext=by, textcoords="offset points", **given)
+
+
+def key(axes: Axes, label: str, **style: Any) -> None:
+    """A line of the legend."""
+    axes.plot([], [], label=label, **style)
 
 
 def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
@@ -32,22 +85,18 @@ def name_rows(axes: Axes, names: Sequence[str], *, above: float = 0.5, below: fl
     axes.tick_params(axis="y", length=0)
 
 
-def family_of(label: str) -> str | None:
-    """The framework that a label, or a run's name, begins with; None of one not known here."""
-    return next((name for name in COLOURS if label.startswith(name)), None)
-
-
 def colour_of(label: str) -> str:
     return COLOURS.get(family_of(label) or "", OTHERS)
 
 
 def marker_of(label: str) -> str:
-    return next((m for name, m in MARKERS.items() if label.startswith(name)), "P")
+    return MARKERS.get(family_of(label) or "", "P")
 
 
 def line_of(label: str, labels: Sequence[str]) -> dict[str, Any]:
     """Colour and marker by framework; broken where the same framework has another line already."""
-    place = place_of(label, labels)
+    family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
+    place = list(family).index(label)
     styles = ("-", "--", "-.", ":")
     return {
         "color": colour_of(label),
@@ -56,12 +105,6 @@ def line_of(label: str, labels: Sequence[str]) -> dict[str, Any]:
         "mfc": colour_of(label) if place == 0 else PAGE,
         "ls": styles[place % len(styles)],
     }
-
-
-def place_of(label: str, labels: Sequence[str]) -> int:
-    """0 for a framework's first notebook, 1 for its second."""
-    family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
-    return list(family).index(label)
 
 
 def labels_of(entries: Sequence[Entry]) -> list[str]:
@@ -76,28 +119,20 @@ def interval(
     low, value, high = (row[f"{figure}{end}"] for end in ("_low", "", "_high"))
     axes.plot([low, high], [y, y], color=colour, lw=3, alpha=0.4)
     axes.plot(value, y, ls="none", color=colour, **{"ms": 7} | mark)
-    axes.annotate(
-        text,
-        (max(high, value), y),
-        xytext=(7, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8.5,
-    )
+    note(axes, text, (max(high, value), y), (7, 0), fontsize=8.5)
+
+
+def widest_rows(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Those of each label's most devices."""
+    widest = numbers.sort_values("devices").groupby("label", sort=False).tail(1)
+    return numbers[numbers.index.isin(widest.index)]
 
 
 def few(numbers: pd.DataFrame) -> pd.DataFrame:
     """Of more rows than a chart of rows can hold, those of each label's most devices."""
-    if len(numbers) <= MOST_ROWS:
-        return numbers
-    widest = numbers.sort_values("devices").groupby("label", sort=False).tail(1)
-    return numbers[numbers.index.isin(widest.index)]
+    return numbers if len(numbers) <= MOST_ROWS else widest_rows(numbers)
 
 
 def faded(colour: str, strength: float) -> tuple[float, float, float, float]:
     """``colour`` let through: 1 is the colour itself, 0 nothing. Right on light and on dark."""
     return to_rgba(colour, strength)
-
-
-def cycle(colours: Sequence[str], count: int) -> list[str]:
-    return [colours[i % len(colours)] for i in range(count)]

@@ -4,7 +4,67 @@
 ``csv/`` the numbers; ``report.parquet`` has them in one tidy table, ``as_json`` for machines.
 """
 
-from helpers.results.report.as_json import as_json
-from helpers.results.report.write import CSV, HTML, MARKDOWN, PARQUET, load, write
+from collections.abc import Iterable
+from pathlib import Path
+
+from helpers import paths
+from helpers.errors import UserError
+from helpers.results import comparison
+from helpers.results.machines import Prices
+from helpers.results.report import data_files, markdown, page, sections
+from helpers.results.report.data_files import as_json
 
 __all__ = ["CSV", "HTML", "MARKDOWN", "PARQUET", "as_json", "load", "write"]
+HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parquet"
+
+
+def write(
+    experiments: str | Path | Iterable[str | Path] = "latest",
+    folder: Path | None = None,
+    prices: Prices | None = None,
+) -> Path:
+    """The report of ``experiments`` (as ``comparison.load`` takes them); returns the page's path.
+
+    It goes into ``folder``, by default that of the first experiment; an older report is replaced.
+    ``prices`` are those of the machines' hours.
+
+    Raises:
+        UserError: there is no record to report on.
+    """
+    compared = load(experiments, prices)
+    folder = compared.folders[0] if folder is None else folder
+    if (folder / CSV).is_symlink():
+        raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
+    (folder / CSV).mkdir(parents=True, exist_ok=True)
+    found = sections.sections(compared)
+    frames = data_files.frames(compared)
+    files = {name: data_files.csv(frame) for name, frame in frames.items() if not frame.empty}
+    for name in frames:
+        if name in files:
+            paths.write_atomically(folder / CSV / f"{name}.csv", files[name])
+        else:  # of an older report
+            (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
+    paths.write_atomically(folder / PARQUET, data_files.parquet(compared))
+    paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
+    paths.write_atomically(folder / HTML, page.render(compared, found, files))
+    return folder / HTML
+
+
+def load(
+    experiments: str | Path | Iterable[str | Path], prices: Prices | None = None
+) -> comparison.Comparison:
+    """What a report is made of.
+
+    Raises:
+        UserError: there is no record to report on.
+    """
+    compared = comparison.load(experiments, prices)
+    missing = comparison.how_to_begin(compared)
+    if missing is not None:
+        raise UserError(missing)
+    if not compared.entries:
+        more = len(compared.unreadable) - 1
+        raise UserError(
+            compared.unreadable[0] + (f" (and {more} more that cannot be read)" if more else "")
+        )
+    return compared

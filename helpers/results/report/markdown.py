@@ -3,12 +3,10 @@
 import re
 from collections.abc import Sequence
 
-import pandas as pd
-
-from helpers.results import conclusions, learning_curves, published
+from helpers.results import conclusions, published
 from helpers.results.comparison import Comparison
-from helpers.results.report.blocks import Block, Live, Section, Table, Texts
-from helpers.results.report.contents import title
+from helpers.results.report.sections import Block, Section, Target, Texts, title
+from helpers.results.tables import Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
@@ -22,32 +20,29 @@ def render(compared: Comparison, sections: Sequence[Section]) -> str:
     )
     for section in sections:
         parts += [f"## {_text(section.title)}", _text(section.lead)]
-        for block in section.blocks:
-            parts += _block(compared, block)
+        for block in section.shown:
+            parts += _block(block)
     if published.belong(compared):
         parts.append(f"Published figures: {_text(published.source())}.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _block(compared: Comparison, block: Block) -> list[str]:
+def _block(block: Block) -> list[str]:
+    if isinstance(block, Target):
+        block = block.table
     if isinstance(block, Table):
         badge = " (published, not measured here)" if block.kind == "published" else ""
-        return [f"### {_text(block.title)}{badge}", table(block.frame), _text(block.note)]
+        return [f"### {_text(block.title)}{badge}", _table(block), _text(block.note)]
     if isinstance(block, Texts):
         lines = "\n".join(f"- {_text(line)}" for line in block.lines)
         return [f"### {_text(block.title)}", lines]
-    if isinstance(block, Live) and block.name == "target":
-        metric, wanted = compared.metric, learning_curves.target(compared) or 0.0
-        heading = f"### Time to a validation {metric.short} of {metric.target(wanted)}"
-        return [heading, table(learning_curves.table(compared)), _text(block.note)]
     return []
 
 
-def table(frame: pd.DataFrame) -> str:
-    """A Markdown table of text, the index as its first column; two headings become one."""
-    heads = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in frame.columns]
-    rows = [[str(frame.index.name or ""), *heads]]
-    rows += [[str(i), *map(str, row)] for i, row in zip(frame.index, frame.values, strict=True)]
+def _table(table: Table) -> str:
+    """The headings of rows are the first column; two headings of a column become one."""
+    rows = [[table.corner, *map(str, table.columns)]]
+    rows += [[str(name), *map(str, cells)] for name, cells in table.rows]
     lines = ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
     lines.insert(1, "|" + " --- |" * len(rows[0]))
     return "\n".join(lines)

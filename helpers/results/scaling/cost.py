@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results import comparability, learning_curves
-from helpers.results.comparability import marked, ranked
-from helpers.results.comparison import KEPT, Comparison, Entry, devices
-from helpers.results.comparison_tables import short_number, time_text
-from helpers.results.repeated_runs import with_range
+from helpers.results import comparability, learning_curves, tables
+from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
+from helpers.results.ranking import ranked
+from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import speedup_factors
+from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_text
 
 FIGURES = (
     "seconds_to_target",
@@ -61,7 +61,8 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
     got = None if wanted is None else learning_curves.reached(entry, compared.metric, wanted)
     epochs = content["epochs"]
     trained = sum(epoch["images"] for epoch in epochs)
-    joules, price = _joules(content), _price(compared, content)
+    joules = _joules(content)
+    price = compared.prices.an_hour(content) if compared.prices else None
     hours = content["training"]["seconds"] / 3600
     found = dict.fromkeys(FIGURES, math.nan) | {
         "first_step_seconds": content["training"]["first_step_seconds"],
@@ -87,10 +88,6 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
     }
 
 
-def _price(compared: Comparison, content: dict[str, Any]) -> float | None:
-    return None if compared.prices is None else compared.prices.an_hour(content)
-
-
 def _joules(content: dict[str, Any]) -> float | None:
     """Those of all its GPUs in all its epochs; None where the monitor saw only some of them."""
     joules: float | None = content.get("energy", {}).get("joules")
@@ -107,14 +104,12 @@ def _joules(content: dict[str, Any]) -> float | None:
     return joules if len(seen) >= content["devices"]["count"] else None
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`numbers` as text for a reader, without the columns for which no run has a figure."""
+def table(compared: Comparison) -> Table:
+    """:func:`numbers` for a reader, without the columns for which no run has a figure."""
     found = numbers(compared)
-    if found.empty:
-        return pd.DataFrame()
     wanted, metric = speedup_factors.target(compared), compared.metric
     to = "" if wanted is None else f" to {metric.short} {metric.target(wanted)}"
-    texts: dict[str, tuple[str, Callable[[float], str], float]] = {
+    heads: dict[str, tuple[str, Callable[[float], str], float]] = {
         f"time{to}": ("seconds_to_target", time_text, 1.0),
         "Wh an epoch": ("wh_an_epoch", short_number, 1.0),
         f"Wh{to}": ("wh_to_target", short_number, 1.0),
@@ -123,16 +118,60 @@ def table(compared: Comparison) -> pd.DataFrame:
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
         "first step": ("first_step_seconds", time_text, 1.0),
     }
-    rows = {
-        marked(f"{row['label']}, {devices(row['devices'])}", row["marks"]): {
-            head: with_range(row, figure, text, divisor).replace("n/a", "-")
-            for head, (figure, text, divisor) in texts.items()
-            if found[figure].notna().any()
-        }
-        for _, row in found.iterrows()
-    }
-    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
-    return shown if not shown.columns.empty else pd.DataFrame()
+    rows = [
+        (
+            of_row(row),
+            {
+                head: ranged(row, figure, form, divisor, missing=ABSENT)
+                for head, (figure, form, divisor) in heads.items()
+                if found[figure].notna().any()
+            },
+        )
+        for row in found.to_dict("records")
+    ]
+    money = (
+        "Money is for the time of training and validation, on all machines of the run."
+        if compared.prices
+        else "With 'rosetta report --price 12.24/h' money is shown too."
+    )
+    return tables.table(
+        "What a run costs",
+        "run",
+        rows,
+        note="Energy is the GPUs' while training; until the target it is the same share of it as "
+        "of the images. The first step holds what is compiled or tuned in it. Memory is the "
+        f"largest use of a GPU by all its processes, or of a CPU device by its own. {money}",
+    )
+
+
+def energy(compared: Comparison) -> Table:
+    """The GPUs' energy during training: one row for each run whose GPUs report it."""
+    rows = [
+        (
+            of_row(row),
+            {
+                "energy (kJ)": ranged(row, "joules", short_number, 1000),
+                "images per joule": ranged(row, "images_per_joule", "{:.3g}".format),
+            },
+        )
+        for row in summarise(compared).dropna(subset=["joules"]).to_dict("records")
+    ]
+    return tables.table("Energy of the GPUs while training", "run", rows)
+
+
+def no_energy(compared: Comparison) -> list[str]:
+    """Why there is no energy, a sentence a reason, with the runs where it is not all of them."""
+    finished = latest_of_each(compared.finished)
+    said: dict[str, list[str]] = {}
+    for entry in finished:
+        found = entry.content.get("energy", {})
+        if found.get("joules") is None:
+            reason = found.get("reason") or "no reason was recorded"
+            said.setdefault(reason, []).append(entry.run)
+    return [
+        f"No energy{'' if len(runs) == len(finished) else ' of ' + '; '.join(runs)}: {reason}."
+        for reason, runs in said.items()
+    ]
 
 
 def currency(compared: Comparison) -> str:

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from helpers.results import all_reduce_model, comparability
+from helpers.results import all_reduce_model, comparability, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.comparison_tables import short_number
+from helpers.results.rates import ENDS
 from helpers.results.scaling import step_parts
+from helpers.results.scaling.step_parts import milliseconds
+from helpers.results.tables import Cell, Table, of_label, share
 
 LIMIT = 0.15
 """By how much the model may be off where it is judged, to speak of more nodes."""
@@ -59,22 +61,26 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     return found[several].sort_values(["series", "nodes", "devices"], ignore_index=True)
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`numbers` as text, in milliseconds; empty where nothing was run on several."""
-    rows = {}
-    for _, row in numbers(compared).iterrows():
-        texts = {
-            name: "{} ({} to {})".format(
-                *(short_number(1000 * row[f"{figure}{end}"]) for end in ("", "_low", "_high"))
-            )
-            for name, figure in (("own work", "own"), ("all-reduce", "all_reduce"))
-        }
+def table(compared: Comparison) -> Table:
+    """:func:`numbers` in milliseconds; empty where nothing was run on several."""
+    rows = []
+    for row in numbers(compared).to_dict("records"):
         whole = row["own"] + max(0.0, row["all_reduce"])
-        share = 100 * max(0.0, row["all_reduce"]) / whole if whole > 0 else 0.0
-        rows[f"{row['label']}, {row['devices']}"] = {
-            "nodes": str(row["nodes"]), **texts, "all-reduce's share": f"{share:.0f} %",
-        }  # fmt: skip
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("ms a step")
+        part = max(0.0, row["all_reduce"]) / whole if whole > 0 else 0.0
+        cells = {
+            "nodes": Cell(row["nodes"]),
+            "own work": milliseconds(*(row[f"own{end}"] for end in ENDS)),
+            "all-reduce": milliseconds(*(row[f"all_reduce{end}"] for end in ENDS)),
+            "all-reduce's share": Cell(part, share),
+        }
+        rows.append((of_label(f"{row['label']}, {row['devices']}"), cells))
+    return tables.table(
+        "Own work and all-reduce, in ms",
+        "ms a step",
+        rows,
+        note="Own work: forward, backward and update. The all-reduce is what these do not hide, "
+        "and the wait for slower ranks is in it. Medians, with the lowest and the highest rank.",
+    )
 
 
 class _Measured(NamedTuple):

@@ -5,10 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results.comparability import RANKED, RESUMED, marked, together
+from helpers.results import tables
+from helpers.results.comparability import RANKED, RESUMED, together
 from helpers.results.comparison import KEPT, Comparison
-from helpers.results.comparison_tables import short_number
-from helpers.results.repeated_runs import summarise, with_range
+from helpers.results.repeated_runs import brackets, summarise
+from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share, short_number
 
 RATE = "images_per_second"
 
@@ -89,61 +90,67 @@ def several(compared: Comparison) -> bool:
     return not found.empty and bool((found["devices"] > found["base"]).any())
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """The same as text for a reader, without the rows of the base; empty where there is one only.
+def table(compared: Comparison) -> Table:
+    """The same for a reader, a row a label and number of devices.
 
-    One row a framework and number of devices.
+    Without the rows of the base; empty where there is one only.
     """
-    if not several(compared):
-        return pd.DataFrame()
     rows = []
-    for _, row in numbers(compared).iterrows():
+    for row in numbers(compared).to_dict("records") if several(compared) else ():
         if row["devices"] == row["base"] and row["nodes"] == 1:
             continue
-        rows.append(
-            {
-                "framework": marked(row["label"], row["marks"]),
-                "devices": f"{row['base']} to {row['devices']}",
-                "images/s": with_range(row, RATE, short_number),
-                "ideal": short_number(row["ideal"]),
-                "speed-up": with_range(row, "speed_up", "{:.2f}".format),
-                "efficiency": with_range(row, "efficiency", _percent),
-                "against one node": with_range(row, "node_efficiency", _percent),
-                "synthetic efficiency": with_range(row, "synthetic_efficiency", _percent),
-            }
-        )
-    found = pd.DataFrame(rows).set_index("framework").replace("n/a", "-")
-    if (found["against one node"] == "-").all():
-        del found["against one node"]
-    return found
+        cells = {
+            "devices": f"{row['base']} to {row['devices']}",
+            "images/s": ranged(row, RATE, short_number),
+            "ideal": Cell(row["ideal"], short_number),
+        }
+        for head, figure, form in (
+            ("speed-up", "speed_up", "{:.2f}".format),
+            ("efficiency", "efficiency", share),
+            ("against one node", "node_efficiency", share),
+            ("synthetic efficiency", "synthetic_efficiency", share),
+        ):
+            if figure != "node_efficiency" or numbers(compared)[figure].notna().any():
+                cells[head] = ranged(row, figure, form, missing=ABSENT)
+        rows.append((of_label(row["label"], row["marks"]), cells))
+    return tables.table(
+        "Speed-up and efficiency",
+        "framework",
+        rows,
+        note="Efficiency is the share of the ideal, the images/s of the fewest devices times "
+        "the ratio of devices; against one node, that of one node times their number. "
+        + brackets(compared),
+    )
 
 
-def sharing(compared: Comparison) -> pd.DataFrame:
-    """Runs whose devices share something, apart from the others: images/s as text, and no ranking.
+def sharing(compared: Comparison) -> Table:
+    """Runs whose devices share something, apart from the others.
 
     One row a framework and number of devices; empty where none was run on several numbers.
     """
     found = summarise(compared)
-    if found.empty:
-        return pd.DataFrame()
     clean = found[_whole(found) & ~found["kind"].isin(RANKED)]
     rows = [
-        {
-            "framework": marked(row["label"], row["marks"]),
-            "devices": str(row["devices"]),
-            "images/s": with_range(row, RATE, short_number),
-            "synthetic images/s": with_range(row, f"synthetic_{RATE}", short_number),
-            "they share": _SHARED[row["kind"]],
-        }
+        (
+            of_label(row["label"], row["marks"]),
+            {
+                "devices": Cell(row["devices"]),
+                "images/s": ranged(row, RATE, short_number),
+                "synthetic images/s": ranged(row, f"synthetic_{RATE}", short_number),
+                "they share": _SHARED[row["kind"]],
+            },
+        )
         for _, group in clean.groupby("series", sort=False)
-        for _, row in group.sort_values(["devices", "nodes"]).iterrows()
+        for row in group.sort_values(["devices", "nodes"]).to_dict("records")
         if len(group) > 1
     ]
-    return pd.DataFrame(rows).set_index("framework") if rows else pd.DataFrame()
+    return tables.table(
+        "Devices that share something",
+        "framework",
+        rows,
+        note="Apart from the others and not ranked: these show that the parallel way works, not "
+        "how fast it is.",
+    )
 
 
 _SHARED = {"shared cores": "the cores of CPUs", "shared": "GPUs", "simulated": "one machine"}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -15,11 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results import comparability, learning_curves
-from helpers.results.comparability import marked, together
+from helpers.results import comparability, learning_curves, tables
+from helpers.results.comparability import together
 from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
 from helpers.results.learning_curves import NOT_REACHED, Reached
-from helpers.results.repeated_runs import with_range
+from helpers.results.tables import ABSENT, Cell, Name, Table, of_row, ranged
 
 MOST_SENTENCES = 12
 FACTORS = ("speed_up", "hardware_efficiency", "statistical_efficiency")
@@ -172,32 +172,38 @@ def several(compared: Comparison) -> bool:
     return not found.empty and bool((found["devices"] > found["base"]).any())
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """For each of the recipe's targets the split as text; a row a label and number of devices.
+def table(compared: Comparison) -> Table:
+    """For each of the recipe's targets the split; a row a label and number of devices.
 
     Without the rows of the base. Empty where no series was run on several numbers of devices.
     """
     wanted: Sequence[float | None] = learning_curves.targets(compared) or [target(compared)]
-    cells: dict[tuple[str, str], dict[str, str]] = {}
+    rows: dict[Name, dict[Name, Cell]] = {}
     metric = compared.metric
     for value in wanted:
         if value is None:
             continue
         for row in _beyond_base(numbers(compared, value)):
-            name = marked(f"{row['label']}, {devices(row['devices'])}", row["marks"])
-            name += f" over {row['base']:.0f}"
-            head = f"{metric.short} {metric.target(value)}"
-            texts = dict.fromkeys(HEADS, "-")
-            if row["reached"] == row["runs"]:
-                texts = {
-                    text: with_range(row, factor, "{:.2f}".format)
-                    for text, factor in zip(texts, FACTORS, strict=True)
-                }
-            else:
-                texts["speed-up"] = _not_reached(row)
-            for text, shown in texts.items():
-                cells.setdefault((head, text), {})[name] = shown
-    return pd.DataFrame(cells).fillna("-").rename_axis("run") if cells else pd.DataFrame()
+            cells = {
+                head: ranged(row, factor, "{:.2f}".format, missing=ABSENT)
+                for head, factor in zip(HEADS, FACTORS, strict=True)
+            }
+            if row["reached"] < row["runs"]:
+                cells["speed-up"] = Cell(_not_reached(row))
+            above = f"{metric.short} {metric.target(value)}"
+            rows.setdefault(of_row(row, f" over {row['base']:.0f}"), {}).update(
+                {Name(head, above=above): cell for head, cell in cells.items()}
+            )
+    return tables.table(
+        "Hardware and statistical efficiency, for each target",
+        "run",
+        rows.items(),
+        note="Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
+        "that reached the target. Of repeats and seeds the geometric mean, so that the factors "
+        "multiply, with the minimum and maximum, seed by seed where both have one run of each "
+        "seed, else over all pairs of runs. No factor where any run did not reach it.",
+        kind="wide",
+    )
 
 
 def _not_reached(row: pd.Series) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results import comparability
+from helpers.results import comparability, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.comparison_tables import short_number
+from helpers.results.tables import ABSENT, Cell, Table, of_run, short_number
 from helpers.training import attribution
 
 PARTS = ("load", "compute", "all-reduce", "update")
@@ -100,27 +100,38 @@ def _less(these: Sequence[float], those: Sequence[float]) -> list[float]:
     return [one - other for one, other in zip(these, those, strict=False)]
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """:func:`numbers` as text, in milliseconds; rows runs; the extremes in brackets."""
+def table(compared: Comparison) -> Table:
+    """:func:`numbers` in milliseconds; rows runs; the extremes in brackets."""
     found = numbers(compared)
-    if found.empty:
-        return pd.DataFrame()
-    rows = {}
-    for run, group in found.groupby("run", sort=False):
-        texts = {row["part"]: _milliseconds(row) for _, row in group.iterrows()}
+    names = {entry.timed: of_run(entry) for entry in compared.finished}
+    rows = []
+    for run, group in found.groupby("run", sort=False) if len(found) else ():
+        parts = {row["part"]: row for row in group.to_dict("records")}
         ranks = int(group["ranks"].max())
         of = f"{ranks} rank{'s' * (ranks != 1)}" if ranks else "rounds"
-        whole = short_number(1000 * group["seconds"].sum())
-        rows[run] = {part: texts.get(part, "in compute") for part in PARTS}
-        rows[run] |= {"together": whole, "found": f"{group['how'].iloc[0]}, {of}"}
-        if "all-reduce" not in texts and group["devices"].iloc[0] == 1:
-            rows[run]["all-reduce"] = "-"
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("ms a step")
+        alone = "all-reduce" not in parts and group["devices"].iloc[0] == 1
+        cells = {
+            part: milliseconds(*(parts[part][end] for end in ("seconds", "low", "high")))
+            if part in parts
+            else (ABSENT if part == "all-reduce" and alone else "in compute")
+            for part in PARTS
+        }
+        cells["together"] = Cell(1000 * group["seconds"].sum(), short_number)
+        rows.append((names[run], cells | {"found": f"{group['how'].iloc[0]}, {of}"}))
+    return tables.table(
+        "A step's parts, in ms",
+        "ms a step",
+        rows,
+        note="Measured: each rank timed its own steps; the median, the lowest and the highest "
+        "rank. By ablation: loading and then the all-reduce were left out, in rounds; the minimum "
+        "and maximum of the rounds, and the update is in compute. The all-reduce is what compute "
+        "did not hide.",
+    )
 
 
-def _milliseconds(row: pd.Series) -> str:
-    value, low, high = (short_number(1000 * row[end]) for end in ("seconds", "low", "high"))
-    return f"{value} ({low} to {high})"
+def milliseconds(value: float, low: float, high: float) -> Cell:
+    """Seconds as milliseconds."""
+    return Cell(1000 * value, short_number, 1000 * low, 1000 * high)
 
 
 def sentences(compared: Comparison) -> list[str]:

@@ -1,4 +1,4 @@
-"""Draw the charts of scaling: speed, the factors of a speed-up, a step's parts, cost."""
+"""Draw the charts of scaling: speed, the factors of a speed-up, cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,23 +8,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from helpers.results import published, published_scaling
-from helpers.results.charts.style import colour_of, faded, line_of, name_rows
+from helpers.record.tasks import Metric
+from helpers.results import published
+from helpers.results.charts.style import (
+    Chart,
+    colour_of,
+    described,
+    faded,
+    key,
+    line_of,
+    note,
+    on_devices,
+)
+from helpers.results.comparability import RANKED
 from helpers.results.comparison import Comparison
-from helpers.results.comparison_tables import short_number, time_text
-from helpers.results.scaling import cost, speed, speedup_factors, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors
+from helpers.results.tables import share, short_number, time_text
 from helpers.training.figure_style import (
     FAINT,
     NARROW,
     SHARES,
-    WIDTH,
     figure_of,
     heading,
     legend_below,
     panels,
     safe,
     small_multiples,
-    styled,
 )
 
 MANY = 8
@@ -32,8 +41,7 @@ MANY = 8
 HARDWARE, LEARNING = SHARES[0], SHARES[3]
 
 
-@styled
-def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+def scaling(compared: Comparison) -> Chart | None:
     """Throughput against devices with each series' ideal line, and parallel efficiency.
 
     None if all runs are on the same number of GPUs. Lines span the minimum and maximum of the
@@ -43,6 +51,17 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     if not speed.several(compared):
         return None
     numbers = speed.numbers(compared)
+    alt = described(
+        "Lines of throughput and parallel efficiency against devices",
+        (
+            f"{on_devices(row)} {share(row['efficiency'])}"
+            for _, row in numbers[numbers["devices"] > numbers["base"]].iterrows()
+        ),
+    )
+    return Chart("scaling", "Throughput", alt, lambda width: _scaling(compared, numbers, width))
+
+
+def _scaling(compared: Comparison, numbers: pd.DataFrame, width: float) -> Figure:
     labels = list(dict.fromkeys(numbers["label"]))
     if len(labels) > MANY:
         return _throughput_by_framework(numbers, labels, width)
@@ -53,7 +72,7 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         _line(right, of_label, "efficiency", 100, **line_of(label, labels))
         _ideal(left, of_label)
     comparable = published.belong(compared)
-    far = published_scaling.points(compared)
+    far = published.points(compared)
     if comparable:
         _published_efficiency(right)
     for point in far:
@@ -63,9 +82,9 @@ def scaling(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     right.axhline(100, color=FAINT, lw=1, ls=":")
     right.set_ylim(0, max(110.0, right.get_ylim()[1]))
     if comparable:
-        left.plot([], [], color=FAINT, lw=1, ls="--", marker="x", ms=5, label=published.NAME)
+        key(left, published.NAME, color=FAINT, lw=1, ls="--", marker="x", ms=5)
     if far:
-        left.plot([], [], "x", color=FAINT, ms=6, label=published_scaling.NAME)
+        key(left, published.SCALING_NAME, ls="none", marker="x", color=FAINT, ms=6)
     counts = sorted(numbers["devices"].unique())
     _device_axis(left, counts, both=True)
     theirs = (1, 4) if comparable else [point.devices for point in far]
@@ -128,8 +147,7 @@ def _device_axis(axes: Axes, counts: Sequence[int], *, both: bool = False) -> No
     axes.set_xlabel("devices")
 
 
-@styled
-def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+def factors(compared: Comparison) -> Chart | None:
     """The split of the speed-up to the target, a panel a series, a column a number of devices.
 
     On a logarithmic axis factors are lengths: up by the hardware efficiency, down by the
@@ -139,8 +157,32 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     found = speedup_factors.numbers(compared)
     if found.empty or not speedup_factors.several(compared):
         return None
-    own = [(key, rows) for key, rows in found.groupby(["series", "kind"], sort=False)]
-    own = [(key, rows) for key, rows in own if (rows["devices"] > rows["base"]).any()]
+    shared = (
+        " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
+        "hardware efficiency; their statistical efficiency is that of any devices."
+    )
+    return Chart(
+        "factors",
+        "The speed-up to the target, split",
+        described(
+            "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
+            (said.rstrip(".") for said in speedup_factors.sentences(compared)),
+        ),
+        lambda width: _factors(compared.metric, found, width),
+        "Up by the hardware efficiency, down by the statistical efficiency: what is left "
+        "is how many times as soon the target came. Images a second are those of the whole "
+        "way to the target, with first step and validation."
+        + shared
+        * (not found["kind"].isin(RANKED).all()),
+    )
+
+
+def _factors(metric: Metric, found: pd.DataFrame, width: float) -> Figure:
+    own = [
+        (who, rows)
+        for who, rows in found.groupby(["series", "kind"], sort=False)
+        if (rows["devices"] > rows["base"]).any()
+    ]
     figure, grid = small_multiples(len(own), width, 3.0 if len(own) > 1 else 3.4)
     counts = sorted({count for _, rows in own for count in rows["devices"]})
     values = [found[name].max() for name in ("hardware_efficiency", "speed_up", "rate_factor")]
@@ -161,25 +203,14 @@ def factors(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         axes.set_xlabel(_axis_name(kind))
         axes.set_title(safe(str(series), 30), loc="left", fontweight="bold")
     first = grid[0]
-    first.plot(
-        [],
-        [],
-        color=HARDWARE,
-        lw=7,
-        alpha=0.75,
-        label="hardware efficiency: images a second, times",
-    )
-    first.plot(
-        [],
-        [],
-        color=LEARNING,
-        lw=7,
-        alpha=0.75,
-        label="statistical efficiency: images needed, times",
-    )
-    first.plot([], [], color=FAINT, marker="D", ms=6, ls="none", label="left: times as soon")
-    first.plot([], [], color=FAINT, marker="_", ms=12, ls="none", label="ideal")
-    metric, wanted = compared.metric, float(found["target"].iloc[0])
+    for colour, text in (
+        (HARDWARE, "hardware efficiency: images a second, times"),
+        (LEARNING, "statistical efficiency: images needed, times"),
+    ):
+        key(first, text, color=colour, lw=7, alpha=0.75)
+    key(first, "left: times as soon", color=FAINT, marker="D", ms=6, ls="none")
+    key(first, "ideal", color=FAINT, marker="_", ms=12, ls="none")
+    wanted = float(found["target"].iloc[0])
     name = "times" if width < NARROW else "times, on a logarithmic axis"
     figure.supylabel(f"{name}, to {metric.short} {metric.target(wanted)}", fontsize=9, color=FAINT)
     legend_below(figure, first)
@@ -213,15 +244,8 @@ def _column(axes: Axes, place: int, row: pd.Series) -> None:
     axes.plot([place + 0.17] * 2, ends, lw=1.5, color=ink)
     axes.plot(place + 0.17, row["speed_up"], marker="D", ms=6, color=ink)
     if row["devices"] != row["base"]:
-        axes.annotate(
-            f"{row['speed_up']:.1f}",
-            (place + 0.17, row["speed_up"]),
-            xytext=(0, -7),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=8,
-        )
+        at = (place + 0.17, row["speed_up"])
+        note(axes, f"{row['speed_up']:.1f}", at, (0, -7), ha="center", va="top")
 
 
 def _bar(axes: Axes, place: float, one: float, other: float, colour: str) -> None:
@@ -230,42 +254,7 @@ def _bar(axes: Axes, place: float, one: float, other: float, colour: str) -> Non
         axes.bar(place, high - low, 0.3, bottom=low, color=faded(colour, 0.75))
 
 
-@styled
-def steps(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Where a step goes: a bar a run, its parts behind each other, by measurement or by ablation.
-
-    The line under a part is from the lowest to the highest rank, or round.
-    """
-    found = step_parts.numbers(compared)
-    if found.empty:
-        return None
-    runs = list(dict.fromkeys(found["run"]))
-    figure, axes = figure_of(1.4 + 0.42 * len(runs), width)
-    colours = dict(zip(step_parts.PARTS, (SHARES[1], SHARES[0], SHARES[3], SHARES[4]), strict=True))
-    names = []
-    for place, run in enumerate(runs):
-        group, left = found[found["run"] == run], 0.0
-        measured = group["how"].iloc[0] == step_parts.MEASURED
-        for _, row in group.iterrows():
-            value = 1000 * max(0.0, row["seconds"])
-            colour = colours[row["part"]]
-            axes.barh(place, value, 0.55, left=left, color=faded(colour, 0.85 if measured else 0.5))
-            ends = [left + 1000 * max(0.0, row[end]) for end in ("low", "high")]
-            axes.plot(ends, [place + 0.36] * 2, color=colour, lw=2, solid_capstyle="butt")
-            left += value
-        names.append(safe(run) if measured else f"{safe(run)}\n{step_parts.BY_ABLATION}")
-    for part, colour in colours.items():
-        if (found["part"] == part).any():
-            axes.plot([], [], color=colour, lw=7, alpha=0.85, label=part)
-    name_rows(axes, names, above=0.6, below=0.7)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("ms a step; the thin line: lowest to highest over ranks, or rounds")
-    legend_below(figure, axes)
-    return figure
-
-
-@styled
-def pareto(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+def pareto(compared: Comparison) -> Chart | None:
     """Time against cost, to the target: nothing that ranks is better in both than the line.
 
     Cost is money at the prices that were given, else energy. None where neither is known.
@@ -273,6 +262,20 @@ def pareto(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
     points = cost.pareto(compared)
     if points.empty:
         return None
+    what = "cost" if points["what"].iloc[0] == "money" else "energy in Wh"
+    alt = described(
+        f"Points of the time to the target against {what}; nothing that ranks is better in both "
+        "than those on the line",
+        (
+            f"{on_devices(row)} {time_text(row['seconds'])} and {short_number(row['cost'])}"
+            f"{', on the line' * bool(row['front'])}"
+            for _, row in points.iterrows()
+        ),
+    )
+    return Chart("pareto", "Time against cost", alt, lambda width: _pareto(compared, points, width))
+
+
+def _pareto(compared: Comparison, points: pd.DataFrame, width: float) -> Figure:
     figure, axes = figure_of(4.0, width)
     labels = list(dict.fromkeys(points["label"]))
     for label in labels:
@@ -280,18 +283,9 @@ def pareto(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
         style = line_of(label, labels) | {"ls": "none", "ms": 7}
         axes.plot(own["seconds"], own["cost"], label=safe(label), **style)
         for _, row in own.iterrows():
-            axes.annotate(
-                str(row["devices"]),
-                (row["seconds"], row["cost"]),
-                xytext=(6, 4),
-                textcoords="offset points",
-                fontsize=8,
-            )
+            note(axes, str(row["devices"]), (row["seconds"], row["cost"]), (6, 4), va="baseline")
     front = points[points["front"]].sort_values("seconds")
     axes.plot(front["seconds"], front["cost"], color=FAINT, lw=1.2, ls="--", zorder=0)
-    for axis, text in ((axes.xaxis, time_text), (axes.yaxis, short_number)):
-        axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text(value)))
-        axis.set_minor_formatter(NullFormatter())
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis, text in ((axes.xaxis, time_text), (axes.yaxis, short_number)):

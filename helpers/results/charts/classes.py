@@ -1,0 +1,107 @@
+"""Draw the chart of the test part by finding or class."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.results import by_class as numbers
+from helpers.results import published
+from helpers.results.charts.style import (
+    Chart,
+    described,
+    key,
+    labels_of,
+    line_of,
+    name_rows,
+    note,
+)
+from helpers.results.comparison import Comparison, widest
+from helpers.results.tables import Cell
+from helpers.training.figure_style import (
+    FAINT,
+    GRID,
+    LONGEST,
+    LONGEST_NARROW,
+    NARROW,
+    figure_of,
+    legend_below,
+    safe,
+)
+
+_PUBLISHED = "Mean, published"
+
+
+def by_class(compared: Comparison) -> Chart | None:
+    """The test part by finding or class and as a whole, with 95 % intervals.
+
+    Each framework on its most devices. For the article's network the last row is the mean that the
+    article published, on 1 V100 (small) and on 4 (large).
+    """
+    entries, task, metric = widest(compared.finished), compared.task, compared.task.metric
+    if not entries:
+        return None
+    parts = []
+    for entry in entries:
+        value, low, high = metric.of(entry.content["test"])
+        parts.append(f"{entry.run} {Cell(value, metric.text, low, high)}")
+    return Chart(
+        task.file,
+        numbers.title(compared),
+        described(
+            f"Test {metric.short} per {task.one} with 95 % intervals; the table below has the "
+            f"numbers. {task.wholes}",
+            parts,
+        ),
+        lambda width: _by_class(compared, width),
+        "The published means, on 1 V100 (small marks) and on 4 (large), are from real X-rays."
+        if published.belong(compared)
+        else numbers.left_out(compared).strip(),
+    )
+
+
+def _by_class(compared: Comparison, width: float) -> Figure:
+    entries, task, names = widest(compared.finished), compared.task, numbers.names(compared)
+    comparable, whole = published.belong(compared), numbers.whole_name(compared)
+    rows = [*names, whole, *([_PUBLISHED] if comparable else [])]
+    spread = min(0.8, 0.16 * (len(entries) - 1))
+    offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
+    figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
+    shown, scale = set(), task.metric.scale
+    for entry, offset in zip(entries, offsets, strict=True):
+        found = numbers.rows(entry) | numbers.whole(entry, whole)
+        mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
+        for row, name in enumerate(rows):
+            value, low, high = found.get(name, (None, None, None))
+            if value is None:
+                continue
+            shown.add(name)
+            if low is not None and high is not None:
+                ends = [scale * low, scale * high]
+                axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
+            axes.plot(scale * value, row + offset, **mark)
+        key(axes, safe(entry.run), **mark)
+    if comparable:
+        _published_means(axes, len(rows) - 1)
+    for row, name in enumerate(names):
+        if name not in shown:
+            note(axes, "not computable", (0.5 * scale, row), (6, 0), color=FAINT)
+    for chance in numbers.chances(entries):
+        axes.axvline(scale * chance, color=FAINT, lw=1, ls=":")
+    for place in range(len(names), len(rows)):
+        axes.axhline(place - 0.5, color=GRID, lw=1.2)
+    longest = LONGEST if width >= NARROW else LONGEST_NARROW
+    name_rows(axes, [safe(name.replace("_", " "), longest) for name in rows], above=0.6, below=0.6)
+    unit = ", %" if task.metric.percent else ""
+    axes.set_xlabel(f"test {task.metric.short}{unit}; lines: 95 % interval, dotted: chance")
+    legend_below(figure, axes)
+    return figure
+
+
+def _published_means(axes: Axes, row: int) -> None:
+    found = published.results().dropna(subset=["mean_auc"])
+    labels = list(found["label"].unique())
+    for label, count, mean in found[["label", "devices", "mean_auc"]].itertuples(index=False):
+        mark = line_of(label, [label]) | {"ls": "none", "mfc": "none", "ms": 7 if count > 1 else 4}
+        place = (labels.index(label) - (len(labels) - 1) / 2) * 0.8 / len(labels)
+        axes.plot(mean, row + place, **mark)
+    key(axes, "published, V100s", ls="none", marker="o", mfc="none", color=FAINT)

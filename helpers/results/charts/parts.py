@@ -1,0 +1,224 @@
+"""Draw the charts of utilisation, of waiting times, and of the parts of a step."""
+
+from bisect import bisect_right
+from dataclasses import replace
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+import gpumon
+from gpumon.errors import MonitorError
+from helpers.launch import samplers
+from helpers.results import wait_causes
+from helpers.results.charts.style import MOST_ROWS, Chart, described, faded, key, name_rows, note
+from helpers.results.comparison import Comparison, widest
+from helpers.results.scaling import over_nodes, step_parts
+from helpers.results.tables import Table
+from helpers.training.figure_style import (
+    FAINT,
+    SHARES,
+    WIDTH,
+    figure_of,
+    heading,
+    legend_below,
+    safe,
+    small_multiples,
+)
+
+EPOCHS = ("train", "validate")
+_SHAPES = ("o", "s", "D", "^")
+_INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and on dark
+
+
+def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
+    """Utilisation while training and validating: gpumon's chart of several runs, a lane each.
+
+    Each framework on its most devices. Time counts from the start of the first epoch.
+    """
+    lanes, _ = traces(compared)
+    if not lanes:
+        return None
+    trained = any(mark.name == EPOCHS[0] for run in lanes.values() for mark in run.recording.marks)
+    return gpumon.compare(lanes, align=EPOCHS[0] if trained else None, width=width)
+
+
+def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:
+    """Each label's trace on its most devices, by its name; and the runs that have none.
+
+    It ends with training, so that a longer lane is a slower run. It is the last run's, else that of
+    the last repeat with a trace, which its name says then.
+    """
+    found, without = {}, []
+    for last in widest(compared.entries):
+        repeats = [
+            entry
+            for entry in compared.entries
+            if (entry.label, entry.devices) == (last.label, last.devices)
+            and (entry is last or entry.variant)
+        ]
+        for entry in reversed(repeats):
+            try:
+                trace = samplers.read(entry.folder)
+            except MonitorError:
+                continue
+            name = entry.label if entry is last else f"{entry.label} {entry.variant}"
+            found[name] = _training(trace)
+            break
+        else:
+            without.append(last.run)
+    return found, without
+
+
+def _training(trace: gpumon.Trace) -> gpumon.Trace:
+    """The trace until its last epoch ends; the whole trace where no epoch was marked."""
+    whole = trace.recording
+    end = max((mark.end for mark in whole.marks if mark.name in EPOCHS), default=whole.end)
+    count = bisect_right(whole.times, end)
+    cut = replace(
+        whole,
+        times=whole.times[:count],
+        columns=[column[:count] for column in whole.columns],
+        ranges=whole.ranges and [(low[:count], high[:count]) for low, high in whole.ranges],
+        events=[event for event in whole.events if event["t"] <= end],
+        marks=[mark for mark in whole.marks if mark.start < end],
+        end=end,
+    )
+    return gpumon.Trace(cut)
+
+
+def _read_out(table: Table) -> list[str]:
+    """A table's rows, for a chart's description."""
+    return [
+        f"{name} "
+        + ", ".join(f"{head} {cell}" for head, cell in zip(table.columns, cells, strict=True))
+        for name, cells in table.rows
+    ]
+
+
+def attribution(compared: Comparison) -> Chart | None:
+    """Where the time went: the shares of an epoch that were no compute, one row a run.
+
+    Points with the minimum and maximum of the rounds. A share can lie below zero, by as much as
+    the rounds scatter; a run whose measurement is invalid says so.
+    """
+    numbers = wait_causes.numbers(compared)
+    if numbers.empty:
+        return None
+    if len(numbers) > MOST_ROWS:
+        numbers = numbers.loc[[entry.run for entry in widest(compared.finished)]]
+    return Chart(
+        "attribution",
+        "Where the time went",
+        described(
+            "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
+            _read_out(wait_causes.table(compared)),
+        ),
+        lambda width: _attribution(numbers, width),
+    )
+
+
+def _attribution(numbers: pd.DataFrame, width: float) -> Figure:
+    names = [name for name in wait_causes.shares_of(numbers) if name != "compute"]
+    figure, axes = figure_of(1.3 + 0.55 * len(numbers), width)
+    axes.axvline(0, color=FAINT, lw=1)
+    looks = [
+        (name, _SHAPES[i % len(_SHAPES)], _INKS[i % len(_INKS)]) for i, name in enumerate(names)
+    ]
+    for place, (_, row) in enumerate(numbers.iterrows()):
+        for number, (name, shape, colour) in enumerate(looks):
+            if pd.isna(row[name]):
+                continue
+            y = place + (number - (len(names) - 1) / 2) * 0.22
+            ends = [100 * row.get(f"{name}{end}", row[name]) for end in ("_low", "_high")]
+            axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
+            axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
+        if pd.notna(row[wait_causes.INVALID]):
+            said = f"{wait_causes.INVALID}: its sentence says why"
+            note(axes, said, (0, place), (8, 0), color=FAINT)
+    for name, shape, colour in looks:
+        key(axes, safe(name), marker=shape, ms=6, color=colour, ls="none")
+    name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)
+    axes.set_xlabel("% of an epoch; the rest is compute")
+    legend_below(figure, axes)
+    return figure
+
+
+def steps(compared: Comparison) -> Chart | None:
+    """Where a step goes: a bar a run, its parts behind each other, by measurement or by ablation.
+
+    The line under a part is from the lowest to the highest rank, or round.
+    """
+    found = step_parts.numbers(compared)
+    if found.empty:
+        return None
+    alt = described(
+        "Bars of a step's parts in ms, lowest to highest; the table has them too",
+        _read_out(step_parts.table(compared)),
+    )
+    return Chart("steps", "Where a step goes", alt, lambda width: _steps(found, width))
+
+
+def _steps(found: pd.DataFrame, width: float) -> Figure:
+    runs = list(dict.fromkeys(found["run"]))
+    figure, axes = figure_of(1.4 + 0.42 * len(runs), width)
+    colours = dict(zip(step_parts.PARTS, (SHARES[1], SHARES[0], SHARES[3], SHARES[4]), strict=True))
+    names = []
+    for place, run in enumerate(runs):
+        group, left = found[found["run"] == run], 0.0
+        measured = group["how"].iloc[0] == step_parts.MEASURED
+        for _, row in group.iterrows():
+            value = 1000 * max(0.0, row["seconds"])
+            colour = colours[row["part"]]
+            axes.barh(place, value, 0.55, left=left, color=faded(colour, 0.85 if measured else 0.5))
+            ends = [left + 1000 * max(0.0, row[end]) for end in ("low", "high")]
+            axes.plot(ends, [place + 0.36] * 2, color=colour, lw=2, solid_capstyle="butt")
+            left += value
+        names.append(safe(run) if measured else f"{safe(run)}\n{step_parts.BY_ABLATION}")
+    for part, colour in colours.items():
+        if (found["part"] == part).any():
+            key(axes, part, color=colour, lw=7, alpha=0.85)
+    name_rows(axes, names, above=0.6, below=0.7)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("ms a step; the thin line: lowest to highest over ranks, or rounds")
+    legend_below(figure, axes)
+    return figure
+
+
+def iterations(compared: Comparison) -> Chart | None:
+    """A bar a run, of a rank's own work with the all-reduce on top, in ms; a panel a series.
+
+    None where no series was run on several numbers of nodes.
+    """
+    found = over_nodes.numbers(compared)
+    if found.empty:
+        return None
+    rows = [
+        f"{name} own work {own}, all-reduce {reduced}"
+        for name, (_, own, reduced, _) in over_nodes.table(compared).rows
+    ]
+    return Chart(
+        "iterations",
+        "An iteration by number of nodes",
+        described("Bars of an iteration in ms by number of nodes; the table has them too", rows),
+        lambda width: _iterations(found, width),
+    )
+
+
+def _iterations(found: pd.DataFrame, width: float) -> Figure:
+    series = list(found.groupby("series", sort=False))
+    figure, grid = small_multiples(len(series), width, 3.0, same_x=False)
+    for axes, (name, rows) in zip(grid, series, strict=True):
+        bottom, places = 0.0 * rows["own"], range(len(rows))
+        for part, text, colour in (
+            ("own", "forward, backward, update", SHARES[0]),
+            ("all_reduce", "all-reduce that is not hidden", SHARES[3]),
+        ):
+            height, shade = 1000 * rows[part].clip(lower=0), faded(colour, 0.85)
+            axes.bar(places, height, 0.55, bottom=bottom, color=shade, label=text)
+            bottom = bottom + height
+        axes.set_xticks(places, list(rows["where"]), fontsize=8)
+        axes.set_xlabel("nodes x devices of each")
+        heading(axes, safe(str(name), 24))
+    figure.supylabel("ms a step", fontsize=9, color=FAINT)
+    legend_below(figure, grid[0])
+    return figure

@@ -1,0 +1,308 @@
+"""Describe what a report's runs were measured on, and compare the same framework on machines."""
+
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from helpers import terminal
+from helpers.results import comparability, machines
+from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
+from helpers.results.rates import ENDS, Rate, rate
+from helpers.results.tables import (
+    Cell,
+    Name,
+    Table,
+    of_label,
+    of_run,
+    ranged,
+    share,
+    short_number,
+    table,
+    transposed,
+)
+from helpers.training import arithmetic, rank_tables
+
+
+def peak(compared: Comparison) -> Table:
+    """Each run's FLOP/s on synthetic data, next to those of a matrix product on its devices.
+
+    Runs whose record has no FLOP/s of training have no row.
+    """
+    rows = []
+    for entry in latest_of_each(compared.finished):
+        found = entry.content.get("arithmetic", {})
+        if "synthetic" not in found:
+            continue
+        trained, product = found["synthetic"], found["product"]
+        size = f"{found['size']} x {found['size']}"
+        row = {
+            "images/s": Cell(entry.content["synthetic"]["images_per_second"], "{:,.0f}".format),
+            "training (GFLOP/s)": Cell(trained["flops_per_second"], arithmetic.giga),
+            "matrix product (GFLOP/s)": Cell(
+                product["flops_per_second"],
+                arithmetic.giga,
+                note=f"{size}, {entry.content['recipe']['precision']}",
+            ),
+            "share": Cell(trained["share"], share, trained["low"], trained["high"]),
+        }
+        rows.append((of_run(entry), row))
+    return table(
+        "How far from the machine",
+        "run",
+        rows,
+        note="Training on synthetic data, compared with a matrix product that each framework "
+        "measured on the same devices, in the same rounds. Brackets after a share hold the minimum "
+        "and maximum of the rounds. The product is a measured reference, not the hardware's limit. "
+        "Training's FLOPs are three times those of the forward pass.",
+        kind="measured",
+    )
+
+
+def cards(compared: Comparison) -> Table:
+    """A column a machine: its hosts, CPU, memory, GPUs, what joins them, driver, network.
+
+    Empty where no run knew its machine. What the records do not tell is ``not recorded``.
+    """
+    columns: dict[Name | str, dict[str, str]] = {}
+    for name, entries in _by_machine(compared).items():
+        contents = [entry.content for entry in entries]
+        hardware = [content["hardware"] for content in contents]
+        columns[name] = {
+            "hosts": _all(str(content["run"]["host"]) for content in contents),
+            "CPU": f"{hardware[0]['cpu']}, {hardware[0]['cores']} cores",
+            "memory": f"{hardware[0]['memory_bytes'] / 2**30:.0f} GiB",
+            "GPUs": _gpus(hardware),
+            "between GPUs": _between(hardware),
+            "driver": _all(str(found["driver"] or "none") for found in hardware),
+            "system": _all(str(found["platform"]) for found in hardware),
+            "nodes": _all(filter(None, map(_nodes, contents))) or "one",
+            "runs": str(len(entries)),
+        }
+    return table("Machines", "machine", transposed(columns), kind="wide")
+
+
+def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
+    names = machines.names([entry.content for entry in compared.entries])
+    found: dict[str, list[Entry]] = {}
+    for entry, name in zip(compared.entries, names, strict=True):
+        if name is not None:
+            found.setdefault(name.removeprefix("on "), []).append(entry)
+    return found
+
+
+def _gpus(hardware: list[dict[str, Any]]) -> str:
+    """Of the run that saw the most."""
+    most: list[str] = max((found["gpus"] for found in hardware), key=len)
+    counted = {name: most.count(name) for name in dict.fromkeys(most)}
+    return ", ".join(f"{count} x {name}" for name, count in counted.items()) or "none"
+
+
+def _between(hardware: list[dict[str, Any]]) -> str:
+    if not any(found["gpus"] for found in hardware):
+        return "-"
+    if not any("topology" in found for found in hardware):
+        return "not recorded"
+    return _all(pair for found in hardware for pair in found.get("topology", [])) or "one GPU"
+
+
+def _nodes(content: dict[str, Any]) -> str:
+    """``2 by mpiexec 5.0.2 over eth0 (all-reduce of 31.0 MB at 118 MB/s, gloo on eth0)``."""
+    cluster = content.get("cluster")
+    if cluster is None:
+        return ""
+    said = (
+        f"{cluster['nodes']}{' simulated' * cluster['simulated']} by {cluster['launcher']} "
+        f"{cluster['launcher_version']} over {cluster['interface']}"
+    )
+    if found := cluster.get("all_reduce"):
+        said += (
+            f" (all-reduce of {found['bytes'] / 1e6:,.1f} MB at "
+            f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s, {found['over']})"
+        )
+    return said
+
+
+def _all(texts: Iterable[str]) -> str:
+    """Each once, at most six."""
+    found = list(dict.fromkeys(texts))
+    return "; ".join(found[:6]) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+
+
+def against(compared: Comparison) -> Table:
+    """The images/s of the same framework on as many devices of two machines or more.
+
+    A row a framework (with settings other than the machine and its devices), nodes and number of
+    devices that several machines ran; a column a machine, and the ratio of the highest to the
+    lowest with the minimum and maximum that repeats allow.
+    """
+    of_machine = _by_machine(compared)
+    rows: dict[Name, dict[str, list[Rate]]] = {}
+    for machine, entries in of_machine.items():
+        for group in repeats(entry for entry in entries if entry.finished).values():
+            first = group[0]
+            gpus = ", ".join(dict.fromkeys(map(str, first.content["devices"]["names"])))
+            label = first.label
+            for part in (machine, gpus, "the CPU"):
+                label = label.replace(f" on {part}", "")
+            marks = comparability.together(comparability.marks(e.content) for e in group)
+            run = of_label(f"{label}, {devices(first.devices or 0)}", marks)
+            rates = [rate(entry.content) for entry in group]
+            rows.setdefault(run, {}).setdefault(machine, []).extend(rates)
+    texts = [
+        (
+            run,
+            {machine: _rate(rates) for machine, rates in found.items()}
+            | {"highest over lowest": _ratio(list(found.values()))},
+        )
+        for run, found in rows.items()
+        if len(found) > 1
+    ]
+    return table(
+        "The same on another machine",
+        "images/s",
+        texts,
+        columns=[*of_machine, "highest over lowest"],
+        note="Images/s from files, of equal notebooks, settings and numbers of devices. "
+        "Medians, with their 95 % interval over the rounds.",
+    )
+
+
+def _rate(rates: list[Rate]) -> Cell:
+    row = {"runs": len(rates), **dict(zip(ENDS, _spread(rates), strict=True))}
+    return ranged(row, "", short_number)
+
+
+def _spread(rates: list[Rate]) -> Rate:
+    """The median of the runs, and the minimum and maximum of all their rounds."""
+    values, lows, highs = zip(*rates, strict=True)
+    return median(values), min(lows), max(highs)
+
+
+def _ratio(rates: list[list[Rate]]) -> Cell:
+    slow, fast = (of(map(_spread, rates)) for of in (min, max))
+    low, high = fast[1] / slow[2], fast[2] / slow[1]
+    if low < high:
+        return Cell(fast[0] / slow[0], "{:.2f}".format, low, high)
+    return Cell(fast[0] / slow[0], "{:.2f}".format, note="one run each")
+
+
+def versions(compared: Comparison) -> pd.DataFrame:
+    """Versions of everything that matters: rows packages, columns frameworks."""
+    columns = {
+        entry.label: pd.Series(entry.content["framework"]["versions"], dtype=object)
+        for entry in latest_of_each(compared.entries)
+        if entry.content["framework"]["versions"]
+    }
+    return pd.DataFrame(columns).rename_axis("package").fillna("-") if columns else pd.DataFrame()
+
+
+def versions_table(compared: Comparison) -> Table:
+    """:func:`versions`, with their frameworks' names as headings."""
+    found = versions(compared)
+    rows = [(str(name), dict(row)) for name, row in found.iterrows()]
+    named = [(name, {of_label(label): v for label, v in row.items()}) for name, row in rows]
+    return table("Versions", "package", named, kind="runs")
+
+
+def hardware(compared: Comparison) -> Table:
+    """What ran: devices, recipe, data, commit; rows properties.
+
+    What is the same for all runs stands in one row; else there is a row for each value. Repeats
+    that differ, as those of several seeds do, have all their values in one.
+    """
+    found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
+    entries = [entry for entry in compared.entries if "hardware" in entry.content]
+    tested = any("self_test" in entry.content for entry in entries)
+    for entry in entries:
+        content = entry.content
+        recipe = content["recipe"]
+        values = {
+            "machine": content["run"]["host"],
+            "devices": _devices(content["devices"]) + nodes_text(content),
+            "recipe": (
+                f"{recipe['name']}, {recipe['crop']} px, "
+                f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
+            ),
+            "seed": str(recipe["seed"]),
+            "global batch": str(recipe["global_batch_size"]),
+            "learning rate": f"{recipe['scaled_learning_rate']:g}",
+            "data": _data(content.get("data")),
+            "initial weights": _weights(content.get("weights")),
+            "environment": _environment(content["run"].get("environment")),
+            "commit": content["run"].get("commit") or "unknown",
+        }
+        if tested:
+            values["self-test"] = _self_test(content.get("self_test"))
+        for what, value in values.items():
+            found.setdefault(what, {}).setdefault(entry.run, []).append(value)
+    rows = []
+    for what, runs in found.items():
+        alike: dict[str, list[str]] = {}
+        for run, values_of in runs.items():
+            alike.setdefault("; ".join(dict.fromkeys(values_of)), []).append(run)
+        for value, who in alike.items():
+            every = len(who) == len(runs)
+            rows.append((what, {"value": value, "runs": "every run" if every else "; ".join(who)}))
+    return table("Devices, recipe, data", "what", rows)
+
+
+def _devices(found: dict[str, Any]) -> str:
+    if found["kind"] == "cpu":
+        return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
+    names = ", ".join(dict.fromkeys(found["names"]))
+    if gpus := found.get("shared_gpus"):
+        return f"{found['count']} replicas on {gpus} x {names}"
+    return f"{found['count']} x {names}"
+
+
+def _cores(cpus: list[dict[str, Any]]) -> str:
+    """``, cores 0, 1 and 2, 3, 2 threads each``."""
+    if not cpus:
+        return ", sharing cores"
+    cores = " and ".join(", ".join(map(str, cpu["cores"])) for cpu in cpus)
+    threads = " and ".join(dict.fromkeys(str(cpu["threads"]) for cpu in cpus))
+    return f", cores {cores}, {threads} thread{'s' * (threads != '1')} each"
+
+
+def nodes_text(content: dict[str, Any]) -> str:
+    """``, 2 nodes by srun over eth0``, with what they measured of their network and each other.
+
+    Nothing of a run that no launcher started.
+    """
+    cluster = content.get("cluster")
+    if cluster is None:
+        return ""
+    count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
+    by = f"{cluster['launcher']} {cluster['launcher_version']}"
+    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
+    return "; ".join([nodes, *(line.removesuffix(".") for line in rank_tables.lines(cluster))])
+
+
+def _self_test(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "none"
+    taken = terminal.clock(found["seconds"])
+    right = f"layers and all-reduce were right before the experiment ({taken})"
+    return right if found["reason"] is None else str(found["reason"])
+
+
+def _data(data: dict[str, Any] | None) -> str:
+    if data is None:
+        return "-"
+    images = data["images"]
+    return (
+        f"{data['kind']}, {data['pixels']} px, "
+        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
+    )
+
+
+def _environment(found: dict[str, str] | None) -> str:
+    if found is None:
+        return "not recorded"
+    return " ".join(f"{name}={value}" for name, value in found.items()) or "nothing set"
+
+
+def _weights(found: dict[str, Any] | None) -> str:
+    return "-" if found is None else f"{found['source']}, {found['sha256'][:12]}"

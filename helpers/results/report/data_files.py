@@ -1,0 +1,216 @@
+"""Write the report's numbers unrounded: as CSV files, one long Parquet table, and JSON."""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from helpers import record
+from helpers.record.tasks import TASKS
+from helpers.results import (
+    by_class,
+    comparability,
+    conclusions,
+    learning_curves,
+    machine_tables,
+    paired_test,
+    published,
+    wait_causes,
+)
+from helpers.results.comparison import Comparison, Entry, results
+from helpers.results.repeated_runs import summarise
+from helpers.results.report.sections import title
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
+
+VERSION = 2
+_SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_OF_RUN: dict[str, Callable[[Entry], Any]] = {
+    "experiment": lambda e: e.folder.parent.name,
+    "folder": lambda e: e.folder.name,
+    "framework": lambda e: e.content["framework"]["name"],
+    "notebook": lambda e: e.content["run"]["notebook"],
+    "label": lambda e: e.label,
+    "series": lambda e: e.series,
+    "devices": lambda e: e.devices,
+    "nodes": lambda e: comparability.nodes(e.content),
+    "kind": lambda e: comparability.kind(e.content),
+    "machine": lambda e: e.content["run"]["host"],
+    "recipe": lambda e: e.content["recipe"]["name"],
+    "precision": lambda e: e.content["recipe"]["precision"],
+    "seed": lambda e: e.content["recipe"]["seed"],
+    "variant": lambda e: e.variant,
+    "marks": lambda e: ", ".join(comparability.marks(e.content)),
+}
+COLUMNS = (*_OF_RUN, "measure", "epoch", "target", "part", "value")
+_EPOCH = ("learning_rate", "train_loss", "valid_loss", "train_seconds", "valid_seconds", "images")
+_NOT_MEASURED = ("label", "series", "devices", "nodes", "kind", "comparable", "marks")
+
+
+def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
+    """The files by name, also those that would hold nothing. Numbers are not rounded.
+
+    runs: a row a finished run. repeats: a row a framework and number of devices, with medians
+    and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
+    each target. step_parts: where a step goes. cost: energy, money, memory. targets:
+    time and images to each of the recipe's. paired: differences of the metric on the same test
+    images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
+    records say, a row a value. published: the article's figures, with runs of its network.
+    """
+    return {
+        "runs": results(compared),
+        "repeats": summarise(compared),
+        "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
+        "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
+        "step_parts": step_parts.numbers(compared),
+        "cost": cost.numbers(compared),
+        "epochs": _epochs(compared),
+        "targets": learning_curves.to_targets(compared),
+        **{task.file: pd.DataFrame() for task in TASKS.values()},
+        compared.task.file: _by_class(compared),
+        "confusions": by_class.confusion_rows(compared),
+        "paired": paired_test.differences(compared).reset_index(drop=True),
+        "attribution": wait_causes.numbers(compared).reset_index(),
+        "fairness": _fairness(compared),
+        "versions": machine_tables.versions(compared).reset_index(),
+        "published": published.results() if published.belong(compared) else pd.DataFrame(),
+    }
+
+
+def _splits(compared: Comparison) -> pd.DataFrame:
+    """Of each of the recipe's targets; of the one that is shown where it has none."""
+    wanted: Sequence[float | None] = learning_curves.targets(compared) or [None]
+    return pd.concat(
+        [speedup_factors.numbers(compared, value) for value in wanted], ignore_index=True
+    )
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """``frame`` as CSV. Text that a spreadsheet would take for a formula gets a leading quote."""
+    safe = frame.rename(columns=_plain).apply(lambda column: column.map(_plain))
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _epochs(compared: Comparison) -> pd.DataFrame:
+    parts = []
+    for entry in compared.entries:
+        epochs = learning_curves.history(entry).copy()
+        if not epochs.empty:
+            epochs.insert(0, "devices", entry.devices)
+            epochs.insert(0, "label", entry.label)
+            parts.append(epochs.rename(columns=_SO_FAR))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _by_class(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
+            for entry in compared.finished
+            for row in entry.content["test"][compared.task.outputs]
+        ]
+    )
+
+
+def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Whether a finding counts in the mean; in older records each did that could be computed.
+
+    Nothing of classes, which all count in top-1.
+    """
+    if "finding" not in row:
+        return {}
+    counted = content["test"].get("in_mean")
+    return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
+
+
+def _fairness(compared: Comparison) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"label": entry.label, "devices": entry.devices} | check
+            for entry in compared.entries
+            for check in entry.content.get("fairness", {}).get("checks", [])
+        ]
+    )
+
+
+def long_table(compared: Comparison) -> pd.DataFrame:
+    """A row a value of a finished run; columns ``COLUMNS``.
+
+    ``measure`` says what the value is: a column of ``comparison.results``; of an epoch those of the
+    record, and images_so_far and seconds_so_far; seconds_to_target and images_to_target;
+    step_seconds of a ``part`` of a step, one row a rank or round. What was not measured has no row.
+    """
+    rows = []
+    for entry, (_, numbers) in zip(compared.finished, results(compared).iterrows(), strict=True):
+        of_run = {name: of(entry) for name, of in _OF_RUN.items()}
+        for more in _values(compared, entry, numbers.to_dict()):
+            if more["value"] is not None and pd.notna(more["value"]):
+                rows.append(of_run | more | {"value": float(more["value"])})
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"epoch": "Int64", "devices": "Int64", "nodes": "Int64", "seed": "Int64"})
+
+
+def parquet(compared: Comparison) -> bytes:
+    """:func:`long_table` as a Parquet file."""
+    buffer = io.BytesIO()
+    long_table(compared).to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _values(
+    compared: Comparison, entry: Entry, numbers: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    for name, value in numbers.items():
+        if name not in _NOT_MEASURED:
+            yield {"measure": name, "value": value}
+    measures = [*_EPOCH, *(metric.of_epoch for metric in compared.task.metrics)]
+    for epoch in learning_curves.history(entry).to_dict("records"):
+        for name in measures:
+            yield {"measure": name, "epoch": epoch["epoch"], "value": epoch.get(name)}
+        for column, name in _SO_FAR.items():
+            yield {"measure": name, "epoch": epoch["epoch"], "value": epoch[column]}
+    for wanted in learning_curves.targets(compared):
+        got = learning_curves.reached(entry, compared.metric, wanted)
+        if got is not None:
+            yield {"measure": "seconds_to_target", "target": wanted, "value": got.seconds}
+            yield {"measure": "images_to_target", "target": wanted, "value": got.images}
+    how, parts = step_parts.parts_of(entry)
+    for part, values in parts.items():
+        for value in values:
+            yield {"measure": f"step_seconds {how}", "part": part, "value": value}
+
+
+def as_json(compared: Comparison) -> str:
+    """``report`` (the form's version), title, headline, answers, experiments, unreadable, tables.
+
+    ``tables`` holds the rows of each CSV file (``frames``), by its name; a value that is
+    missing is null.
+    """
+    tables = {
+        name: [record.plain(row) for row in frame.to_dict("records")]
+        for name, frame in frames(compared).items()
+        if not frame.empty
+    }
+    found: dict[str, Any] = {
+        "report": VERSION,
+        "title": title(compared),
+        "headline": conclusions.headline(compared),
+        "answers": [
+            {"question": answer.question, "verdict": answer.verdict, "text": answer.text}
+            for answer in conclusions.answers(compared)
+        ],
+        "experiments": [folder.resolve().name for folder in compared.folders],
+        "unreadable": [*compared.unreadable, *compared.set_aside],
+        "tables": tables,
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
