@@ -45,9 +45,6 @@ def number_in(variable: str, otherwise: float, what: str) -> float:
         variable: its name.
         otherwise: the number without it.
         what: what it takes, for the line that refuses anything else: ``seconds``.
-
-    Raises:
-        UserError: it holds something else.
     """
     said = os.environ.get(variable, "")
     try:

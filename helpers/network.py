@@ -47,9 +47,6 @@ def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[
         first: the name of the first host; where it stands for an address of that network, as on
             a cluster with several, that network is taken.
         named: the interface to use; else it is found.
-
-    Raises:
-        UserError: no network has an address of its own for each of them.
     """
     if len(hosts) == 1:
         return {host: loopback(of) for host, of in hosts.items()}

@@ -48,11 +48,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """The arguments; here, because argparse gives a subcommand's to its own parser.
-
-        Raises:
-            UserError: an argument is unknown; a former or similar one is named.
-        """
+        """The arguments; here, because argparse gives a subcommand's to its own parser."""
         given, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(_unknown(unknown, self._option_string_actions))
@@ -67,11 +63,7 @@ def command(commands: Commands, name: str, **how: Any) -> Parser:
 
 
 def check_command(name: str, commands: Iterable[str]) -> None:
-    """Whether there is such a subcommand.
-
-    Raises:
-        UserError: there is none; the nearest one is named, else all.
-    """
+    """Whether there is such a subcommand."""
     known = list(commands)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
@@ -80,11 +72,7 @@ def check_command(name: str, commands: Iterable[str]) -> None:
 
 
 def listed(text: str) -> list[str]:
-    """The parts of an option's value between its commas.
-
-    Raises:
-        argparse.ArgumentTypeError: there is none.
-    """
+    """The parts of an option's value between its commas."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise argparse.ArgumentTypeError("give at least one")
@@ -92,11 +80,7 @@ def listed(text: str) -> list[str]:
 
 
 def number(text: str, what: str, *, least: float = 0, above: bool = False) -> float:
-    """A finite number from ``least``, or ``above`` it.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none; the message asks for ``what``.
-    """
+    """A finite number from ``least``, or ``above`` it."""
     try:
         value = float(text) if re.fullmatch(r"[ -~]{1,30}", text) else float("nan")
     except ValueError:

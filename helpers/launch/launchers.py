@@ -44,11 +44,7 @@ class Launcher:
     """What it was chosen by."""
 
     def command(self, program: list[str], ranks_a_node: int) -> list[str]:
-        """The command line that runs ``program``, Python's first, once for each rank.
-
-        Raises:
-            UserError: the launcher is not installed next to that Python.
-        """
+        """The command line that runs ``program``, Python's first, once for each rank."""
         start = _program(self.name, Path(program[0]).parent)
         return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
 
@@ -67,11 +63,7 @@ class Launcher:
 
 
 def check(launcher: str) -> str:
-    """A launcher as a user gave it.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """A launcher as a user gave it."""
     name, colon, listed = str(launcher).partition(":")
     hosts = _split(listed)
     if name not in ("auto", *LAUNCHERS) or (colon and (name != "mpiexec" or not hosts)):
@@ -102,9 +94,6 @@ def choose(
         nodes: how many.
         mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
         environment: the variables of the process that asks.
-
-    Raises:
-        UserError: it cannot start them.
     """
     name, _, listed = check(launcher).partition(":")
     in_slurm = "SLURM_JOB_ID" in environment
@@ -168,11 +157,7 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _program(name: str, folder: Path) -> str:
-    """The path of a launcher's program, for the Python of a folder.
-
-    Raises:
-        UserError: it is not there.
-    """
+    """The path of a launcher's program, for the Python of a folder."""
     here = str(folder / name) if (folder / name).exists() else None
     found = shutil.which(name) if name == "srun" else here
     if found is None:

@@ -28,9 +28,6 @@ def join(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> Place:
         order: that order (``helpers.runner.ranks.Order``).
         rank: this process's number.
         host: what its launcher calls its machine.
-
-    Raises:
-        UserError: their hosts are not those asked for, or no network joins them.
     """
     own = {"rank": rank, "host": host, "process": os.getpid(), "on": socket.gethostname()}
     own["machine"] = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
@@ -53,11 +50,7 @@ def _wait_for_all(folder: Path, ranks: int) -> list[Joined]:
 
 
 def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
-    """Whether the hosts that came are those that were asked for.
-
-    Raises:
-        UserError: they are not.
-    """
+    """Whether the hosts that came are those that were asked for."""
     hosts, size = [said["host"] for said in joined], len(joined) // nodes
     by_node = [hosts[first : first + size] for first in range(0, len(hosts), size)]
     wanted = 1 if virtual else nodes
@@ -71,11 +64,7 @@ def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
 def place_of_all(
     folder: Path, order: Mapping[str, Any], joined: Sequence[Joined], rank: int
 ) -> Place:
-    """A rank's place among all.
-
-    Raises:
-        UserError: no network joins their hosts.
-    """
+    """A rank's place among all."""
     on, nodes = [said["on"] for said in joined], order["nodes"]
     found = network.common(
         {said["on"]: said["addresses"] for said in joined}, on[0], order["interface"]

@@ -69,11 +69,7 @@ def write_last(path: Path, value: Any) -> None:
 
 
 def read(path: Path) -> Any:
-    """What :func:`write` put there; None while there is nothing.
-
-    Raises:
-        UserError: another user created it.
-    """
+    """What :func:`write` put there; None while there is nothing."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:

@@ -193,11 +193,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
 
 
 def load(name: str) -> Experiment:
-    """The experiment called ``name`` (or ``latest``) from its journal.
-
-    Raises:
-        UserError: there is none, or it cannot be continued.
-    """
+    """The experiment called ``name`` (or ``latest``) from its journal."""
     if name != LATEST:
         check_name(name)
     folder = Path(os.path.realpath(paths.RUNS / name))
@@ -250,11 +246,7 @@ def how_it_ended(state: RunState) -> str:
 
 @contextmanager
 def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Experiment]:
-    """Lock the experiment to work on (:func:`choose`) against other commands on all hosts.
-
-    Raises:
-        UserError: another command works on it, or there is no such experiment.
-    """
+    """Lock the experiment to work on (:func:`choose`) against other commands on all hosts."""
     while True:
         found = choose(plan, name=name, resume=resume).name
         what = f"another rosetta run works on the experiment '{found}'"

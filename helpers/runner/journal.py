@@ -82,11 +82,7 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
-    """Check that the journal can be read again, before it is written for the first time.
-
-    Raises:
-        UserError: it cannot be read, so the experiment could not be resumed.
-    """
+    """Check that the journal can be read again, before it is written for the first time."""
     schemas.check(SCHEMA_FILE, _content(folder, plan, about), folder / FILE)
 
 

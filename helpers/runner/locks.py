@@ -39,9 +39,6 @@ def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
         path: the lock's file.
         what: the start of the error message.
         instead: the end of the error message, with an alternative.
-
-    Raises:
-        HeldError: another process has the lock, or may still have it.
     """
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,9 +65,6 @@ def only_one() -> Iterator[None]:
     """Refuse a second experiment on this machine, because both would disturb each other's times.
 
     Two Slurm jobs may run at the same time, because each has its own devices.
-
-    Raises:
-        UserError: another experiment runs, or the folder for runs cannot be created.
     """
     try:
         paths.RUNS.mkdir(parents=True, exist_ok=True)

@@ -227,10 +227,6 @@ def make_plan(
             devices of these; ``shared``: the devices share all cores.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default``: the recipe's.
-
-    Raises:
-        ChoiceError: one of these cannot be had.
-        UserError: they cannot be had together.
     """
     with _choosing("recipe"):
         recipe = full_name(recipe)
@@ -340,9 +336,6 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     """Each framework notebook's framework and kernel, in the order they are run and shown.
 
     A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
-
-    Raises:
-        UserError: a file there is no notebook, or has no kernel.
     """
     found = {}
     for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs

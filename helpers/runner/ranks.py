@@ -94,9 +94,6 @@ def order(
         devices: the number of devices of each node.
         kind: the devices' kind, ``gpu`` or ``cpu``.
         gpus: the number of GPUs of this machine.
-
-    Raises:
-        UserError: the launcher cannot start them.
     """
     row = _row_of(notebook, kernel)
     chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
@@ -105,11 +102,7 @@ def order(
 
 
 def check(order: Order, kernel: str) -> None:
-    """Check that an environment has the launcher of the ranks.
-
-    Raises:
-        UserError: the launcher is missing.
-    """
+    """Check that an environment has the launcher of the ranks."""
     order.launcher.command([str(_python(kernel))], order.ranks_a_node)
 
 

@@ -47,9 +47,6 @@ def chosen(
 
     A row with a word of its own is asked for by that: ``horovod``, ``keras-jax``. A copy is asked
     for by its notebook's name.
-
-    Raises:
-        UserError: there is no such notebook or framework, or a notebook has no parameters cell.
     """
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
@@ -74,11 +71,7 @@ def chosen(
 
 
 def check_parameters_cell(notebook: str) -> None:
-    """See that the runner can give a notebook its parameters.
-
-    Raises:
-        UserError: not one cell has the tag by which papermill finds the cell, but none or several.
-    """
+    """See that the runner can give a notebook its parameters."""
     path = paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}"
     try:
         tagged = len(this_notebook.code_cells(path)[1])

@@ -69,11 +69,7 @@ class Sweep:
 
 
 def read(path: str | Path) -> Sweep:
-    """What a sweep's file says.
-
-    Raises:
-        UserError: it cannot be read, is no TOML, or says something a sweep does not know.
-    """
+    """What a sweep's file says."""
     file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
     if not file.content:
         raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
@@ -81,11 +77,7 @@ def read(path: str | Path) -> Sweep:
 
 
 def of_recipe(file: TomlFile) -> Sweep:
-    """What a recipe's table ``[sweep]`` says; nothing where it has none.
-
-    Raises:
-        UserError: it says something a sweep does not know.
-    """
+    """What a recipe's table ``[sweep]`` says; nothing where it has none."""
     found = file.content.get(TABLE, {})
     if "recipe" in found:
         raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")

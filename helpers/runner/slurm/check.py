@@ -43,11 +43,7 @@ LAB = "lab"
 
 
 def check(job: Job) -> int:
-    """Run the short job on the most nodes that are asked for, print the table; the exit code.
-
-    Raises:
-        UserError: Slurm refuses the job, or it has not run in time.
-    """
+    """Run the short job on the most nodes that are asked for, print the table; the exit code."""
     nodes, began = max(job.nodes), time.monotonic()
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".check-", dir=paths.RUNS))

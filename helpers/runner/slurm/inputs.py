@@ -36,11 +36,7 @@ def seen(recipe: str, data: str, *, demo: bool) -> dict[str, Any]:
 
 
 def _images(recipe: Recipe, data: str) -> str:
-    """The images' source, with a size or digest that identifies its content.
-
-    Raises:
-        UserError: there are none.
-    """
+    """The images' source, with a size or digest that identifies its content."""
     folder = image_folders.data_folder(recipe, recipe.folder if data == "auto" else data)
     if folder is None:
         return "its own code brings them"

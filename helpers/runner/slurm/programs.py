@@ -22,9 +22,6 @@ def ask(
         words: the command.
         given: on its standard input.
         variables: environment variables in addition to this process's.
-
-    Raises:
-        UserError: it is missing, refuses, or does not answer.
     """
     if shutil.which(words[0]) is None:
         raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
@@ -62,9 +59,6 @@ def queue(script: str, *options: str, variables: Mapping[str, str] = MappingProx
         script: its text.
         options: options of sbatch, in addition to those in the script.
         variables: the job's environment variables, in addition to this process's.
-
-    Raises:
-        UserError: as ``ask``, or the output does not show whether it is queued.
     """
     said = ask("sbatch", "--parsable", *options, given=script, variables=variables)
     # A site's sbatch may print other lines too.

@@ -68,11 +68,7 @@ class Job:
         return f"{self.name}-{nodes}n"
 
     def plan(self, nodes: int) -> Plan:
-        """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``).
-
-        Raises:
-            plans.ChoiceError: it cannot be had.
-        """
+        """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``)."""
         left_out = (*ON_NODES, "name", "nnodes")
         choices = {key: value for key, value in self.choices.items() if key not in left_out}
         where: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "gpus": 0}
@@ -85,9 +81,6 @@ def job_of(path: str, name: str | None = None) -> Job:
     Args:
         path: the file.
         name: of its experiments, before ``-1n``; else ``[sweep]``'s, else the file's own.
-
-    Raises:
-        UserError: the file has a mistake, or cannot be a job.
     """
     if not path.endswith(".toml"):
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")

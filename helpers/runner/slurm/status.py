@@ -32,11 +32,7 @@ class Queued:
 
 
 def show(names: Sequence[str]) -> None:
-    """A table of the runs of these experiments; without a name of all that are not finished.
-
-    Raises:
-        UserError: there is no such experiment, or none at all.
-    """
+    """A table of the runs of these experiments; without a name of all that are not finished."""
     jobs = queued()
     waiting = [
         name for name in names if name in jobs and not experiments.is_taken(paths.RUNS / name)

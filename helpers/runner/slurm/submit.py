@@ -36,9 +36,6 @@ def check_as_queued(recipe: str, experiment: str | None) -> None:
     Args:
         recipe: the file.
         experiment: the name that the command was given.
-
-    Raises:
-        UserError: it asks for other runs than it did then.
     """
     queued = os.environ.get(QUEUED)
     if queued is not None and queued != digest(script.job_of(recipe, experiment)):
@@ -49,13 +46,7 @@ def check_as_queued(recipe: str, experiment: str | None) -> None:
 
 
 def submit(job: Job) -> None:
-    """Queue the jobs that have something to do, and say what they are called.
-
-    Raises:
-        UserError: no job has anything to do, an experiment of that name has other runs, none of
-            the environments is built, or another shell queues them; then no job is queued. Or
-            ``sbatch`` refuses.
-    """
+    """Queue the jobs that have something to do, and say what they are called."""
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write the job's output, and no error would be shown
@@ -107,11 +98,7 @@ def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> st
 
 
 def _begun(job: Job, nodes: int) -> Experiment | None:
-    """What there is of that experiment.
-
-    Raises:
-        UserError: it cannot be continued.
-    """
+    """What there is of that experiment."""
     name = job.experiment(nodes)
     folder = paths.RUNS / name
     if not experiments.is_taken(folder):
