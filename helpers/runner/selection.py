@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, row_of, rows_of, why_not
+from helpers.frameworks import ROWS, Row, row_of, rows_of, why_not
 from helpers.training import this_notebook
 
 
@@ -17,22 +17,18 @@ class Offer(NamedTuple):
     kernel: str
 
     @property
+    def row(self) -> Row | None:
+        return row_of(self.notebook, self.kernel)
+
+    @property
     def word(self) -> str:
         """Its name in ``--frameworks``."""
-        row = row_of(self.notebook, self.kernel)
-        return row.asked if row and row.asked else self.framework
+        return (self.row and self.row.asked) or self.framework
 
     @property
-    def optional(self) -> bool:
-        """Whether it runs only if it is named."""
-        row = row_of(self.notebook, self.kernel)
-        return bool(row and row.optional)
-
-    @property
-    def of_many_nodes(self) -> bool:
+    def many_nodes_only(self) -> bool:
         """Whether it runs on one node only if it is named."""
-        row = row_of(self.notebook, self.kernel)
-        return bool(row and row.many_nodes_only)
+        return bool(self.row and self.row.many_nodes_only)
 
     @property
     def spans(self) -> bool:
@@ -64,7 +60,8 @@ def chosen(
             names = dict.fromkeys(offer.word for offer in offers)
             raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
         wanted += found
-    found = list(dict.fromkeys(wanted)) or [offer for offer in offers if not offer.optional]
+    usual = [offer for offer in offers if not (offer.row and offer.row.optional)]
+    found = list(dict.fromkeys(wanted)) or usual
     for name in dict.fromkeys(offer.notebook for offer in found):
         check_parameters_cell(name)
     return found

@@ -5,8 +5,9 @@ A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the 
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from helpers.errors import UserError
 from helpers.recipe import toml_file
 from helpers.recipe.toml_file import TomlFile
+from helpers.runner import plans
 from helpers.terminal import say
 
 EXAMPLES = {
@@ -38,7 +40,7 @@ EXAMPLES = {
 }
 """The keys, and what each may be given."""
 TABLE = "sweep"
-LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
+LISTS = [field.name for field in fields(plans.Choices) if isinstance(field.default, tuple)]
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 """Former keys, and their present names."""
@@ -46,7 +48,7 @@ FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says; ``choices`` are called as ``plans.make_plan`` calls them, and ``name``.
+    """What a file says; ``choices`` are fields of ``plans.Choices``, and ``name``.
 
     ``table`` is where in the file they stand: ``("sweep",)`` in a recipe.
     """
@@ -59,13 +61,29 @@ class Sweep:
         """``sweep.toml, line 3``: where the key stands; the file alone where it does not."""
         return self.file.where(*self.table, key)
 
-    def merged(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The file's choices, replaced by those ``given`` on the command line."""
-        chosen = dict(self.choices)
-        if "notebooks" in given or "frameworks" in given:
-            chosen.pop("notebooks", None)
-            chosen.pop("frameworks", None)
-        return chosen | dict(given)
+
+def merged(given: Mapping[str, Any], sweeps: Sequence[Sweep]) -> dict[str, Any]:
+    """The choices of the command line, then those of the first file, then of the second."""
+    chosen = dict(given)
+    for sweep in sweeps:
+        which = {"notebooks", "frameworks"}  # either chooses what is run
+        taken = which if which & chosen.keys() else set()
+        chosen = {key: value for key, value in sweep.choices.items() if key not in taken} | chosen
+    return chosen
+
+
+@contextmanager
+def located(sweeps: Sequence[Sweep], others: Collection[str] = ()) -> Iterator[None]:
+    """Say where in these files a choice stands that a plan cannot have, but of ``others``."""
+    try:
+        yield
+    except plans.ChoiceError as error:
+        files = [sweep for sweep in sweeps if error.option in sweep.choices]
+        if error.option in others or not files:
+            raise
+        raise UserError(f"{files[0].where(error.option)}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
 
 
 def read(path: str | Path) -> Sweep:

@@ -89,12 +89,9 @@ def job_of(path: str, name: str | None = None) -> Job:
     if name is None:
         name = sweep.choices.get("name", found.file.path.stem)
     experiments.check_name(str(name))
-    try:
-        nodes = tuple(
-            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
-        )
-    except UserError as error:
-        raise UserError(f"{sweep.where('nnodes')}: {error}") from None
+    with sweep_file.located([sweep]), plans.choosing("nnodes"):
+        asked = sweep.choices.get("nnodes", [1])
+        nodes = tuple(dict.fromkeys(parameters.check_nodes(number) for number in asked))
     notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
@@ -103,11 +100,8 @@ def job_of(path: str, name: str | None = None) -> Job:
             "sooner: give more time, or a smaller 'signal_seconds'"
         )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
-    try:
+    with sweep_file.located([sweep]):
         job.plan(max(nodes))
-    except plans.ChoiceError as error:
-        known = error.option in sweep.choices
-        raise UserError(f"{sweep.where(error.option)}: {error}" if known else str(error)) from None
     return job
 
 
