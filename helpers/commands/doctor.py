@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.commands.parser import Commands, command, listed, number
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
 from helpers.runner import kernel_processes, locks, plans, shutdown
@@ -58,7 +58,7 @@ def _chosen(given: argparse.Namespace) -> list[str]:
         asked, what = given.environments or made, "environment"
     for name in asked:
         if name not in known:
-            raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
+            raise UserError(unknown(what, name, known))
     return list(dict.fromkeys(asked))
 
 

@@ -15,7 +15,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import UserError, naming
+from data_prep.files import write_atomic
+from helpers.errors import UserError
 from helpers.launch import processes
 
 PREFIX = "ranks-"
@@ -42,7 +43,7 @@ def make_folder(run: Path) -> Path:
     folder = run / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     write(folder / OWNER, processes.own())
-    _write(folder / RESERVE, bytes(RESERVED))
+    (folder / RESERVE).write_bytes(bytes(RESERVED))
     return folder
 
 
@@ -56,7 +57,7 @@ def _is_in_use(folder: Path) -> bool:
 
 def write(path: Path, value: Any) -> None:
     """Put a value there as JSON, whole or not at all."""
-    _write(path, json.dumps(value).encode())
+    write_atomic(path, json.dumps(value).encode(), mode=0o600)
 
 
 def write_last(path: Path, value: Any) -> None:
@@ -87,19 +88,6 @@ def read(path: Path) -> Any:
                 "others out of the run's folder"
             )
         return json.loads(opened.read())
-
-
-def _write(path: Path, data: bytes) -> None:
-    under = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with naming(path):
-            file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(file, "wb") as opened:
-                opened.write(data)
-            under.replace(path)
-    except OSError:
-        under.unlink(missing_ok=True)  # what of it is there takes room from others
-        raise
 
 
 def remove(folder: Path) -> None:

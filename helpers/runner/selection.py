@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.frameworks import ROWS, Row, row_of, rows_of, why_not
 from helpers.training import this_notebook
 
@@ -51,14 +51,14 @@ def chosen(
     wanted = []
     for name in (name.removesuffix(".ipynb") for name in notebooks):
         if name not in known:
-            raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
+            raise UserError(unknown("notebook", name, known))
         wanted.append(Offer(name, *known[name]))
     offers = _all(known)
     for asked in frameworks:
         found = [offer for offer in offers if _is_named(offer.word, asked)]
         if not found:
             names = dict.fromkeys(offer.word for offer in offers)
-            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
+            raise UserError(unknown("framework", asked, names))
         wanted += found
     usual = [offer for offer in offers if not (offer.row and offer.row.optional)]
     found = list(dict.fromkeys(wanted)) or usual

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.recipe import toml_file
 from helpers.recipe.toml_file import TomlFile
 from helpers.runner import plans
@@ -132,7 +132,7 @@ def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
     if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
-        raise UserError(f"{where}: {toml_file.unknown(key, EXAMPLES)}")
+        raise UserError(f"{where}: {unknown('key', key, EXAMPLES)}")
     return _list(where, key, value) if key in LISTS else _one(where, key, value)
 
 
