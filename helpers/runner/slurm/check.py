@@ -10,7 +10,6 @@ import platform
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, devices, installed
+from helpers.frameworks import devices
 from helpers.runner.self_test import starting
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
@@ -165,7 +164,7 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
         "seen": inputs.seen(recipe, data, demo=gpus == 0),
-        "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
+        "kernels": {kernel: starting.import_problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:
         listening.bind(("", 0))
@@ -173,10 +172,10 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         threading.Thread(target=_tell_time, args=(listening,), daemon=True).start()
         here = {"host": socket.gethostname(), "addresses": network.addresses()}
         here["port"] = listening.getsockname()[1]
-        _write(folder / f"met-{rank}.json", here)
+        paths.write_atomically(folder / f"met-{rank}.json", json.dumps(here))
         met = _all(folder, "met", nodes)
         found |= {"others": len(met), **_reached(met)}
-        _write(folder / f"node-{rank}.json", found)
+        paths.write_atomically(folder / f"node-{rank}.json", json.dumps(found))
         _all(folder, "node", nodes)  # no node closes its socket before all are done
 
 
@@ -209,23 +208,6 @@ def _reached(met: Sequence[dict[str, Any]]) -> dict[str, Any]:
     except (UserError, OSError, ValueError) as error:
         return {"unreached": str(error), "apart": max(apart)}
     return {"unreached": "", "apart": max(apart)}
-
-
-def _problem(kernel: str) -> str:
-    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
-    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
-    if said := installed.problem(kernel, devices.visible() if module else ()):
-        return said
-    python, environment = starting.start_of(kernel)
-    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
-    done = subprocess.run(
-        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
-    )
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
-
-
-def _write(path: Path, found: dict[str, Any]) -> None:
-    paths.write_atomically(path, json.dumps(found))
 
 
 if __name__ == "__main__":
