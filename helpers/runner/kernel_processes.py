@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from string import Template
 from threading import Thread
 from typing import Any, ClassVar
 
@@ -302,6 +303,11 @@ def _literal(path: Path) -> str:
 def _pid(manager: Any) -> int | None:
     """The kernel's process id, also after nbclient let go of it."""
     return getattr(manager.provisioner, "pid", None) or None
+
+
+def variables_of(spec: Any) -> dict[str, str]:
+    """The variables that Jupyter gives a kernel: its ``PATH`` ends in ``${PATH}``."""
+    return {name: Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
 
 
 def _start(manager: Any, **how: Any) -> None:

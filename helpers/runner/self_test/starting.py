@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from data_prep.errors import printable
@@ -145,10 +144,10 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
 
     spec = KernelSpecManager().get_kernel_spec(kernel)
     environment = environment_variables.for_a_kernel(os.environ)
-    own = {name: Template(text).safe_substitute(environment) for name, text in spec.env.items()}
     given = spec.argv[0]
     named = re.fullmatch(r"python[\d.]*", given)  # Jupyter also uses its own Python here
-    return sys.executable if named else given, {**environment, **own}
+    environment |= kernel_processes.variables_of(spec)
+    return sys.executable if named else given, environment
 
 
 def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: float) -> int | None:
