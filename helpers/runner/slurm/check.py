@@ -22,6 +22,7 @@ from typing import Any
 from helpers import network, paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import devices
+from helpers.runner.plans import counted
 from helpers.runner.self_test import starting
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
@@ -60,7 +61,7 @@ def check(job: Job) -> int:
         text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
         own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
         number = programs.queue(text, "--no-requeue", *own, f"--output={folder / 'log'}")
-        say(f"Job {number}: looks around on {nodes} node{'s' * (nodes > 1)}")
+        say(f"Job {number}: looks around on {counted(nodes, 'node')}")
         try:
             found = _wait(number, folder, nodes)
         except BaseException:
@@ -110,14 +111,10 @@ def judged(
     digests: Mapping[str, str],
     seconds: float,
 ) -> list[Row]:
-    """The table's rows, from what each node found.
+    """The table's rows, from what each node found (``look_around``).
 
-    Args:
-        found: by each node (``look_around``).
-        nodes: how many were asked for.
-        job: what is to be queued.
-        digests: of the recipe and its custom code on this machine.
-        seconds: that the short job took, with its wait in the queue.
+    ``digests`` are those of the recipe and its custom code on this machine, ``seconds`` what the
+    short job took, with its wait in the queue.
     """
     names = sorted({each["node"] for each in found})
     seen = min(each["others"] for each in found)
@@ -134,10 +131,11 @@ def judged(
     if "gres" in job.slurm:
         rows.append(_each(found, "gpus", 1))
     for kernel in found[0]["kernels"]:
-        said = {each["node"]: each["kernels"][kernel] for each in found}
-        broken = [f"{node}: {text}" for node, text in said.items() if text]
-        well = "; ".join(broken) or "on each node"
-        rows.append((f"environment {kernel} works", not broken, well))
+        said = [f"{each['node']}: {each['kernels'][kernel]}" for each in found]
+        broken = [text for text in said if not text.endswith(": ")]
+        rows.append(
+            (f"environment {kernel} works", not broken, "; ".join(broken) or "on each node")
+        )
     cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
     if len(found) < nodes:
         cut_off.append(f"{len(found)} of {nodes} have answered")

@@ -15,6 +15,7 @@ from helpers.errors import UserError, naming
 from helpers.frameworks import installed
 from helpers.runner import experiments, journal, locks
 from helpers.runner.experiments import Experiment
+from helpers.runner.plans import counted
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
@@ -31,12 +32,7 @@ def digest(job: Job) -> str:
 
 
 def check_as_queued(recipe: str, experiment: str | None) -> None:
-    """Inside a job: the file is read when the job begins, hours after it was queued.
-
-    Args:
-        recipe: the file.
-        experiment: the name that the command was given.
-    """
+    """Inside a job: check that the ``recipe``'s file still asks for what was queued, hours ago."""
     queued = os.environ.get(QUEUED)
     if queued is not None and queued != digest(script.job_of(recipe, experiment)):
         raise UserError(
@@ -76,12 +72,10 @@ def _queue(job: Job) -> None:
         name = job.experiment(nodes)
         number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", variables=variables)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
-        say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
+        say(f"Job {number}: {name}, {counted(nodes, 'node')}; it prints to {log}")
         if experiment is not None:
-            kept = sum(map(experiment.is_finished, experiment.runs))
-            say(
-                f"  It continues the experiment: {kept} of {len(experiment.runs)} runs are finished"
-            )
+            done = f"{sum(map(experiment.is_finished, experiment.runs))} of {len(experiment.runs)}"
+            say(f"  It continues the experiment: {done} runs are finished")
     names = " ".join(job.experiment(nodes) for nodes in job.nodes)
     say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
 
