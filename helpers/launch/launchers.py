@@ -49,11 +49,7 @@ class Launcher:
         return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
 
     def version(self, python: Path) -> str:
-        """The version that the launcher reports.
-
-        Args:
-            python: of the ranks' environment.
-        """
+        """The version that the launcher reports, in the environment of this Python."""
         asked = [_program(self.name, python.parent), "--version"]
         if self.name == "torchrun":
             asked = [str(python), "-c", "from importlib.metadata import *; print(version('torch'))"]
@@ -91,7 +87,6 @@ def choose(
     Args:
         launcher: ``auto``, a launcher's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in
             a Slurm allocation, else ``mpiexec``.
-        nodes: how many.
         mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
         environment: the variables of the process that asks.
     """
@@ -157,7 +152,6 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _program(name: str, folder: Path) -> str:
-    """The path of a launcher's program, for the Python of a folder."""
     here = str(folder / name) if (folder / name).exists() else None
     found = shutil.which(name) if name == "srun" else here
     if found is None:
@@ -198,9 +192,7 @@ def _srun(launcher: Launcher, ranks_a_node: int) -> list[str]:
 def _cores(ranks: int, given: str) -> list[str]:
     """Each rank's share of a node's cores, which srun no longer takes from the job (Slurm 22.05).
 
-    Args:
-        ranks: of a node.
-        given: the cores of each node, as Slurm says them: ``16(x2),8``.
+    Slurm says the cores of each node as ``16(x2),8``.
     """
     counts = [int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", given)]
     share = min(counts, default=0) // ranks

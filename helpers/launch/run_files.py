@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ END = "end"
 BEAT_SECONDS = 1.0
 SILENT_SECONDS = 8.0
 """Without a sign of life for so long, the other side is treated as gone."""
+WAIT_SECONDS = 0.005
 RESERVE, RESERVED = ".reserve", 2**16
 """A file of so many bytes. It is removed when the disk is full, to make room for the error."""
 
@@ -88,6 +90,18 @@ def read(path: Path) -> Any:
                 "others out of the run's folder"
             )
         return json.loads(opened.read())
+
+
+def wait_for_all(folder: Path, kind: str, ranks: int) -> list[Any]:
+    """What each rank puts there; the runner ends this one if another does not come."""
+    found: dict[int, Any] = {}
+    while True:
+        for rank in set(range(ranks)) - found.keys():
+            if (said := read(folder / f"{kind}-{rank}")) is not None:
+                found[rank] = said
+        if len(found) == ranks:
+            return [found[rank] for rank in range(ranks)]
+        time.sleep(WAIT_SECONDS)
 
 
 def remove(folder: Path) -> None:
