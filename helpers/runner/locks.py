@@ -38,13 +38,9 @@ class HeldError(UserError):
 def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
     """Hold the lock at ``path`` during the block, and remove it afterwards.
 
-    Args:
-        path: the lock's file.
-        what: the start of the error message.
-        instead: the end of the error message, with an alternative.
-
     Raises:
-        HeldError: another process has the lock, or may still have it.
+        HeldError: another process has the lock, or may still have it; the message begins with
+            ``what``, and ends with an alternative, ``instead``.
     """
     lock = FileLock(path, mode=0o644)
     try:

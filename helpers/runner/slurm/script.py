@@ -78,9 +78,7 @@ class Job:
 def job_of(path: str, name: str | None = None) -> Job:
     """The job that a recipe's file asks for.
 
-    Args:
-        path: the file.
-        name: of its experiments, before ``-1n``; else ``[sweep]``'s, else the file's own.
+    Its experiments have this name, ``[sweep]``'s or the file's own, before ``-1n``.
     """
     if not path.endswith(".toml"):
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
