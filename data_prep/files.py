@@ -38,7 +38,9 @@ MAX_TEXT_BYTES = 256 << 20
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes, *, durable: bool = False) -> None:
+def write_atomic(
+    path: str | os.PathLike[str], data: bytes, *, durable: bool = False, mode: int = 0o666
+) -> None:
     """Write a file that exists completely or not at all, even if the process is killed.
 
     A power cut within half a minute may still leave the name without the bytes. For many files call
@@ -51,7 +53,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, *, durable: bool = F
     try:
         # An untrusted folder may contain a link of this name that leads out of the folder.
         how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        handle = os.open(temporary, how, 0o666)
+        handle = os.open(temporary, how, mode)
         try:
             view = memoryview(data)
             while view:

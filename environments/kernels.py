@@ -142,7 +142,7 @@ def activation(kernel: str, kind: str) -> dict[str, str]:
 
     Python's variables (PYTHONHOME and others) are left out, because they could add other packages.
     This checkout comes first on the path, because the environment may have been built for another
-    one (a git worktree). helpers.training.environment_variables does the same for notebooks.
+    one (a git worktree). helpers.launch.environment_variables does the same for notebooks.
     """
     own = _variables(kernel, kind)
     path = f"{VENVS / kernel / 'bin'}:{os.environ.get('PATH', os.defpath)}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from data_prep.__main__ import Version
 from helpers.commands import doctor, jobs, listing, reports, run
-from helpers.commands.parser import Commands, Parser, check_command
-from helpers.errors import UserError, exits_cleanly
+from helpers.commands.parser import Commands, Parser
+from helpers.errors import UserError, exits_cleanly, unknown
 from helpers.terminal import say
 
 DESCRIPTION = """\
@@ -40,7 +40,9 @@ def _main(arguments: Sequence[str]) -> int:
         return 2
     first = arguments[0]
     if not first.startswith("-"):
-        check_command(first, commands.choices)
+        if first not in commands.choices:
+            what = unknown("command", first, commands.choices)
+            raise UserError(f"{what} (rosetta --help describes them)")
     elif first.partition("=")[0] not in parser._option_string_actions:
         raise UserError(f"{first} is an option of a command: did you mean 'rosetta run {first}'?")
     given = parser.parse_args(arguments)

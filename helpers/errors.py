@@ -1,9 +1,10 @@
 """Define the errors whose message is for the user, and end commands with that one line."""
 
+import difflib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from io import TextIOWrapper
@@ -16,8 +17,6 @@ INTERRUPTED = 130
 GO_ON = 75
 """Exit code of an experiment that stopped at a checkpoint and can be resumed (sysexits: a temporary
 failure)."""
-
-
 STDOUT = "standard output"
 """The name of standard output in error messages."""
 
@@ -43,21 +42,25 @@ class LoaderError(UserError):
 
 
 def number_in(variable: str, otherwise: float, what: str) -> float:
-    """The number in an environment variable; ``otherwise`` where it is empty or not set.
-
-    Args:
-        variable: its name.
-        otherwise: the number without it.
-        what: what it takes, for the line that refuses anything else: ``seconds``.
-
-    Raises:
-        UserError: it holds something else.
-    """
+    """The number of ``what`` in an environment variable; ``otherwise`` where it is not set."""
     said = os.environ.get(variable, "")
     try:
         return float(said) if said else otherwise
     except ValueError:
         raise UserError(f"{variable}={said}: give {what}") from None
+
+
+def nearest(name: str, known: Iterable[str], alike: float = 0.65) -> str | None:
+    """The known name that a mistyped one probably means."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
+
+
+def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
+    """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
+    known = list(known)
+    near = nearest(name, known)
+    hint = f"did you mean '{near}'?" if near else f"the {what}s are {', '.join(known)}"
+    return f"unknown {what} '{name}'{of}: {hint}"
 
 
 class UnsupportedError(UserError):

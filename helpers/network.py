@@ -42,14 +42,8 @@ def loopback(of: Addresses) -> tuple[str, str]:
 def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[str, Any]:
     """An interface and its address for each host, so that all are in one network.
 
-    Args:
-        hosts: what each has, by its name.
-        first: the name of the first host; where it stands for an address of that network, as on
-            a cluster with several, that network is taken.
-        named: the interface to use; else it is found.
-
-    Raises:
-        UserError: no network has an address of its own for each of them.
+    Where the name of the ``first`` host stands for an address of such a network, as on a cluster
+    with several, that network is taken. ``named`` is the interface to use; else it is found.
     """
     if len(hosts) == 1:
         return {host: loopback(of) for host, of in hosts.items()}

@@ -1,7 +1,6 @@
 """``rosetta doctor``: check each framework on each device of this machine and print a table."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +8,11 @@ from pathlib import Path
 
 from helpers import paths
 from helpers.commands.parser import Commands, command, listed, number
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
 from helpers.frameworks.devices import Devices
-from helpers.runner import kernel_processes, locks, plans, shutdown
+from helpers.runner import locks, plans, shutdown
+from helpers.runner.plans import counted
 from helpers.runner.self_test import expected, machine, starting
 from helpers.runner.self_test.starting import Outcome, numbered
 from helpers.terminal import Line, say, table
@@ -51,42 +51,32 @@ def _chosen(given: argparse.Namespace) -> list[str]:
     if given.here:
         known, asked, what = list(NOTEBOOKS), given.here, "framework"
     else:
-        kernels_named = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
-        known = [kernel for kernel in kernels_named if kernel in NOTEBOOKS]
+        kernels = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
+        known = [kernel for kernel in kernels if kernel in NOTEBOOKS]
         extra = optional_kernels()
         made = [name for name in known if name not in extra or installed.problem(name) is None]
         asked, what = given.environments or made, "environment"
     for name in asked:
         if name not in known:
-            raise UserError(f"unknown {what} '{name}': the {what}s are {', '.join(known)}")
+            raise UserError(unknown(what, name, known))
     return list(dict.fromkeys(asked))
 
 
 def _self_test(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
-    """Test one environment on one set of devices; the outcome says why if that is impossible."""
     line.show(f"testing {name} on {on.short}")
-    gpus = devices.used(on.count, on.gpus)
-    if given.here:
-        paths_of = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        python, environment = sys.executable, {**os.environ, "PYTHONPATH": ":".join(paths_of)}
-    elif problem := installed.problem(name, gpus):
-        return Outcome(name, on.names, 0.0, problem)
-    else:
-        python, environment = starting.start_of(name)
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
     log = given.logs / f"{name}-{on.count}x.log"
-    found = starting.run(
+    log.unlink(missing_ok=True)
+    found = starting.test(
         name,
-        on.kind,
-        on.names,
-        python=python,
-        # Not the logs' folder: another command's experiment may run below that folder.
-        environment=environment | {kernel_processes.MARK: str(log.resolve())},
+        on,
+        devices.used(on.count, on.gpus),
+        mark=log.resolve(),  # not the logs' folder: another experiment may run below it
         log=log,
         limit=given.limit,
+        here=bool(given.here),
     )
-    return replace(found, reason=found.reason and f"{found.reason} ({log} has the details)")
+    named = found.reason and log.exists() and f"{found.reason} ({log} has the details)"
+    return replace(found, reason=named or found.reason)
 
 
 def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
@@ -101,24 +91,18 @@ def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
     lines = [f"{what:{width}}  {value}" for what, value in about]
     if broken is not None:
         return "\n".join([*lines, "", f"No environment was tested: {broken}"])
-    all_versions = {outcome.kernel: outcome.versions for outcome in found if outcome.versions}
-    lines += [
-        f"{kernel}: " + ", ".join(f"{what} {version}" for what, version in versions.items())
-        for kernel, versions in all_versions.items()
-    ]
+    for kernel, versions in {each.kernel: each.versions for each in found}.items():
+        if versions:
+            said = ", ".join(f"{what} {version}" for what, version in versions.items())
+            lines.append(f"{kernel}: {said}")
     header = ["environment", "devices", "device", *WHAT]
-    cells = [
-        [
-            outcome.kernel,
-            str(len(outcome.devices)),
-            numbered(number, name),
-            *_cells(outcome, number),
-        ]
-        for outcome in found
-        for number, name in enumerate(outcome.devices)
-    ]
+    cells = []
+    for outcome in found:
+        for place, name in enumerate(outcome.devices):
+            count, named = str(len(outcome.devices)), numbered(place, name)
+            cells.append([outcome.kernel, count, named, *_cells(outcome, place)])
     failed = [
-        f"{outcome.kernel}, {starting.of(outcome.devices)}: {outcome.reason}"
+        f"{outcome.kernel}, {counted(len(outcome.devices), 'device')}: {outcome.reason}"
         for outcome in found
         if outcome.reason is not None
     ]

@@ -7,21 +7,17 @@ from helpers.terminal import say
 
 
 def add(commands: Commands) -> None:
-    _add_status(commands)
-    _add_slurm(commands)
-
-
-def _add_status(commands: Commands) -> None:
-    parser = command(
+    status = command(
         commands, "status", help="show the progress of experiments and of their Slurm jobs"
     )
-    parser.add_argument(
+    status.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
         help="an experiment's name under runs/ (default: all unfinished ones)",
     )
-    parser.set_defaults(run=_status)
+    status.set_defaults(run=_status)
+    _add_slurm(commands)
 
 
 def _add_slurm(commands: Commands) -> None:

@@ -1,12 +1,11 @@
 """Parse the command line of all subcommands, with error messages of one line."""
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from helpers.errors import UserError
+from helpers.errors import UserError, nearest
 from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -48,11 +47,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """The arguments; here, because argparse gives a subcommand's to its own parser.
-
-        Raises:
-            UserError: an argument is unknown; a former or similar one is named.
-        """
+        """The arguments; here, because argparse gives a subcommand's to its own parser."""
         given, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(_unknown(unknown, self._option_string_actions))
@@ -66,25 +61,8 @@ def command(commands: Commands, name: str, **how: Any) -> Parser:
     return commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter, **how)
 
 
-def check_command(name: str, commands: Iterable[str]) -> None:
-    """Whether there is such a subcommand.
-
-    Raises:
-        UserError: there is none; the nearest one is named, else all.
-    """
-    known = list(commands)
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(known)}"
-        raise UserError(f"unknown command '{name}': {hint} (rosetta --help describes them)")
-
-
 def listed(text: str) -> list[str]:
-    """The parts of an option's value between its commas.
-
-    Raises:
-        argparse.ArgumentTypeError: there is none.
-    """
+    """The parts of an option's value between its commas."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
         raise argparse.ArgumentTypeError("give at least one")
@@ -92,11 +70,7 @@ def listed(text: str) -> list[str]:
 
 
 def number(text: str, what: str, *, least: float = 0, above: bool = False) -> float:
-    """A finite number from ``least``, or ``above`` it.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none; the message asks for ``what``.
-    """
+    """A finite number from ``least``, or ``above`` it."""
     try:
         value = float(text) if re.fullmatch(r"[ -~]{1,30}", text) else float("nan")
     except ValueError:
@@ -110,7 +84,6 @@ def number(text: str, what: str, *, least: float = 0, above: bool = False) -> fl
 def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
     """``unrecognized arguments: --nodes 2: --nodes is now --nnodes``."""
     message = f"unrecognized arguments: {' '.join(arguments)}"
-    known = list(options)
     for argument in arguments:
         option = argument.partition("=")[0]
         if option in FORMER:
@@ -118,7 +91,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
         option = option.replace("_", "-")
         if option in ELSEWHERE:
             return f"{message}: {ELSEWHERE[option]}"
-        near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
-        if option.startswith("--") and near:
-            return f"{message}: did you mean {near[0]}?"
+        if option.startswith("--") and (near := nearest(option, options)):
+            return f"{message}: did you mean {near}?"
     return message

@@ -4,7 +4,7 @@ import argparse
 import webbrowser
 from pathlib import Path
 
-from helpers.commands.parser import Commands, command
+from helpers.commands.parser import Commands, Parser, command
 from helpers.errors import UserError
 from helpers.runner import experiments
 from helpers.terminal import say
@@ -14,16 +14,29 @@ NAME = "an experiment's name under runs/, or a folder"
 
 def add(commands: Commands) -> None:
     _add_report(commands)
-    _add_diff(commands)
-    last = command(commands, "open", help="open the report of an experiment in a browser")
-    last.add_argument(
-        "name",
+    diff = command(
+        commands,
+        "diff",
+        help="show which results changed between two experiments",
+        epilog="Exit codes: 1 a result changed by more than the spread of the repeats, 0 none did.",
+    )
+    diff.add_argument("old", metavar="OLD", help=NAME)
+    _add_last(diff, "new").set_defaults(run=_diff)
+    _add_last(
+        command(commands, "open", help="open the report of an experiment in a browser"), "name"
+    ).set_defaults(run=_open)
+
+
+def _add_last(parser: Parser, name: str) -> Parser:
+    """Take the name of an experiment, by default the last."""
+    parser.add_argument(
+        name,
         nargs="?",
         default=experiments.LATEST,
-        metavar="NAME",
+        metavar=name.upper(),
         help=f"{NAME} (default: the last)",
     )
-    last.set_defaults(run=_open)
+    return parser
 
 
 def _add_report(commands: Commands) -> None:
@@ -63,24 +76,6 @@ examples:
         "--json", action="store_true", help="print all figures as JSON, and write no file"
     )
     parser.set_defaults(run=_report)
-
-
-def _add_diff(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "diff",
-        help="show which results changed between two experiments",
-        epilog="Exit codes: 1 a result changed by more than the spread of the repeats, 0 none did.",
-    )
-    parser.add_argument("old", metavar="OLD", help=NAME)
-    parser.add_argument(
-        "new",
-        nargs="?",
-        metavar="NEW",
-        default=experiments.LATEST,
-        help=f"{NAME} (default: the last)",
-    )
-    parser.set_defaults(run=_diff)
 
 
 def _report(given: argparse.Namespace) -> int:

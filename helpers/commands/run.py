@@ -1,7 +1,7 @@
 """``rosetta run``: train with every framework, each in its own environment, and compare."""
 
 import argparse
-from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from helpers.commands.parser import Commands, Parser, command, listed, number
@@ -10,26 +10,8 @@ from helpers.recipe import file_of
 from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
 from helpers.runner.slurm import submit
 
-CHOICES = (
-    "notebooks",
-    "frameworks",
-    "devices",
-    "gpus",
-    "recipe",
-    "data",
-    "seeds",
-    "repeats",
-    "precision",
-    "epochs",
-    "batch_size",
-    "num_workers",
-    "warmup_epochs",
-    "nnodes",
-    "launcher",
-    "cores_per_device",
-    "loader_cores",
-)
-"""Options that choose what is run; a sweep's file has the same under the same names."""
+CHOICES = [field.name for field in fields(plans.Choices)]
+"""Options that choose what is run."""
 
 EPILOG = """\
 examples:
@@ -68,43 +50,30 @@ def add(commands: Commands) -> None:
 def run(given: argparse.Namespace) -> int:
     """Run the experiment; the exit code."""
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
-    how = {"dry_run": given.dry_run}
+    how: dict[str, Any] = {"dry_run": given.dry_run}
     if given.hang_timeout is not None:
         how["stall_minutes"] = given.hang_timeout
     if given.resume is not None:
-        if choices or given.name is not None or given.sweep is not None:
-            other = "name" if given.name is not None else "sweep"
-            option = next(iter(choices), other).replace("_", "-")
+        asked = [
+            *choices,
+            *(name for name in ("name", "sweep") if getattr(given, name) is not None),
+        ]
+        if asked:
+            option = asked[0].replace("_", "-")
             raise UserError(f"--resume continues an experiment as it was: leave out --{option}")
         return run_experiment.run(None, resume=given.resume, **how)
-    sweeps = [sweep_file.read(given.sweep)] if given.sweep is not None else []
-    merged = _merged(sweeps, choices)
+    sweeps = [] if given.sweep is None else [sweep_file.read(given.sweep)]
+    merged = sweep_file.merged(choices, sweeps)
     recipe = str(merged.get("recipe", "auto"))
     if recipe.endswith(".toml"):
         sweeps.append(sweep_file.of_recipe(file_of(recipe).file))
-        merged = _merged(sweeps, choices)
+        merged = sweep_file.merged(merged, sweeps[-1:])
         submit.check_as_queued(recipe, given.name)
     name = merged.pop("name", None)  # a name is no part of a plan
-    try:
+    of_command = [*choices, *(["recipe"] if recipe.endswith(".toml") else [])]  # it names its file
+    with sweep_file.located(sweeps, of_command):
         plan = plans.make_plan(**merged)
-    except plans.ChoiceError as error:
-        if error.option in choices or (error.option == "recipe" and recipe.endswith(".toml")):
-            raise  # the command line's mistake, or one that names its file
-        files = [sweep for sweep in sweeps if error.option in sweep.choices]
-        raise UserError(
-            f"{files[0].where(error.option)}: {error}" if files else str(error)
-        ) from None
-    except UserError as error:
-        raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
     return run_experiment.run(plan, name=name if given.name is None else given.name, **how)
-
-
-def _merged(sweeps: Sequence[sweep_file.Sweep], choices: dict[str, Any]) -> dict[str, Any]:
-    """The choices of the command line, then those of the first file, then of the second."""
-    merged = choices
-    for sweep in sweeps:
-        merged = sweep.merged(merged)
-    return merged
 
 
 def _add_what(parser: Parser) -> None:

@@ -5,7 +5,6 @@ So kernels, self-tests and replicas get a folder of their own as ``TMPDIR``. The
 started them removes it once they have ended.
 """
 
-import fcntl
 import os
 import shutil
 import socket
@@ -14,9 +13,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
+
 LONGEST = 75
 """Bytes of a folder's name: a socket's has 107, of which multiprocessing's own take 32."""
 
+LOCK = ".lock"
+"""A file in each folder that a process of its run has locked."""
 HOST = ".host"
 """A file in each folder: of which machine its processes are, which may share a disk with others."""
 
@@ -46,7 +49,7 @@ def own(prefix: str) -> Iterator[str]:
     (folder / HOST).write_text(socket.gethostname(), encoding="utf-8")
     with ExitStack() as held:
         with suppress(OSError):  # a network's folder may have no locks: none is removed there
-            held.enter_context(_locked(folder))
+            held.enter_context(FileLock(folder / LOCK, timeout=0))
         shown = folder.with_name(folder.name[1:])
         folder.rename(shown)  # only now, as a folder without a lock is removed
         try:
@@ -57,21 +60,8 @@ def own(prefix: str) -> Iterator[str]:
 
 
 def _remove(left: Path) -> None:
-    with suppress(OSError), _locked(left):  # else it is in use, or another user's
+    if left.is_symlink():
+        return
+    with suppress(OSError), FileLock(left / LOCK, timeout=0):  # else it is in use, or not ours
         if (left / HOST).read_text(encoding="utf-8") == socket.gethostname():
             shutil.rmtree(left, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock that ends with this process; what it starts does not inherit it.
-
-    Raises:
-        OSError: another process holds it, or it is no folder of ours.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)

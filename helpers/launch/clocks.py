@@ -47,12 +47,7 @@ class Bounds(NamedTuple):
 
 
 def meet(together: Callable[[], object], rounds: int = ROUNDS) -> Meetings:
-    """Take part in that many rounds.
-
-    Args:
-        together: what returns in no process before all have called it.
-        rounds: how many.
-    """
+    """Take part in that many rounds of what returns in no process before all have called it."""
     together()  # connections may be made in the first
     found = []
     for _ in range(rounds):

@@ -6,11 +6,10 @@ timeout. With one process there is nothing to wait for.
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from helpers.frameworks import rank_info
 from helpers.launch import json_values, run_files
 
 Value = TypeVar("Value")
-WAIT_SECONDS = 0.005
 
 _numbers = count()
 
@@ -31,16 +29,13 @@ def exchange(value: Value) -> list[Value]:
     if here is None:
         return [value]
     name = f"call-{next(_numbers)}"
-    said = {"value": json_values.encode(value)}  # None is no file yet
-    run_files.write(here.folder / f"{name}-{here.rank}", said)
-    found: dict[int, Any] = {here.rank: value}
-    while len(found) < here.ranks:
-        for rank in set(range(here.ranks)) - set(found):
-            if (said := run_files.read(here.folder / f"{name}-{rank}")) is not None:
-                found[rank] = json_values.decode(said["value"])
-        if len(found) < here.ranks:
-            time.sleep(WAIT_SECONDS)
-    return [found[rank] for rank in range(here.ranks)]
+    own = {"value": json_values.encode(value)}  # None is no file yet
+    run_files.write(here.folder / f"{name}-{here.rank}", own)
+    found = run_files.wait_for_all(here.folder, name, here.ranks)
+    return [
+        value if rank == here.rank else json_values.decode(said["value"])
+        for rank, said in enumerate(found)
+    ]
 
 
 def of_first(value: Value) -> Value:
@@ -49,14 +44,9 @@ def of_first(value: Value) -> Value:
 
 
 def in_order(own: np.ndarray, total: int) -> np.ndarray:
-    """The rows of all ranks in their order, in every rank.
+    """The ``total`` rows of all ranks in their order, in every rank.
 
-    Args:
-        own: rows of this rank, which has every n-th; more of them fill up its last batch.
-        total: how many rows all have together.
-
-    Raises:
-        LoaderError: the rank has fewer rows than are its own.
+    A rank has every n-th in ``own``; more of them fill up its last batch.
     """
     here = rank_info.here()
     rank, ranks = (0, 1) if here is None else (here.rank, here.ranks)

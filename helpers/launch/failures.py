@@ -49,15 +49,12 @@ def earliest(folder: Path) -> RankError | None:
     # A rank that was killed wrote nothing itself, and others may have been quicker to notice than
     # the process above it was to write. One that has aborted may be among those that noticed: JAX
     # aborts a process whose partner is gone.
-    killed = [
-        each
-        for each in found
-        if each[1] == "died"
-        and each[2]["status"] < 0
-        and each[2]["status"] != -signal.SIGABRT
-        and each[2]["rank"] not in own
+    soon = [
+        (time, kind, said)
+        for time, kind, said in found
+        if time - first < TOGETHER and kind == "died" and said["rank"] not in own
+        if said["status"] < 0 and said["status"] != -signal.SIGABRT
     ]
-    soon = [each for each in killed if each[0] - first < TOGETHER]
     _, kind, said = min(soon or found, key=lambda each: (each[0], each[1] == "died"))
     if kind == "died":
         return RankError(f"{named(said)}: {died(said['status'])}")
@@ -87,10 +84,8 @@ def where(
 ) -> str:
     """Where each rank is, of those that hang: ``rank 3 on node2 in read, png.py:7 after 16 steps``.
 
-    Args:
-        states: of each rank that said so, ``steps`` and ``where`` its main thread is.
-        hosts: of each rank.
-        done: the ranks that have come to the notebook's end.
+    ``states`` are those of each rank that said so, ``done`` the ranks that have come to the
+    notebook's end.
     """
     found: dict[str, list[int]] = {}
     for rank in range(len(hosts)):

@@ -17,11 +17,7 @@ OURS = "helpers."
 
 
 def encode(value: Any) -> Any:
-    """``value`` as ``json.dumps`` takes it.
-
-    Raises:
-        TypeError: ranks cannot exchange values of its type.
-    """
+    """``value`` as ``json.dumps`` takes it; a ``TypeError`` says what ranks cannot exchange."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
@@ -43,11 +39,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(said: Any) -> Any:
-    """The value that :func:`encode` made ``said`` of.
-
-    Raises:
-        ValueError: it is of a kind that is not known.
-    """
+    """The value that :func:`encode` made ``said`` of."""
     if isinstance(said, list):
         return [decode(each) for each in said]
     if not isinstance(said, dict):

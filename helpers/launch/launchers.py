@@ -44,20 +44,12 @@ class Launcher:
     """What it was chosen by."""
 
     def command(self, program: list[str], ranks_a_node: int) -> list[str]:
-        """The command line that runs ``program``, Python's first, once for each rank.
-
-        Raises:
-            UserError: the launcher is not installed next to that Python.
-        """
+        """The command line that runs ``program``, Python's first, once for each rank."""
         start = _program(self.name, Path(program[0]).parent)
         return [start, *_OPTIONS[self.name](self, ranks_a_node), *program]
 
     def version(self, python: Path) -> str:
-        """The version that the launcher reports.
-
-        Args:
-            python: of the ranks' environment.
-        """
+        """The version that the launcher reports, in the environment of this Python."""
         asked = [_program(self.name, python.parent), "--version"]
         if self.name == "torchrun":
             asked = [str(python), "-c", "from importlib.metadata import *; print(version('torch'))"]
@@ -67,11 +59,7 @@ class Launcher:
 
 
 def check(launcher: str) -> str:
-    """A launcher as a user gave it.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """A launcher as a user gave it."""
     name, colon, listed = str(launcher).partition(":")
     hosts = _split(listed)
     if name not in ("auto", *LAUNCHERS) or (colon and (name != "mpiexec" or not hosts)):
@@ -99,12 +87,8 @@ def choose(
     Args:
         launcher: ``auto``, a launcher's name, or ``mpiexec:node1,node2``. ``auto`` is ``srun`` in
             a Slurm allocation, else ``mpiexec``.
-        nodes: how many.
         mpi: whether ranks talk by MPI, to which only ``mpiexec`` introduces them.
         environment: the variables of the process that asks.
-
-    Raises:
-        UserError: it cannot start them.
     """
     name, _, listed = check(launcher).partition(":")
     in_slurm = "SLURM_JOB_ID" in environment
@@ -168,11 +152,6 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _program(name: str, folder: Path) -> str:
-    """The path of a launcher's program, for the Python of a folder.
-
-    Raises:
-        UserError: it is not there.
-    """
     here = str(folder / name) if (folder / name).exists() else None
     found = shutil.which(name) if name == "srun" else here
     if found is None:
@@ -213,9 +192,7 @@ def _srun(launcher: Launcher, ranks_a_node: int) -> list[str]:
 def _cores(ranks: int, given: str) -> list[str]:
     """Each rank's share of a node's cores, which srun no longer takes from the job (Slurm 22.05).
 
-    Args:
-        ranks: of a node.
-        given: the cores of each node, as Slurm says them: ``16(x2),8``.
+    Slurm says the cores of each node as ``16(x2),8``.
     """
     counts = [int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", given)]
     share = min(counts, default=0) // ranks

@@ -100,10 +100,7 @@ class _Stream(io.TextIOBase):
 def execute(source: Path, target: Path, reached: Callable[[int], None] = lambda cell: None) -> None:
     """Run the cells of ``source``; ``target`` is it with what they have shown, from cell to cell.
 
-    Args:
-        source: a notebook's file.
-        target: another.
-        reached: called with each cell's place before it runs.
+    ``reached`` is called with each cell's place before it runs.
 
     Raises:
         CellError: from a cell's own error.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,47 +16,25 @@ from helpers.launch import run_files
 
 Joined = Mapping[str, Any]
 """What a rank says of itself when it joins."""
-WAIT_SECONDS = 0.02
 
 
 def join(folder: Path, order: Mapping[str, Any], rank: int, host: str) -> Place:
     """Join the other ranks; every rank waits until all have joined.
 
-    Args:
-        folder: of the run's ranks, with the launcher's order.
-        order: that order (``helpers.runner.ranks.Order``).
-        rank: this process's number.
-        host: what its launcher calls its machine.
-
-    Raises:
-        UserError: their hosts are not those asked for, or no network joins them.
+    ``order`` is the launcher's, which is in the ``folder`` too (``helpers.runner.ranks.Order``);
+    ``host`` is what the launcher calls this rank's machine.
     """
     own = {"rank": rank, "host": host, "process": os.getpid(), "on": socket.gethostname()}
     own["machine"] = {"cpus": os.cpu_count(), "gpus": devices.visible_gpus()}
     own |= {"addresses": network.addresses(), "ports": [network.free_port() for _ in range(2)]}
     run_files.write(folder / f"joined-{rank}", own)
-    joined = _wait_for_all(folder, order["ranks"])
+    joined = run_files.wait_for_all(folder, "joined", order["ranks"])
     check_hosts(joined, order["nodes"], virtual=order["virtual"])
     return place_of_all(folder, order, joined, rank)
 
 
-def _wait_for_all(folder: Path, ranks: int) -> list[Joined]:
-    """What each says; the runner ends this one if another does not come."""
-    joined: dict[int, Joined] = {}
-    while len(joined) < ranks:
-        for rank in set(range(ranks)) - set(joined):
-            if (said := run_files.read(folder / f"joined-{rank}")) is not None:
-                joined[rank] = said
-        time.sleep(WAIT_SECONDS)
-    return [joined[rank] for rank in range(ranks)]
-
-
 def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
-    """Whether the hosts that came are those that were asked for.
-
-    Raises:
-        UserError: they are not.
-    """
+    """Whether the hosts that came are those that were asked for."""
     hosts, size = [said["host"] for said in joined], len(joined) // nodes
     by_node = [hosts[first : first + size] for first in range(0, len(hosts), size)]
     wanted = 1 if virtual else nodes
@@ -71,11 +48,7 @@ def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
 def place_of_all(
     folder: Path, order: Mapping[str, Any], joined: Sequence[Joined], rank: int
 ) -> Place:
-    """A rank's place among all.
-
-    Raises:
-        UserError: no network joins their hosts.
-    """
+    """A rank's place among all."""
     on, nodes = [said["on"] for said in joined], order["nodes"]
     found = network.common(
         {said["on"]: said["addresses"] for said in joined}, on[0], order["interface"]

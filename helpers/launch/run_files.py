@@ -12,10 +12,12 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import UserError, naming
+from data_prep.files import write_atomic
+from helpers.errors import UserError
 from helpers.launch import processes
 
 PREFIX = "ranks-"
@@ -29,6 +31,7 @@ END = "end"
 BEAT_SECONDS = 1.0
 SILENT_SECONDS = 8.0
 """Without a sign of life for so long, the other side is treated as gone."""
+WAIT_SECONDS = 0.005
 RESERVE, RESERVED = ".reserve", 2**16
 """A file of so many bytes. It is removed when the disk is full, to make room for the error."""
 
@@ -42,7 +45,7 @@ def make_folder(run: Path) -> Path:
     folder = run / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
     write(folder / OWNER, processes.own())
-    _write(folder / RESERVE, bytes(RESERVED))
+    (folder / RESERVE).write_bytes(bytes(RESERVED))
     return folder
 
 
@@ -56,7 +59,7 @@ def _is_in_use(folder: Path) -> bool:
 
 def write(path: Path, value: Any) -> None:
     """Put a value there as JSON, whole or not at all."""
-    _write(path, json.dumps(value).encode())
+    write_atomic(path, json.dumps(value).encode(), mode=0o600)
 
 
 def write_last(path: Path, value: Any) -> None:
@@ -69,11 +72,7 @@ def write_last(path: Path, value: Any) -> None:
 
 
 def read(path: Path) -> Any:
-    """What :func:`write` put there; None while there is nothing.
-
-    Raises:
-        UserError: another user created it.
-    """
+    """What :func:`write` put there; None while there is nothing."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -93,17 +92,16 @@ def read(path: Path) -> Any:
         return json.loads(opened.read())
 
 
-def _write(path: Path, data: bytes) -> None:
-    under = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with naming(path):
-            file = os.open(under, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(file, "wb") as opened:
-                opened.write(data)
-            under.replace(path)
-    except OSError:
-        under.unlink(missing_ok=True)  # what of it is there takes room from others
-        raise
+def wait_for_all(folder: Path, kind: str, ranks: int) -> list[Any]:
+    """What each rank puts there; the runner ends this one if another does not come."""
+    found: dict[int, Any] = {}
+    while True:
+        for rank in set(range(ranks)) - found.keys():
+            if (said := read(folder / f"{kind}-{rank}")) is not None:
+                found[rank] = said
+        if len(found) == ranks:
+            return [found[rank] for rank in range(ranks)]
+        time.sleep(WAIT_SECONDS)
 
 
 def remove(folder: Path) -> None:

@@ -27,9 +27,7 @@ START, WALL = "start (monotonic s)", "start (unix s)"
 def of_process(folder: Path, *, live: bool) -> gpumon.Monitor | gpumon.Marker:
     """What marks this process's phases: a monitor on its host's first rank, else a marker.
 
-    Args:
-        folder: of the run.
-        live: whether a monitor draws what it samples.
+    A monitor that is ``live`` draws what it samples.
     """
     here = rank_info.here()
     if here is None:
@@ -71,11 +69,7 @@ def clear(folder: Path) -> None:
 
 
 def read(folder: Path) -> gpumon.Trace:
-    """A run's trace, of all its hosts.
-
-    Raises:
-        gpumon.MonitorError: there is none, or one cannot be read.
-    """
+    """A run's trace, of all its hosts."""
     return gpumon.read([folder / TRACE, *prefixes(folder).values()])
 
 
@@ -88,14 +82,9 @@ def began(folder: Path) -> float | None:
 def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> list[dict[str, Any]]:
     """Put the traces of all hosts on the axis of rank 0's, once their samplers have stopped.
 
-    Args:
-        folder: of the run.
-        ahead: by how much each rank's monotonic clock is ahead of rank 0's.
-        hosts: each rank's.
-
-    Returns:
-        The record's ``cluster.clocks``: by how many seconds each host's wall clock was ahead of
-        rank 0's, and how far the truth is from that at most.
+    ``ahead`` is by how much each rank's monotonic clock is ahead of rank 0's, ``hosts`` each
+    rank's. Returns the record's ``cluster.clocks``: by how many seconds each host's wall clock was
+    ahead of rank 0's, and how far the truth is from that at most.
     """
     names, found = list(hosts), []
     base = _header(folder / TRACE)

@@ -4,12 +4,11 @@ import ast
 import json
 import os
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, nearest
 from helpers.frameworks import ROWS
 
 VARIABLE = "ROSETTA_NOTEBOOK"
@@ -113,9 +112,9 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
         given = [] if typed.strip() in others else _assigned(python)
         meant = {name: close for name, close in meant.items() if close not in given}
         for name in given:
-            close = get_close_matches(name.lower(), parameters, 1, ALIKE)
+            close = nearest(name.lower(), parameters, ALIKE)
             if close and name not in parameters:
-                meant[name] = close[0]
+                meant[name] = close
     found = next((name for name in meant if name in names), None)
     return found and f"{found} is not a parameter: did you mean {meant[found]}?"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.recipe import custom_code, renamed, toml_file
 from helpers.recipe.keys import (
     DATA,
@@ -99,7 +99,7 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
         if name not in known:
             homes = [table for table, keys in TABLES.items() if name in keys]
             hint = f": it belongs under [{homes[0]}]" if homes else ""
-            said = f"unknown key '{name}'{hint}" if homes else toml_file.unknown(name, known)
+            said = f"unknown key '{name}'{hint}" if homes else unknown("key", name, known)
             raise UserError(f"{where}: {said}")
         if name == "recipe":
             tables = _begun_with(file, value)
@@ -158,7 +158,7 @@ def _check(file: TomlFile, table: str, key: str, value: Any) -> None:
     where, known = file.where(table, key), TABLES[table]
     if key not in known:
         shown = DATA if table == "data" else known
-        raise UserError(f"{where}: {toml_file.unknown(key, shown, f' in [{table}]')}")
+        raise UserError(f"{where}: {unknown('key', key, shown, f' in [{table}]')}")
     _check_value(where, table, key, value, known[key])
 
 

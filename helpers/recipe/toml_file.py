@@ -4,13 +4,12 @@
 the kind of file (a recipe, a sweep).
 """
 
-import difflib
 import os
 import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,14 +78,6 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
         raise UserError(_not_toml(path, text, error, examples, right)) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
         raise UserError(f"{path}: not TOML that can be read: {type(error).__name__}") from None
-
-
-def unknown(key: str, known: Iterable[str], of: str = "") -> str:
-    """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
-    known = list(known)
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
-    hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(known)}"
-    return f"unknown key '{key}'{of}: {hint}"
 
 
 def _text(path: Path, what: str) -> str:

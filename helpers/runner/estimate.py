@@ -27,6 +27,7 @@ LATEST = 5
 """The number of latest runs whose median is used, because they ran today's code and driver."""
 
 Key = tuple[Any, ...]
+"""Label, recipe, settings, data folder, kind and names of devices, shared GPUs and host."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,8 @@ class History:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._keys: dict[tuple[str, int, int | None, int], Key] = {}
-        found = sorted(_earlier(), key=lambda row: row[0])
         self._seconds: dict[Key, list[float]] = {}
-        for _, key, seconds in found:
+        for _, key, seconds in sorted(_earlier(), key=lambda row: row[0]):
             self._seconds.setdefault(key, []).append(seconds)
 
     def of(self, state: RunState) -> Estimate | None:
@@ -71,12 +71,11 @@ class History:
                 name = "chexnet" if found.kind == "gpu" else "demo"
             recipe = lookup(name, demo=found.kind == "cpu")
             data = recipe.folder if self._plan.data == "auto" else self._plan.data
-            folder = image_folders.data_folder(recipe, data)
-            self._keys[where] = _key(
+            self._keys[where] = (
                 state.label,
                 recipe.name,
                 _asked(self._plan, recipe.epochs, recipe.batch_size),
-                image_readers.called(recipe, folder),
+                image_readers.called(recipe, image_folders.data_folder(recipe, data)),
                 found.kind,
                 (str(state.nodes), *found.names * state.nodes),
                 found.shared_gpus,
@@ -111,11 +110,11 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
 
 def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     content = earlier_schemas.upgraded(json.loads(path.read_text(encoding="utf-8")))
-    run, devices = content["run"], content["devices"]
-    key = _key(
+    run, devices, recipe = content["run"], content["devices"], content["recipe"]
+    key = (
         run_label(run["notebook"], content["framework"]["kernel"]),
-        content["recipe"]["name"],
-        _asked(plan, content["recipe"]["epochs"], content["recipe"]["batch_size"]),
+        recipe["name"],
+        _asked(plan, recipe["epochs"], recipe["batch_size"]),
         content["data"]["folder"],
         devices["kind"],
         (str(content.get("cluster", {}).get("nodes", 1)), *devices["names"]),
@@ -138,16 +137,3 @@ def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
         plan.cores_per_device,
         tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),
     )
-
-
-def _key(
-    label: str,
-    recipe: str,
-    asked: tuple[Any, ...],
-    folder: str,
-    kind: str,
-    names: Iterable[str],
-    shared_gpus: int | None,
-    host: str,
-) -> Key:
-    return label, recipe, asked, folder, kind, tuple(names), shared_gpus, host

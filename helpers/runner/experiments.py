@@ -1,12 +1,11 @@
 """Create, load and update an experiment's folder: its plan and the state of its runs."""
 
-import errno
 import json
 import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,10 +97,7 @@ class Experiment:
         """Whether the run's record is complete and its notebook has not changed since."""
         if state.state != "finished" or state.sha256 != plans.digest(state.notebook):
             return False
-        try:
-            return bool(record.read(self.folder / state.folder)["state"] == "finished")
-        except UserError:
-            return False
+        return record_of(self.folder / state.folder).get("state") == "finished"
 
     def adopt(self) -> None:
         """Mark runs as finished that ended although the journal lists them as running.
@@ -116,9 +112,8 @@ class Experiment:
 
     def is_whole(self, state: RunState) -> bool:
         """Whether the run's notebook reached its end and its record is finished."""
-        if not _is_whole(self.folder / state.folder):
-            return False
-        return self.is_finished(replace(state, state="finished"))
+        ended = _has_ended(self.folder / state.folder / "notebook.ipynb")
+        return ended and self.is_finished(replace(state, state="finished"))
 
     def short_record(self, state: RunState) -> Record:
         """A record for a run that ended before it wrote one."""
@@ -150,26 +145,15 @@ class Experiment:
 
     def _reserve(self) -> None:
         path = self.folder / RESERVE
-        with naming(path), path.open("wb") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, RESERVED)
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                    raise
+        with naming(path):
+            path.write_bytes(bytes(RESERVED))
 
 
 def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experiment:
     """The experiment to work on: the one to resume, or a new one; nothing is written yet.
 
-    Args:
-        plan: the plan of a new experiment. An interrupted experiment with the same plan is
-            continued instead, and so is one of that name in which runs failed.
-        name: the folder's name; the time by default.
-        resume: the name of an experiment to continue, instead of a plan.
-
-    Raises:
-        UserError: there is no such experiment, or the name is in use or not valid.
-        ValueError: neither a plan nor an experiment to resume.
+    An interrupted experiment with the same plan is continued, and so is one of that ``name`` in
+    which runs failed.
     """
     if resume is not None:
         return load(resume)
@@ -177,7 +161,9 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
         raise ValueError("a plan, or an experiment to resume")
     if name is not None:
         check_name(name)
-    previous = _load_or_none(name or LATEST)
+    previous = None
+    with suppress(UserError, OSError):
+        previous = load(name or LATEST)
     if previous and previous.plan.asks_for_the_same(plan):
         named = name is not None  # failed runs are repeated, because their cause may be fixed
         if previous.finished is None or (named and previous.failed):
@@ -191,11 +177,7 @@ def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experi
 
 
 def load(name: str) -> Experiment:
-    """The experiment called ``name`` (or ``latest``) from its journal.
-
-    Raises:
-        UserError: there is none, or it cannot be continued.
-    """
+    """The experiment called ``name`` (or ``latest``) from its journal."""
     if name != LATEST:
         check_name(name)
     folder = Path(os.path.realpath(paths.RUNS / name))
@@ -221,20 +203,22 @@ def write_record(folder: Path, content: Mapping[str, Any]) -> None:
     record.write(folder, content)
 
 
+def record_of(folder: Path) -> dict[str, Any]:
+    """The record in a run's folder; empty where there is none that can be read."""
+    try:
+        return dict(record.read(folder))
+    except UserError:
+        return {}
+
+
 def complete(folder: Path, **said: Any) -> None:
     """Add to a record what only the runner knows, under ``run`` and at the top.
 
     A notebook that failed early has left no record, or one that cannot be read: then nothing.
-
-    Raises:
-        OSError: it cannot be written.
     """
-    try:
-        content = record.read(folder)
-    except UserError:
-        return
-    run = {**content["run"], **said.pop("run", {})}
-    write_record(folder, {**content, **said, "run": run})
+    if content := record_of(folder):
+        run = {**content["run"], **said.pop("run", {})}
+        write_record(folder, {**content, **said, "run": run})
 
 
 def how_it_ended(state: RunState) -> str:
@@ -248,11 +232,7 @@ def how_it_ended(state: RunState) -> str:
 
 @contextmanager
 def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator[Experiment]:
-    """Lock the experiment to work on (:func:`choose`) against other commands on all hosts.
-
-    Raises:
-        UserError: another command works on it, or there is no such experiment.
-    """
+    """Lock the experiment to work on (:func:`choose`) against other commands on all hosts."""
     while True:
         found = choose(plan, name=name, resume=resume).name
         what = f"another rosetta run works on the experiment '{found}'"
@@ -270,11 +250,8 @@ def held(plan: Plan | None, *, name: str | None, resume: str | None) -> Iterator
             return
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether papermill reached the end of the run's notebook and wrote all of it."""
-    path = folder / "notebook.ipynb"
-    if not path.is_file():
-        return False
+def _has_ended(path: Path) -> bool:
+    """Whether papermill reached the end of a notebook and wrote all of it."""
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         cells = [cell["metadata"]["papermill"] for cell in notebook["cells"]]
@@ -297,21 +274,13 @@ def _point_latest_at(folder: Path) -> None:
     link = paths.RUNS / LATEST
     if link.is_dir() and not link.is_symlink():
         raise UserError(f"{link}: is a folder, but should be a link to an experiment; rename it")
-    temporary = (
-        paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"
-    )  # two experiments may begin at once
+    # Two experiments may begin at once.
+    temporary = paths.RUNS / f".{LATEST}-{secrets.token_hex(4)}"
     try:
         temporary.symlink_to(folder.name)
         temporary.replace(link)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _load_or_none(name: str) -> Experiment | None:
-    try:
-        return load(name)
-    except (UserError, OSError):
-        return None
 
 
 def check_name(name: str) -> None:
@@ -324,8 +293,7 @@ def check_name(name: str) -> None:
 
 def is_taken(folder: Path) -> bool:
     """Whether an experiment, or anything but an empty folder, is there."""
-    there = folder.exists() or folder.is_symlink()
-    return there and not (folder.is_dir() and not any(folder.iterdir()))
+    return any(folder.iterdir()) if folder.is_dir() else os.path.lexists(folder)
 
 
 def _free_folder(name: str | None) -> Path:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from data_prep.errors import printable
-from gpumon import trace_files
+from gpumon.trace_files import MARKS
 from helpers.training.heartbeat import FILE, MOVING
 
 MINUTES = 60.0
@@ -31,11 +31,9 @@ class Stalled(Exception):
 class Watch:
     """``with Watch(folder, minutes, end) as watch:`` around a run that writes into ``folder``.
 
-    Args:
-        minutes: without a change to any file of the folder, after which ``end`` is called, from a
-            thread; 0 means never.
-        heard: called, from a thread, with each line that the run says (``heartbeat.say``), and
-            whether it is soon replaced (``heartbeat.show``).
+    A thread calls ``end`` after so many minutes without a change to any file of the folder (0:
+    never), and ``heard`` with each line that the run says (``heartbeat.say``), and whether it is
+    soon replaced (``heartbeat.show``).
     """
 
     def __init__(
@@ -100,16 +98,15 @@ class Watch:
     def _changes(self) -> set[tuple[str, int]]:
         """When each file last changed: compared, never subtracted, for clocks are set.
 
-        Not the monitor's samples, which are taken all the same while a run hangs.
+        Not what is written on a clock, and so while a run hangs: the monitor's samples.
         """
         found = set()
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                sampled = entry.name.startswith("trace") and not entry.name.endswith(
-                    trace_files.MARKS
-                )
-                sampled = sampled or entry.name == MOVING  # written on a clock, too
+                sampled = entry.name.startswith("trace") and not entry.name.endswith(MARKS)
+                if sampled or entry.name == MOVING:
+                    continue
                 with suppress(OSError):  # renamed meanwhile
-                    if not sampled and entry.is_file(follow_symlinks=False):
+                    if entry.is_file(follow_symlinks=False):
                         found.add((entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
         return found

@@ -17,18 +17,15 @@ from helpers.errors import UserError
 from helpers.recipe import digest_now
 from helpers.record import json_files
 from helpers.record.types import Sha256
-from helpers.runner.plans import Plan, RunState
+from helpers.runner.plans import PARAMETERS, Plan, RunState
 from helpers.training import parameters
 
 FILE = "experiment.json"
 FORMER = "batch.json"
 """Its name in the first version."""
 SCHEMA = 2
-LATER = (
-    *("epochs", "batch_size", "num_workers", "launcher", "recipe_digests"),
-    *("cores_per_device", "loader_cores"),
-)
-"""Parameters that older journals lack: their runs had the defaults."""
+OTHERS = ("launcher", "recipe_digests")
+"""Fields of a plan that are no parameters of its notebooks."""
 
 Default = Literal["default"]
 DefaultOrAuto = Literal["default", "auto"]
@@ -95,7 +92,6 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: this version cannot use it.
     """
     path = folder / FILE
     if not path.exists():
@@ -114,12 +110,11 @@ def read(folder: Path) -> tuple[Plan, dict[str, Any]]:
         runs.append(RunState(**known))
     if len({run.folder for run in runs}) < len(runs):
         raise UserError(f"{path}: two of its runs have the same folder; start a new experiment")
-    warmup = parameters.epochs_of_warmup(content.get("warmup_epochs", "default"))
-    chosen = {name: content[name] for name in LATER if name in content}
-    digests = chosen.get("recipe_digests", {})
-    chosen["recipe_digests"] = {name: digest_now(digest) for name, digest in digests.items()}
-    plan = Plan(content["recipe"], content["data"], runs, warmup_epochs=warmup, **chosen)
-    return plan, content
+    fields = {name: content[name] for name in (*PARAMETERS, *OTHERS) if name in content}
+    fields["warmup_epochs"] = parameters.epochs_of_warmup(fields.get("warmup_epochs", "default"))
+    digests = fields.get("recipe_digests", {})
+    fields["recipe_digests"] = {name: digest_now(digest) for name, digest in digests.items()}
+    return Plan(runs=runs, **fields), content
 
 
 def folders() -> list[Path]:
@@ -165,7 +160,6 @@ def _content(folder: Path, plan: Plan, about: Mapping[str, Any]) -> dict[str, An
         "experiment": folder.name,
         **about,
         **plan.parameters(),
-        "launcher": plan.launcher,
-        "recipe_digests": plan.recipe_digests,
+        **{name: getattr(plan, name) for name in OTHERS},
         "runs": [asdict(state) for state in plan.runs],
     }

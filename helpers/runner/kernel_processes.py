@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from string import Template
 from threading import Thread
 from typing import Any, ClassVar
 
@@ -55,9 +56,8 @@ def execute(
     """Run the notebook ``source`` in ``kernel``, writing ``target`` as it goes.
 
     Whatever happens, the kernel and every process it started are gone afterwards, with all that
-    they left in the temporary folder (``helpers.frameworks.temporary_files``); Ctrl-C reaches
-    the kernel as KeyboardInterrupt first, so that it can write down what it has. Nothing limits
-    how long a cell may take, as long as the run comes forward.
+    they left in the temporary folder (``helpers.frameworks.temporary_files``). Ctrl-C reaches the
+    kernel as KeyboardInterrupt first, so that it can write down what it has.
 
     Args:
         parameters: for the cell tagged ``parameters``.
@@ -65,10 +65,8 @@ def execute(
         heard: called, from any thread, with each line that the run says of itself, and whether it
             is soon replaced.
         settled: once it was interrupted, whether the kernel has written down what it has.
-        stall_minutes: minutes without progress after which it is ended
-            (``helpers.runner.hangs``); 0: never.
-        environment: variables in addition to the runner's that reach the kernel
-            (``helpers.launch.environment_variables``): its devices, and ``MARK``.
+        stall_minutes: without progress, after which it is ended (``helpers.runner.hangs``).
+        environment: variables in addition to the runner's that reach the kernel, with ``MARK``.
 
     Raises:
         papermill.PapermillExecutionError: a cell failed.
@@ -138,8 +136,7 @@ def execute(
             )
         with watch, naming(target):
             papermill.execute_notebook(
-                _literal(source),
-                _literal(target),
+                *(str(path).replace("{", "{{").replace("}", "}}") for path in (source, target)),
                 parameters=parameters,
                 engine_name="watched",
                 kernel_name=kernel,
@@ -213,23 +210,16 @@ def stop(process: int | None, shut_down: Callable[[], None] | None = None) -> No
 
 
 def stop_marked(folder: Path, spare: Callable[[Path], bool] = lambda of: False) -> None:
-    """End the kernels, workers and samplers of an experiment, or of all experiments in ``folder``.
+    """End the processes of an experiment, or of those in ``folder`` that are not to ``spare``.
 
     A process with another parent or in another session still has the mark in its environment.
     Processes without the mark are never ended.
-
-    Args:
-        folder: an experiment's folder, or the folder of several experiments.
-        spare: whether to keep an experiment's processes, by its folder.
     """
     marks = {member: mark(member.pid) for member in psutil.process_iter()}
-    ours = {member: Path(of) for member, of in marks.items() if of and _is_below(of, folder)}
+    ours = {member: Path(of) for member, of in marks.items() if of and ".." not in Path(of).parts}
+    ours = {member: of for member, of in ours.items() if of.is_relative_to(folder)}
     lives = {of: spare(of) for of in set(ours.values())}
     _kill({member for member, of in ours.items() if not lives[of]})
-
-
-def _is_below(path: str, folder: Path) -> bool:
-    return ".." not in Path(path).parts and Path(path).is_relative_to(folder)
 
 
 def mark(process: int) -> str | None:
@@ -254,17 +244,13 @@ def _kill(members: set[psutil.Process]) -> None:
 def family(process: int) -> set[psutil.Process]:
     """The process, its descendants and all members of the session it leads, as they are now."""
     members: set[psutil.Process] = set()
-    try:
+    with suppress(psutil.NoSuchProcess):
         root = psutil.Process(process)
         members |= {root, *root.children(recursive=True)}
-    except psutil.NoSuchProcess:
-        pass
     for other in psutil.process_iter():
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             if os.getsid(other.pid) == process:
                 members.add(other)
-        except (ProcessLookupError, PermissionError):
-            continue
     return {member for member in members if member.pid != os.getpid()}
 
 
@@ -293,14 +279,14 @@ def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def _literal(path: Path) -> str:
-    """``path`` for papermill, which fills in parameters between braces."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
 def _pid(manager: Any) -> int | None:
     """The kernel's process id, also after nbclient let go of it."""
     return getattr(manager.provisioner, "pid", None) or None
+
+
+def variables_of(spec: Any) -> dict[str, str]:
+    """The variables that Jupyter gives a kernel: its ``PATH`` ends in ``${PATH}``."""
+    return {name: Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
 
 
 def _start(manager: Any, **how: Any) -> None:

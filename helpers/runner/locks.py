@@ -1,11 +1,10 @@
 """Let only one command at a time work on an experiment, on all hosts of a shared filesystem.
 
-A lock is a file in ``runs/.locks`` that its holder has locked (``flock``) and that names it.
-The system releases the lock when the holder ends, but some network filesystems do not show locks to
-other hosts. A lock is therefore taken over only if the named process has certainly ended.
+A lock is a file in ``runs/.locks`` that its holder has locked and that names it. The system
+releases the lock when the holder ends, but some network filesystems do not show locks to other
+hosts. A lock is therefore taken over only if the named process has certainly ended.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -15,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import UserError, naming
@@ -23,6 +24,8 @@ from helpers.launch import processes
 FOLDER = ".locks"
 LONGEST = 10_000
 """The maximum size of such a file, in bytes."""
+HANDOVER_SECONDS = 0.2
+"""The time in which a holder that has just ended removes its lock."""
 _FIELDS = {"process": int, "host": str, "since": str}
 _JOB = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT")
 
@@ -35,32 +38,37 @@ class HeldError(UserError):
 def held(path: Path, what: str, instead: str = "") -> Iterator[None]:
     """Hold the lock at ``path`` during the block, and remove it afterwards.
 
-    Args:
-        path: the lock's file.
-        what: the start of the error message.
-        instead: the end of the error message, with an alternative.
-
     Raises:
-        HeldError: another process has the lock, or may still have it.
+        HeldError: another process has the lock, or may still have it; the message begins with
+            ``what``, and ends with an alternative, ``instead``.
     """
-    with naming(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = _opened(path, what, instead)
+    lock = FileLock(path, mode=0o644)
     try:
         with naming(path):
-            said = (
-                processes.own()
-                | _job()
-                | {"since": datetime.now(UTC).isoformat(timespec="minutes")}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=HANDOVER_SECONDS)
+    except Timeout:
+        who = _who(_read(path))
+        raise HeldError(f"{what} ({who}); wait for it or stop it{instead}") from None
+    try:
+        said = _read(path)
+        if said is not None and not _is_over(said):
+            unsure = processes.runs(said) is None
+            known = "this host cannot check whether it still runs" if unsure else "it runs"
+            raise HeldError(
+                f"{what} ({_who(said)}): {known}. If it has ended, remove {path} and start "
+                f"again{instead}"
             )
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(said).encode(), 0)
-            os.fsync(file)
-        yield
+        own = processes.own() | _job() | {"since": datetime.now(UTC).isoformat(timespec="minutes")}
+        with naming(path):
+            path.write_text(json.dumps(own), encoding="utf-8")
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # then it names a process that has ended
+                path.unlink()  # while it is ours
     finally:
-        with suppress(OSError):  # then it names a process that has ended
-            path.unlink()  # while it is ours
-        os.close(file)
+        lock.release()
 
 
 @contextmanager
@@ -68,9 +76,6 @@ def only_one() -> Iterator[None]:
     """Refuse a second experiment on this machine, because both would disturb each other's times.
 
     Two Slurm jobs may run at the same time, because each has its own devices.
-
-    Raises:
-        UserError: another experiment runs, or the folder for runs cannot be created.
     """
     try:
         paths.RUNS.mkdir(parents=True, exist_ok=True)
@@ -104,47 +109,8 @@ def in_job() -> bool:
 
 def may_be_held(path: Path) -> bool:
     """Whether there is a lock whose process has not certainly ended."""
-    try:
-        said = _read(path.read_bytes()[:LONGEST])
-    except OSError:
-        return False
+    said = _read(path)
     return said is not None and not _is_over(said)
-
-
-def _opened(path: Path, what: str, instead: str) -> int:
-    """The file, locked by this process."""
-    how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    while True:
-        file = os.open(path, how, 0o644)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                who = _who(_read(os.pread(file, LONGEST, 0)))
-                raise HeldError(f"{what} ({who}); wait for it or stop it{instead}") from None
-            if not _is_still(file, path):  # its holder has just removed it
-                os.close(file)
-                continue
-            said = _read(os.pread(file, LONGEST, 0))
-            if said is not None and not _is_over(said):
-                unsure = processes.runs(said) is None
-                known = "this host cannot check whether it still runs" if unsure else "it runs"
-                raise HeldError(
-                    f"{what} ({_who(said)}): {known}. If it has ended, remove {path} and start "
-                    f"again{instead}"
-                )
-            return file
-        except BaseException:
-            os.close(file)
-            raise
-
-
-def _is_still(file: int, path: Path) -> bool:
-    try:
-        there = path.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(os.fstat(file), there)
 
 
 def _is_over(said: Mapping[str, Any]) -> bool:
@@ -162,12 +128,13 @@ def _job() -> dict[str, Any]:
     return {"job": f"{cluster} {job}", "starts": starts or "0"} if job else {}
 
 
-def _read(text: bytes) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
     """The holder's entry; None if it is missing or not valid."""
     try:
-        said = json.loads(text)
+        with path.open("rb") as file:
+            said = json.loads(file.read(LONGEST))
         sound = all(type(said[name]) is kind for name, kind in _FIELDS.items())
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return said if sound and 0 <= said["process"] < 2**31 else None
 

@@ -1,48 +1,41 @@
 """Print the plan before the runs, each outcome, and the final table."""
 
-from helpers import record, terminal
-from helpers.errors import UserError
-from helpers.frameworks import devices, installed, why_not
+from typing import Any
+
+from helpers import terminal
+from helpers.frameworks import devices
 from helpers.record import tasks
 from helpers.results import comparability, rates
-from helpers.runner import estimate, experiments, locks, recipes
+from helpers.runner import estimate, experiments, locks, preflight, recipes
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
-from helpers.runner.plans import RunState
+from helpers.runner.plans import RunState, counted
 from helpers.terminal import say
 
 
 def announce(experiment: Experiment, history: History) -> None:
     """Print the plan: kept runs, runs to do, skipped runs with the reason, and the time."""
-    count = len(experiment.runs)
     kept = [state for state in experiment.runs if experiment.is_finished(state)]
     again = f", {len(kept)} of them finished before" if kept else ""
     verb = "Resuming experiment" if experiment.resumed else "Experiment"
-    say(f"{verb} {experiment.name}: {count} run{'s' if count != 1 else ''}{again}")
+    say(f"{verb} {experiment.name}: {counted(len(experiment.runs), 'run')}{again}")
     if settings := experiment.plan.settings():
         say(f"  every run with {settings}")
     for line in recipes.in_words(experiment.plan):
         say(f"  {line}")
     to_run = []
-    wanted = {(state.kernel, state.devices, state.gpus) for state in experiment.runs}
-    virtual = {n for _, n, gpus in wanted if not devices.used(n, gpus)}
+    virtual = [run.devices for run in experiment.runs if not devices.used(run.devices, run.gpus)]
     if warned := devices.crowded(max(virtual, default=0)):
         say(f"  {warned}")
-    problems = {
-        (kernel, n, gpus): installed.problem(kernel, devices.used(n, gpus), n)
-        for kernel, n, gpus in wanted
-    }
-    unsuited = {
-        notebook: recipes.problem(experiment.plan, notebook)
-        for notebook in {state.notebook for state in experiment.runs}
-    }
+    problems: dict[tuple[Any, ...], str | None] = {}  # thousands of runs have few different ones
     for state in experiment.runs:
-        problem = problems[state.kernel, state.devices, state.gpus] or unsuited[state.notebook]
-        problem = problem or why_not(state.notebook, state.kernel, state.devices, state.nodes)
+        key = state.label, state.devices, state.gpus, state.nodes
+        if key not in problems:
+            problems[key] = preflight.why_skipped(experiment.plan, state)
         if experiment.is_finished(state):
             note = "finished before, kept"
-        elif problem:
-            note = f"will be skipped: {problem}"
+        elif problems[key]:
+            note = f"will be skipped: {problems[key]}"
         else:
             to_run.append(state)
             note = f"environment {state.kernel}{_about(history, state)}"
@@ -66,9 +59,8 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     """The test's metric with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
     if state.state != "finished":
         return "-", "-"
-    try:
-        content = record.read(experiment.folder / state.folder)
-    except UserError:
+    content = experiments.record_of(experiment.folder / state.folder)
+    if not content:
         return "-", "-"
     metric = tasks.of(content["recipe"]).metric
     value, low, high = metric.of(content["test"])
@@ -109,12 +101,8 @@ def final_table(experiment: Experiment) -> str:
 
 def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
     """Why a run's times are not comparable; empty without a finished record."""
-    if state.state != "finished":
-        return ()
-    try:
-        return comparability.marks(dict(record.read(experiment.folder / state.folder)))
-    except UserError:
-        return ()
+    content = experiments.record_of(experiment.folder / state.folder)
+    return comparability.marks(content) if content and state.state == "finished" else ()
 
 
 def where_to_look(experiment: Experiment, problems: list[str]) -> int:
@@ -160,5 +148,5 @@ def _estimate(history: History, to_run: list[RunState]) -> str:
             "devices"
         )
     rest = f", and {unknown} more without an earlier run to go by" if unknown else ""
-    known = len(to_run) - unknown
-    return f"Estimate: about {terminal.clock(seconds)} for {known} run{'s' * (known != 1)}{rest}"
+    known = counted(len(to_run) - unknown, "run")
+    return f"Estimate: about {terminal.clock(seconds)} for {known}{rest}"

@@ -41,12 +41,10 @@ class OtherProcess:
 
 
 class Watch:
-    """``with Watch(uuids, folder, warn) as watch:`` around a run's kernel.
+    """``with Watch(uuids, folder, warn) as watch:`` around a run's kernel on these GPUs, if any.
 
-    Args:
-        uuids: the run's GPUs; none means nothing is watched.
-        experiment: the folder whose mark the run's own processes carry.
-        warn: called with one line for each of them, once.
+    ``experiment`` is the folder whose mark the run's own processes carry; ``warn`` is called with
+    one line for each other process.
     """
 
     def __init__(self, uuids: Sequence[str], experiment: Path, warn: Callable[[str], None]) -> None:
@@ -83,25 +81,18 @@ class Watch:
             time.sleep(0.5)
             seen = self._ask()
         for gpu, process, memory in seen:
-            self._note(
-                OtherProcess(gpu, process, gpu_processes.process_name(process), memory, "before")
-            )
+            self._note(gpu, process, memory, "before")
 
     def _keep_looking(self) -> None:
         while not self._over.wait(EVERY_SECONDS):
             for gpu, process, memory in self._ask():
-                known = (gpu, process) in self._found
-                if known or not processes.lives(process):
-                    continue
-                if kernel_processes.mark(process) != str(self._batch):
-                    self._note(
-                        OtherProcess(
-                            gpu, process, gpu_processes.process_name(process), memory, "during"
-                        )
-                    )
+                known = (gpu, process) in self._found or not processes.lives(process)
+                if not known and kernel_processes.mark(process) != str(self._batch):
+                    self._note(gpu, process, memory, "during")
 
-    def _note(self, other: OtherProcess) -> None:
-        self._found[other.gpu, other.process] = other
+    def _note(self, gpu: str, process: int, memory: float | None, seen: str) -> None:
+        other = OtherProcess(gpu, process, gpu_processes.process_name(process), memory, seen)
+        self._found[gpu, process] = other
         self._warn(f"{other}: another process shares this GPU, its times are not reliable")
 
     def _ask(self) -> list[tuple[str, int, float | None]]:

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from data_prep.errors import DataError
@@ -14,13 +15,60 @@ from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.capabilities import sharing
 from helpers.launch import launchers
-from helpers.recipe import PRECISIONS, full_name, lookup
+from helpers.recipe import PRECISIONS, Recipe, full_name, lookup
 from helpers.runner import selection
-from helpers.runner.selection import Offer
 from helpers.training import image_folders, parameters
 
 MOST_RUNS = 10_000
 """A larger number is treated as a typing error."""
+PARAMETERS = (
+    *("recipe", "data", "epochs", "batch_size", "num_workers", "warmup_epochs"),
+    *("cores_per_device", "loader_cores"),
+)
+"""The fields of a plan that each of its notebooks gets as parameters."""
+CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "epochs": parameters.check_epochs,
+    "batch_size": parameters.check_batch_size,
+    "num_workers": parameters.check_num_workers,
+    "warmup_epochs": parameters.epochs_of_warmup,
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user may choose: the command's options and a sweep's keys have these names."""
+
+    notebooks: Sequence[str] = ()
+    """Names without ``.ipynb``, each in its own kernel; none means every framework notebook."""
+    frameworks: Sequence[str] = ()
+    """All notebooks of these frameworks, instead of ``notebooks``."""
+    devices: Sequence[int | str] = ("auto",)
+    """How many on each node, several in turn."""
+    gpus: int | str = "auto"
+    """On how many GPUs each of these numbers is; ``auto``: on as many."""
+    recipe: str = "auto"
+    """A recipe's name or its file."""
+    data: str = "auto"
+    """A data folder."""
+    seeds: Sequence[int | str] = (0,)
+    """One run for each; a seed sets the split by patient, the weights and the augmentation."""
+    repeats: int | str = 1
+    precision: Sequence[str] = PRECISIONS[:1]
+    """One run for each; a framework that cannot compute in one skips that run."""
+    epochs: int | str = "default"
+    batch_size: int | str = "default"
+    """Images per device; ``auto``: each run finds the largest that fits."""
+    num_workers: int | str = "default"
+    """Of the loader, for each device; ``auto``: each run measures."""
+    warmup_epochs: float | str = "default"
+    nnodes: Sequence[int | str] = (1,)
+    """How many machines, several in turn; simulated unless the launcher reaches others."""
+    launcher: str = "auto"
+    """What starts the ranks of several nodes (``helpers.launch.launchers``)."""
+    cores_per_device: int | str = "auto"
+    """Of each CPU device; ``auto``: an equal part of all cores for the most devices of these."""
+    loader_cores: str = "default"
+    """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
 
 
 @dataclass
@@ -66,9 +114,8 @@ class RunState:
             among = f" on {self.nodes} nodes" if self.nodes > 1 else ""
             return f"{self.label}{among}, {found}{each}{apart}"
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
-        kind = "CPU device" if self.gpus == 0 else "device"
-        kind += "s" * (self.devices != 1)
-        return f"{self.label} on {among}{self.devices} {kind}{each}{apart}"
+        kind = counted(self.devices, "CPU device" if self.gpus == 0 else "device")
+        return f"{self.label} on {among}{kind}{each}{apart}"
 
     @property
     def shared_gpus(self) -> int | None:
@@ -78,9 +125,8 @@ class RunState:
     @property
     def on(self) -> str:
         """Its devices in a table's cell: ``4``, ``4 on 1 GPU``, or of two nodes ``2 x 4``."""
-        gpus = self.shared_gpus
         among = f"{self.nodes} x " if self.nodes > 1 else ""
-        shared = f" on {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
+        shared = f" on {counted(self.shared_gpus, 'GPU')}" if self.shared_gpus else ""
         return f"{among}{self.devices}{shared}"
 
     def about(self) -> dict[str, Any]:
@@ -99,28 +145,17 @@ class Plan:
     epochs: int | str = "default"
     batch_size: int | str = "default"
     num_workers: int | str = "default"
-    """For each device."""
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
-    """What starts the ranks of several nodes."""
     cores_per_device: int | str = "auto"
-    """Cores of each CPU device, as the user asked for them."""
+    """As the user asked for them."""
     loader_cores: str = "default"
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""
-        return {
-            "recipe": self.recipe,
-            "data": self.data,
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "num_workers": self.num_workers,
-            "warmup_epochs": self.warmup_epochs,
-            "cores_per_device": self.cores_per_device,
-            "loader_cores": self.loader_cores,
-        }
+        return {name: getattr(self, name) for name in PARAMETERS}
 
     def cores_here(self) -> int | str:
         """The cores of each CPU device on this machine: ``auto`` as a number.
@@ -141,21 +176,17 @@ class Plan:
             "workers": self.num_workers,
             "warm-up epochs": self.warmup_epochs,
             "loader cores": self.loader_cores,
+            "launcher": "default" if self.launcher == "auto" else self.launcher,
         }
-        said = [f"{what} {value}" for what, value in given.items() if value != "default"]
-        said += [f"launcher {self.launcher}"] * (self.launcher != "auto")
-        return ", ".join(said)
+        return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 
     def asks_for_the_same(self, other: "Plan") -> bool:
         """Whether both name the same runs, however far they are and whatever the code is now."""
-        same = self.parameters() == other.parameters()
-        return (
-            same
-            and self.launcher == other.launcher
-            and self.recipe_digests == other.recipe_digests
-            and [(run.folder, run.gpus, run.seed, run.precision) for run in self.runs]
-            == [(run.folder, run.gpus, run.seed, run.precision) for run in other.runs]
-        )
+        return self._identity() == other._identity()
+
+    def _identity(self) -> tuple[Any, ...]:
+        runs = [(run.folder, run.gpus, run.seed, run.precision) for run in self.runs]
+        return self.parameters(), self.launcher, self.recipe_digests, runs
 
 
 class ChoiceError(UserError):
@@ -167,7 +198,7 @@ class ChoiceError(UserError):
 
 
 @contextmanager
-def _choosing(option: str) -> Iterator[None]:
+def choosing(option: str) -> Iterator[None]:
     """What goes wrong inside is a mistake in this option."""
     try:
         yield
@@ -175,159 +206,122 @@ def _choosing(option: str) -> Iterator[None]:
         raise ChoiceError(option, str(error)) from None
 
 
-def make_plan(
-    *,
-    notebooks: Sequence[str] = (),
-    frameworks: Sequence[str] = (),
-    devices: Sequence[int | str] = ("auto",),
-    gpus: int | str = "auto",
-    recipe: str = "auto",
-    data: str = "auto",
-    seeds: Sequence[int | str] = (0,),
-    repeats: int | str = 1,
-    precision: Sequence[str] = PRECISIONS[:1],
-    epochs: int | str = "default",
-    batch_size: int | str = "default",
-    num_workers: int | str = "default",
-    warmup_epochs: float | str = "default",
-    nnodes: Sequence[int | str] = (1,),
-    launcher: str = "auto",
-    cores_per_device: int | str = "auto",
-    loader_cores: str = "default",
-) -> Plan:
+def make_plan(**choices: Any) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
-    is cut short has measured every framework, and a machine that grows warm does so for all. On
-    several nodes, a notebook for one machine is left out if it was chosen by its framework
-    (``chainer``) and another notebook of that framework runs on several nodes.
+    is cut short has measured every framework, and a machine that grows warm does so for all.
 
     Args:
-        notebooks: names without ``.ipynb``, each in its own kernel; none means every framework
-            notebook, in order.
-        frameworks: all notebooks of these frameworks, instead of ``notebooks``.
-        devices: how many on each node, several in turn, or ``auto``.
-        gpus: on how many GPUs each of these numbers is; ``auto``: on as many.
-        recipe: a recipe's name, its file, or ``auto``.
-        data: a data folder, or ``auto``.
-        seeds: one run for each; it sets the split by patient, the weights and the augmentation.
-        repeats: how often the whole is run.
-        precision: one run for each, of ``PRECISIONS``; where a framework cannot compute in one,
-            its run is skipped with the reason.
-        epochs: of every run; ``default``: the recipe's.
-        batch_size: images per device, the learning rate as the recipe scales it; ``default``: the
-            recipe's; ``auto``: each run finds the largest that fits.
-        num_workers: of the loader, for each device; ``default``: by the cores; ``auto``: each run
-            measures.
-        warmup_epochs: in which the learning rate climbs to that of all devices; ``default``: the
-            recipe's.
-        nnodes: how many machines, several in turn; simulated unless the launcher reaches others.
-        launcher: what starts the ranks of several nodes (``helpers.launch.launchers``).
-        cores_per_device: of each CPU device; ``auto``: an equal part of all cores for the most
-            devices of these; ``shared``: the devices share all cores.
-        loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
-            ``default``: the recipe's.
+        choices: the fields of :class:`Choices` that are not the default.
 
     Raises:
         ChoiceError: one of these cannot be had.
         UserError: they cannot be had together.
     """
-    with _choosing("recipe"):
-        recipe = full_name(recipe)
-        chosen = lookup("demo" if recipe == "auto" else recipe)
-        digests = {} if recipe == "auto" else chosen.digests()
-    with _choosing("precision"):
-        for kind in precision:
+    given = Choices(**choices)
+    with choosing("recipe"):
+        name = full_name(given.recipe)
+        recipe = lookup("demo" if name == "auto" else name)
+        digests = {} if name == "auto" else recipe.digests()
+    with choosing("precision"):
+        for kind in given.precision:
             lookup("demo", precision=kind)
-    with _choosing("epochs"):
-        epochs = parameters.check_epochs(epochs)
-    with _choosing("batch_size"):
-        batch_size = parameters.check_batch_size(batch_size)
-    with _choosing("num_workers"):
-        num_workers = parameters.check_num_workers(num_workers)
-    with _choosing("warmup_epochs"):
-        warmup = parameters.epochs_of_warmup(warmup_epochs)
+    checked = {}
+    for option, check in CHECKS.items():
+        with choosing(option):
+            checked[option] = check(getattr(given, option))
+    data = given.data
     if data != "auto":
-        with _choosing("data"):
-            data = str(image_folders.prepare_data(chosen, data))
-    with _choosing("frameworks" if frameworks else "notebooks"):
-        wanted = selection.chosen(framework_notebooks(), notebooks, frameworks)
-    with _choosing("gpus"):
-        device_helpers.resolve("auto", gpus)
-    with _choosing("devices"):
-        free = [device_helpers.resolve(number, gpus, cpu_cores.SHARED) for number in devices]
-    counts = dict.fromkeys(each.count for each in free)
-    with _choosing("nnodes"):
-        each_nodes = dict.fromkeys(parameters.check_nodes(number) for number in nnodes)
-    with _choosing("launcher"):
-        chosen_launcher = launchers.choose(launcher, max(each_nodes))
-    place = chosen.loader_cores if loader_cores == "default" else loader_cores
-    cores: int | str = cores_per_device if cores_per_device == cpu_cores.SHARED else "auto"
-    with _choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
-        if min(each_nodes) == 1:  # the devices of several nodes share all cores of their node
-            widest = device_helpers.resolve(max(counts), gpus, cores_per_device, place)
-            if widest.cpus and cores_per_device != "auto":
-                cores = int(cores_per_device)
-    with _choosing("seeds"):
-        each_seed = dict.fromkeys(_whole("seed", seed, least=0) for seed in seeds)
-    each_precision = dict.fromkeys(precision)
-    with _choosing("repeats"):
-        rounds = _whole("repeats", repeats, least=1)
-    spanning = {offer.word for offer in wanted if offer.spans}
-
-    def belongs(offer: Offer, number: int) -> bool:
-        """Whether a notebook that was not named runs on so many nodes."""
-        if number == 1:
-            return bool(frameworks) or not offer.of_many_nodes
-        return offer.spans or offer.word not in spanning
-
-    several = {
-        offer: [number for number in each_nodes if notebooks or belongs(offer, number)]
-        for offer in wanted
-    }
-    combined = sum(map(len, several.values()))
-    planned = rounds * len(each_seed) * len(each_precision) * combined * len(counts)
+        with choosing("data"):
+            data = str(image_folders.prepare_data(recipe, data))
+    with choosing("frameworks" if given.frameworks else "notebooks"):
+        offers = selection.chosen(framework_notebooks(), given.notebooks, given.frameworks)
+    with choosing("gpus"):
+        device_helpers.resolve("auto", given.gpus)
+    with choosing("devices"):
+        found = [device_helpers.resolve(n, given.gpus, cpu_cores.SHARED) for n in given.devices]
+    counts = dict.fromkeys(each.count for each in found)
+    with choosing("nnodes"):
+        nodes = dict.fromkeys(parameters.check_nodes(number) for number in given.nnodes)
+    with choosing("launcher"):
+        launcher = launchers.choose(given.launcher, max(nodes)).asked
+    cores = _cores(given, recipe, max(counts), min(nodes))
+    with choosing("seeds"):
+        seeds = dict.fromkeys(_whole("seed", seed, least=0) for seed in given.seeds)
+    with choosing("repeats"):
+        repeats = _whole("repeats", given.repeats, least=1)
+    precisions = dict.fromkeys(given.precision)
+    pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
+    planned = repeats * len(seeds) * len(precisions) * len(pairs) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
+    grid = product(range(1, repeats + 1), seeds, offers, precisions, nodes, counts)
     runs = [
         RunState(
-            *offer,
+            offer.notebook,
+            offer.framework,
+            offer.kernel,
             count,
             digest(offer.notebook),
             seed=seed,
             precision=kind,
             variant="-".join(
                 [kind] * (kind != PRECISIONS[0])
-                + [f"seed{seed}"] * (len(each_seed) > 1)
-                + [f"repeat{number}"] * (rounds > 1)
+                + [f"seed{seed}"] * (len(seeds) > 1)
+                + [f"repeat{repeat}"] * (repeats > 1)
             ),
-            gpus=None if gpus == "auto" else free[0].gpus,
+            gpus=None if given.gpus == "auto" else found[0].gpus,
             nodes=among,
         )
-        for number in range(1, rounds + 1)
-        for seed in each_seed
-        for offer in wanted
-        for kind in each_precision
-        for among in several[offer]
-        for count in counts
+        for repeat, seed, offer, kind, among, count in grid
+        if (offer, among) in pairs
     ]
     return Plan(
-        recipe,
-        data,
-        runs,
-        epochs,
-        batch_size,
-        num_workers,
-        warmup,
-        chosen_launcher.asked,
-        cores,
-        loader_cores,
-        digests,
+        recipe=name,
+        data=data,
+        runs=runs,
+        launcher=launcher,
+        cores_per_device=cores,
+        loader_cores=given.loader_cores,
+        recipe_digests=digests,
+        **checked,
     )
 
 
+def _cores(given: Choices, recipe: Recipe, devices: int, nodes: int) -> int | str:
+    """The cores of each CPU device, checked for the most devices of a run on one node."""
+    place = recipe.loader_cores if given.loader_cores == "default" else given.loader_cores
+    asked = given.cores_per_device
+    if nodes == 1:  # the devices of several nodes share all cores of their node
+        with choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
+            widest = device_helpers.resolve(devices, given.gpus, asked, place)
+            if widest.cpus and asked != "auto":
+                return int(asked)
+    return asked if asked == cpu_cores.SHARED else "auto"
+
+
+def _is_meant(
+    given: Choices, offers: Sequence[selection.Offer], offer: selection.Offer, nodes: int
+) -> bool:
+    """Whether a notebook is to run on so many nodes.
+
+    A notebook for one machine that was chosen by its framework (``chainer``) is left out on several
+    nodes if another notebook of that framework runs on them.
+    """
+    if given.notebooks:
+        return True
+    if nodes == 1:
+        return bool(given.frameworks) or not offer.many_nodes_only
+    return offer.spans or offer.word not in {other.word for other in offers if other.spans}
+
+
+def counted(number: int, what: str) -> str:
+    """``1 device``, ``2 devices``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _whole(what: str, value: int | str, least: int) -> int:
-    """A whole number a user gave."""
     number = parameters.whole(value)
     if number is None:
         raise UserError(f"{what} '{value}': give a whole number, {least} or more")
@@ -340,9 +334,6 @@ def framework_notebooks() -> dict[str, tuple[str, str]]:
     """Each framework notebook's framework and kernel, in the order they are run and shown.
 
     A framework notebook says so in its metadata: ``"rosetta": {"framework": "PyTorch"}``.
-
-    Raises:
-        UserError: a file there is no notebook, or has no kernel.
     """
     found = {}
     for path in sorted(paths.NOTEBOOKS.glob("[!.]*.ipynb")):  # editors and macOS hide theirs

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from data_prep.errors import printable
@@ -18,7 +17,7 @@ from helpers.record.tasks import capital
 from helpers.runner import messages, recipes
 from helpers.runner.estimate import History, total
 from helpers.runner.experiments import Experiment
-from helpers.runner.plans import RunState
+from helpers.runner.plans import RunState, counted
 from helpers.terminal import say
 
 SETTLED = ("finished", "failed", "skipped", "interrupted")
@@ -37,12 +36,7 @@ class Lines:
     def __enter__(self) -> "Lines":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def keep(self, state: RunState) -> None:
@@ -70,13 +64,8 @@ class Lines:
         Where it is within an epoch, which is soon replaced, is for a terminal alone.
         """
         with suppress(OSError):
-            if not moving or self._moves:
+            if not moving or self._moves():
                 self.show(line)
-
-    @property
-    def _moves(self) -> bool:
-        """Whether what is shown can be replaced."""
-        return self._line is not None and self._line.moves
 
     def warn(self, text: str) -> None:
         """Something the user should know at once; it stays on the screen.
@@ -85,6 +74,10 @@ class Lines:
         """
         with suppress(OSError):
             self._warn(text)
+
+    def _moves(self) -> bool:
+        """Whether what is shown can be replaced."""
+        return self._line is not None and self._line.moves
 
     def _warn(self, text: str) -> None:
         say(f"      warning: {text}", error=True)
@@ -152,7 +145,6 @@ class Table(Lines):
     def show(self, text: str, detail: str = "") -> None:
         self._at = f"{text} ({detail})" if detail else text
 
-    @property
     def _moves(self) -> bool:
         return True
 
@@ -164,12 +156,9 @@ class Table(Lines):
         self.history.add(state)
         self._figures[state.folder] = messages.figures(self.batch, state)
         if state.reason:
+            line = printable(f"{state.title}: {messages.outcome(state)}")
             with naming("standard output"):
-                self._console.print(
-                    printable(f"{state.title}: {messages.outcome(state)}"),
-                    style="red",
-                    markup=False,
-                )
+                self._console.print(line, style="red", markup=False)
         self._refresh()
 
     def _refresh(self) -> None:
@@ -182,28 +171,31 @@ class Table(Lines):
         from rich.text import Text
 
         runs = self.batch.runs
-        rows = max(3, self._console.height - _AROUND)
-        first, last = window(len(runs), self._position(), rows)
+        first, last = window(len(runs), self._position(), max(3, self._console.height - _AROUND))
         shown = [self._cells(state) for state in runs[first:last]]
         header = ["Notebook", "Devices", "Variant", "State", "Time", self._metric, "Images/s"]
         used = [i for i, name in enumerate(header) if name != "Variant" or any(r[i] for r in shown)]
-        widths = [max(len(row[i]) for row in [header, *shown]) for i in range(len(header))]
-        others = sum(widths[i] + 2 for i in used if i)
-        widths[0] = max(8, min(widths[0], self._console.width - others))
-        caption = Text(self._caption(), no_wrap=True, overflow="ellipsis")
         grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for i in used:
+            # The notebook's name alone is cut where the terminal is narrow.
+            width = None if i == 0 else max(len(row[i]) for row in [header, *shown])
             side: Any = "right" if i > 3 else "left"
-            grid.add_column(
-                header[i], width=widths[i], justify=side, no_wrap=True, overflow="ellipsis"
-            )
+            how: Any = {"no_wrap": True, "overflow": "ellipsis", "min_width": width or 8}
+            grid.add_column(header[i], justify=side, **how)
         for state, row in zip(runs[first:last], shown, strict=True):
             colour = "bold cyan" if state is self._now else _COLOURS.get(state.state, "dim")
             grid.add_row(*(Text(row[i], style=colour if i == 3 else "") for i in used))
-        above = Text(f"... {first} more above" if first else "", style="dim")
-        below = Text(f"... {len(runs) - last} more below" if last < len(runs) else "", style="dim")
-        now = Text(printable(self._at), style="cyan", no_wrap=True, overflow="ellipsis")
-        return Group(*(part for part in (above, grid, below, caption, now) if part))
+        above = f"... {first} more above" if first else ""
+        below = f"... {len(runs) - last} more below" if last < len(runs) else ""
+        one_line: Any = {"no_wrap": True, "overflow": "ellipsis"}
+        parts: list[Any] = [
+            Text(above, style="dim"),
+            grid,
+            Text(below, style="dim"),
+            Text(self._caption(), **one_line),
+            Text(printable(self._at), style="cyan", **one_line),
+        ]
+        return Group(*filter(None, parts))
 
     def _cells(self, state: RunState) -> list[str]:
         name = state.label.replace("_MultiGPU", "").replace("_", " ").replace("-", " ")
@@ -245,7 +237,7 @@ class Table(Lines):
         said.append(f"{terminal.clock(time.monotonic() - self._started)} so far")
         if waiting or self._now is not None:
             known = f"about {terminal.clock(left)}" if left or not unknown else ""
-            open_end = f"{unknown} run{'s' * (unknown != 1)} without estimate" if unknown else ""
+            open_end = f"{counted(unknown, 'run')} without estimate" if unknown else ""
             said.append(" and ".join(filter(None, (known, open_end))) + " to go")
         return f"{len(runs)} runs: {', '.join(said)}"
 

@@ -1,8 +1,8 @@
 """Run a notebook in several processes, its ranks, on one machine or on several.
 
 A cluster's launcher starts the ranks (``helpers.launch.launchers``), and each rank runs the whole
-notebook (``helpers.launch.rank``). This module waits for them. It shows the progress of rank 0, and
-ends all ranks once one has failed, hangs or gives no sign of life.
+notebook (``helpers.launch.rank``). This module waits for them (``helpers.runner.rank_watch``) and
+shows the progress of rank 0.
 """
 
 from __future__ import annotations
@@ -12,40 +12,27 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
-from threading import Event, Thread
 from typing import Any
 
 from helpers import paths
-from helpers.errors import refusal
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import environment_variables, failures, launchers, run_files, this_notebook
-from helpers.launch.failures import RankError
+from helpers.launch import environment_variables, launchers, run_files, this_notebook
 from helpers.launch.launchers import Launcher
-from helpers.launch.run_files import ALIVE, BEAT_SECONDS, END, NOTEBOOK, SILENT_SECONDS
+from helpers.launch.run_files import ALIVE, END, NOTEBOOK
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
+from helpers.runner.rank_watch import LOG, Watch
 
-LOG = "ranks.log"
-"""The file in the run's folder with the output of the launcher and the ranks."""
-HANG_MINUTES = 10.0
-"""The time in which at least one rank has to make progress."""
 JOIN_SECONDS = 120.0
 """The time in which all ranks have to join."""
-CLOSING_SECONDS = 10.0
-"""The time for ranks to end by themselves after their notebook."""
 POLITE_SECONDS = 5.0
 """The time for the ranks' parent processes to end them, before the launcher is killed."""
-SETTLE_SECONDS = 0.4
-"""The time for a parent process to record a death that another process noticed first."""
 LOOK_SECONDS = 0.05
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
-TROUBLED = 3
-"""Consecutive signs of life that could not be written: the disk is full or not available."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +70,9 @@ def _row_of(notebook: str, kernel: str) -> Row | None:
 def order(
     notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str, gpus: int
 ) -> Order:
-    """Describe the ranks of a notebook.
+    """Describe the ranks of a notebook on ``nodes`` nodes with ``devices`` devices each.
 
-    Args:
-        notebook: the notebook's name.
-        kernel: the name of its environment.
-        launcher: the program that starts the ranks (``launchers.choose``).
-        nodes: the number of nodes.
-        devices: the number of devices of each node.
-        kind: the devices' kind, ``gpu`` or ``cpu``.
-        gpus: the number of GPUs of this machine.
-
-    Raises:
-        UserError: the launcher cannot start them.
+    ``launcher`` is as ``launchers.choose`` takes it, ``gpus`` the number of GPUs of this machine.
     """
     row = _row_of(notebook, kernel)
     chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
@@ -104,11 +81,7 @@ def order(
 
 
 def check(order: Order, kernel: str) -> None:
-    """Check that an environment has the launcher of the ranks.
-
-    Raises:
-        UserError: the launcher is missing.
-    """
+    """Check that an environment has the launcher of the ranks."""
     order.launcher.command([str(_python(kernel))], order.ranks_a_node)
 
 
@@ -131,18 +104,8 @@ def execute(
 ) -> None:
     """Run the notebook ``source`` in all ranks; rank 0's becomes ``target``.
 
-    The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``.
-
-    Args:
-        source: the notebook.
-        target: where what it shows goes.
-        parameters: for the cell tagged ``parameters``.
-        order: what the ranks are to be.
-        kernel: whose environment they run in.
-        reached, heard, stall_minutes, environment: as of ``kernel_processes.execute``.
-
-    Raises:
-        RankError, UserError, OSError: as of :func:`run`.
+    The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``. The
+    arguments are as of ``kernel_processes.execute``, the errors as of :func:`run`.
     """
     client = require_jupyter()
     import nbformat
@@ -164,15 +127,9 @@ def execute(
         reached=lambda cell: reached(sections[cell], cell + 1, len(sections)),
         heard=heard,
         stall_minutes=stall_minutes,
-        environment={
-            # As Jupyter does: a kernel's PATH ends in ${PATH}.
-            **{
-                name: Template(value).safe_substitute(os.environ)
-                for name, value in spec.env.items()
-            },
-            this_notebook.VARIABLE: str(source),
-            **(environment or {}),
-        },
+        environment=kernel_processes.variables_of(spec)
+        | {this_notebook.VARIABLE: str(source)}
+        | dict(environment or {}),
     )
 
 
@@ -196,18 +153,13 @@ def run(
     Args:
         notebook: the text of its file, with its parameters.
         target: where rank 0's becomes another file, with what it shows.
-        order: what the ranks are to be.
-        python: of their environment.
-        cwd: where they run.
         environment: variables in addition to those that reach a kernel.
         reached: called with the number of each cell that rank 0 comes to.
-        heard: as of ``kernel_processes.execute``.
         stall_minutes: without any progress, after which they are ended; 0: never.
         join_seconds: in which all have to be in.
 
     Raises:
         RankError: one failed, hung or died; the message is the earliest cause.
-        UserError: the launcher is not there.
         OSError: a file of the run cannot be written.
     """
     command = order.launcher.command([str(python)], order.ranks_a_node)
@@ -228,10 +180,11 @@ def run(
                     env=_for(order.launcher, variables),
                     start_new_session=True,  # Ctrl-C is the runner's alone
                 )
-            watch = _Watch(folder, order, process, stall_minutes, join_seconds)
+            about = folder, order.launcher.name, order.ranks
+            watch = Watch(*about, process, stall_minutes, join_seconds)
             hearing = hangs.Watch(target.parent, 0, lambda: None, heard)
             try:
-                with _alive(folder, watch.trouble), hearing:
+                with watch.alive(), hearing:
                     last = None
                     while watch.may_continue():
                         if (cell := run_files.read(folder / "cell-0")) != last:
@@ -247,12 +200,19 @@ def run(
 
 
 def _say_what(folder: Path, order: Order, python: Path) -> None:
-    started_by = order.launcher
-    launcher = {"launcher": started_by.name, "launcher_version": started_by.version(python)}
-    about: dict[str, Any] = {"rank in": launchers.RANK_IN[started_by.name], "launcher": launcher}
-    about |= {"ranks": order.ranks, "nodes": started_by.nodes, "virtual": started_by.virtual}
-    about |= {"devices": order.devices, "kind": order.kind, "gpus here": order.gpus}
-    about |= {"framework": order.framework, "interface": started_by.interface}
+    launcher = order.launcher
+    about = {
+        "rank in": launchers.RANK_IN[launcher.name],
+        "launcher": {"launcher": launcher.name, "launcher_version": launcher.version(python)},
+        "ranks": order.ranks,
+        "nodes": launcher.nodes,
+        "virtual": launcher.virtual,
+        "interface": launcher.interface,
+        "devices": order.devices,
+        "kind": order.kind,
+        "gpus here": order.gpus,
+        "framework": order.framework,
+    }
     run_files.write(folder / "order", about)
     run_files.write(folder / ALIVE, 0)
 
@@ -268,145 +228,6 @@ def _for(launcher: Launcher, environment: Mapping[str, str]) -> dict[str, str]:
     if launcher.name == "mpiexec":  # hands this node's name on to ranks on others
         found.pop(rank_info.SLURM_NODE, None)
     return found
-
-
-class _Watch:
-    """Check that all ranks make progress."""
-
-    def __init__(
-        self,
-        folder: Path,
-        order: Order,
-        process: subprocess.Popen[bytes],
-        stall_minutes: float,
-        join_seconds: float,
-    ) -> None:
-        self._folder, self._order, self._process = folder, order, process
-        self._hang, self._join = 60 * min(HANG_MINUTES, stall_minutes), join_seconds
-        self._joined: dict[int, Any] = {}
-        self._began = self._quiet = self._looked = self._called = time.monotonic()
-        self._stood = 0.0
-        """Seconds for which this process stood still: Ctrl-Z, a machine that was paused."""
-        self._states: dict[int, Any] = {}
-        self._pulses: dict[int, tuple[Any, float]] = {}
-        self._done_since: float | None = None
-        self.trouble: list[OSError] = []
-        """Why no sign of life could be given."""
-
-    def may_continue(self) -> bool:
-        """Whether some rank still runs.
-
-        Raises:
-            RankError: one has failed, or hangs, or its host is gone.
-        """
-        now, ended = time.monotonic(), self._process.poll() is not None
-        self._stood, self._called = max(self._stood, now - self._called), now
-        if now - self._looked >= BEAT_SECONDS or ended:
-            self._looked = now
-            if len(self._done) == self._order.ranks:
-                self._done_since = self._done_since or now
-                return not ended and now - self._done_since < CLOSING_SECONDS
-            self._check_causes(ended)
-            self._check_joined(now)
-            self._check_pulses(now)
-            self._check_states(now)
-        return True
-
-    @property
-    def _done(self) -> list[int]:
-        """The ranks that have come to the notebook's end."""
-        ranks = range(self._order.ranks)
-        return [rank for rank in ranks if (self._folder / f"done-{rank}").exists()]
-
-    def _check_causes(self, ended: bool) -> None:
-        """Raise what ended a rank, or the launcher."""
-        if failures.earliest(self._folder) is None and not ended and not self.trouble:
-            return
-        time.sleep(SETTLE_SECONDS)
-        if (cause := failures.earliest(self._folder)) is not None:
-            raise cause
-        if self.trouble:
-            raise RankError(f"the runner on {os.uname().nodename}: {refusal(self.trouble[0])}")
-        if self._stood > SILENT_SECONDS / 2:  # of its signs of life, the last one may be older
-            raise RankError(
-                f"the runner on {os.uname().nodename}: it was stopped (Ctrl-Z, or a paused "
-                f"machine) for {self._stood:.0f} s, so its ranks have ended themselves"
-            )
-        how, log = self._process.returncode, self._folder.parent / LOG
-        raise RankError(
-            f"{self._order.launcher.name} ended with exit code {how}: see {log}",
-            failures.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
-        )
-
-    def _check_joined(self, now: float) -> None:
-        """Raise where not all have come in time."""
-        missing = set(range(self._order.ranks)) - set(self._joined)
-        if missing:
-            self._joined = self._of_each("joined")
-            missing -= set(self._joined)
-        if missing and now - self._began > self._join:
-            raise RankError(
-                f"{len(self._joined)} of {self._order.ranks} ranks are in after {self._join:.0f} "
-                f"s; missing: rank {', '.join(map(str, sorted(missing)))}; see "
-                f"{self._folder.parent / LOG}"
-            )
-
-    def _check_pulses(self, now: float) -> None:
-        """Raise where the process above a rank is no longer heard: its whole host is gone."""
-        for rank, pulse in self._of_each("pulse").items():
-            if rank not in self._pulses or self._pulses[rank][0] != pulse:
-                self._pulses[rank] = (pulse, now)
-            elif now - self._pulses[rank][1] > SILENT_SECONDS:
-                raise RankError(
-                    f"rank {rank} on {self._hosts[rank]}: no sign of life for "
-                    f"{SILENT_SECONDS:.0f} s; its host is gone, or was stopped"
-                )
-
-    def _check_states(self, now: float) -> None:
-        """Raise if no rank has made progress for a long time."""
-        states = self._of_each("state")
-        if states != self._states:
-            self._states, self._quiet = states, now
-        if self._hang and now - self._quiet > self._hang:
-            where = failures.where(states, self._hosts, self._done)
-            long = f"{self._hang / 60:.0f} min" if self._hang >= 120 else f"{self._hang:.0f} s"
-            raise RankError(f"no step for {long}: {where}")
-
-    @property
-    def _hosts(self) -> list[str]:
-        ranks = range(self._order.ranks)
-        return [self._joined.get(rank, {}).get("host", "?") for rank in ranks]
-
-    def _of_each(self, kind: str) -> dict[int, Any]:
-        ranks = range(self._order.ranks)
-        found = {rank: run_files.read(self._folder / f"{kind}-{rank}") for rank in ranks}
-        return {rank: said for rank, said in found.items() if said is not None}
-
-
-@contextmanager
-def _alive(folder: Path, trouble: list[OSError]) -> Iterator[None]:
-    """Show the ranks every second that the runner still waits for them."""
-    over = Event()
-
-    def live() -> None:
-        number = failed = 0
-        while not over.wait(BEAT_SECONDS):
-            number += 1
-            try:
-                run_files.write(folder / ALIVE, number)
-                failed = 0
-            except OSError as error:
-                failed += 1
-                if failed == TROUBLED:
-                    trouble.append(error)
-
-    thread = Thread(target=live, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _end(folder: Path, process: subprocess.Popen[bytes]) -> None:

@@ -9,12 +9,7 @@ from helpers.runner.plans import Plan
 
 
 def check(plan: Plan) -> None:
-    """Check that the experiment may begin, or continue, with its recipe.
-
-    Raises:
-        UserError: the recipe is missing, has a mistake, or changed since the experiment began; or
-            its custom code is under ``runs/``, where untrusted experiments may be.
-    """
+    """Check that the experiment may begin, or continue, with its recipe."""
     if problem := changed(plan):
         raise UserError(f"{problem}: put it back, or start a new experiment")
     if plan.recipe == "auto":

@@ -4,7 +4,7 @@ An experiment is a folder ``runs/<experiment>/`` with one folder per run (``PyTo
 a journal ``experiment.json`` with the state of each run, and at the end ``Compare.ipynb`` and
 ``report.html``. ``runs/latest`` is a link to the last experiment. The record of a run, not the
 journal, decides whether the run is finished. On GPUs each environment is tested before the first
-run (``helpers.runner.self_test``). If the test fails, the environment's runs are skipped.
+run (``helpers.runner.preflight``). If the test fails, the environment's runs are skipped.
 
 Resuming keeps the finished runs of unchanged notebooks and repeats all others. An interrupted run
 resumes from its last checkpoint. The same command resumes the last experiment if it was interrupted
@@ -14,18 +14,16 @@ resumes from its last checkpoint. The same command resumes the last experiment i
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from helpers import paths, record, terminal
+from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
-from helpers.frameworks import cpu_cores, installed, parameters_of, why_not
-from helpers.frameworks import devices as device_helpers
-from helpers.launch import launchers
+from helpers.frameworks import installed, parameters_of
 from helpers.runner import (
     experiments,
     hangs,
@@ -33,22 +31,18 @@ from helpers.runner import (
     locks,
     messages,
     other_gpu_processes,
+    preflight,
     progress_board,
     ranks,
-    recipes,
-    selection,
     shutdown,
 )
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.progress_board import Lines
-from helpers.runner.self_test import before_runs as self_tests
-from helpers.runner.slurm import limit, nodes
+from helpers.runner.slurm import this_job
 from helpers.terminal import say
-from helpers.training import checkpoint, graceful_stop, heartbeat, image_data, parameters
-
-COMPARE = "Compare"
+from helpers.training import checkpoint, graceful_stop, heartbeat
 
 
 def run(
@@ -71,10 +65,6 @@ def run(
         resume: the name of an experiment to continue.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
-
-    Raises:
-        UserError, data_prep.DataError: before anything has started.
-        UserError: the experiment's folder, or the terminal, cannot be written any more.
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
@@ -88,7 +78,7 @@ def run(
         shutdown.in_order(),
         experiments.held(plan, name=name, resume=resume) as experiment,
     ):
-        _check(experiment)
+        preflight.check(experiment)
         history = History(experiment.plan)
         messages.announce(experiment, history)
         try:
@@ -104,16 +94,15 @@ def run(
             raise shutdown.again(asked, more) from None
         finally:
             with shutdown.held():
-                kernel_processes.stop_marked(
-                    experiment.folder
-                )  # what a signal at the wrong moment left
+                # What a signal at the wrong moment left.
+                kernel_processes.stop_marked(experiment.folder)
                 experiment.free_reserve()
 
 
 def _work(experiment: Experiment, history: History, stall_minutes: float) -> int:
     """The runs, then what compares them; returns the exit code."""
     with progress_board.watching(experiment, history) as shown:
-        self_tests.run_all(experiment, shown)
+        preflight.test_environments(experiment, shown)
         before = sum(map(experiment.is_finished, experiment.runs))
         for state in experiment.runs:
             if experiment.is_finished(state):
@@ -128,12 +117,10 @@ def _work(experiment: Experiment, history: History, stall_minutes: float) -> int
                 gained = checkpoint.position(experiment.folder / state.folder) > had
                 gained = gained or isinstance(asked, shutdown.NodeGone)
                 raise _in_order(experiment, str(asked), before, gained=gained) from None
-    problems = [
-        problem for problem in (_compare(experiment, stall_minutes), _report(experiment)) if problem
-    ]
+    made = _compare(experiment, stall_minutes), _report(experiment)
     experiment.close()
     say(f"\n{messages.final_table(experiment)}\n")
-    return messages.where_to_look(experiment, problems)
+    return messages.where_to_look(experiment, list(filter(None, made)))
 
 
 def _in_order(
@@ -142,8 +129,6 @@ def _in_order(
     """How far a stopped experiment is, and whether continuing it makes sense.
 
     Args:
-        experiment: the experiment.
-        said: by the run that was stopped.
         before: how many of its runs were finished when this process began.
         gained: whether the run's checkpoint is of a later step than when it began.
     """
@@ -151,7 +136,7 @@ def _in_order(
     said = f"{said}; {done} of {runs} runs are finished"
     if gained or done > before:
         return shutdown.InOrder(said)
-    return limit.without_gain(said)
+    return this_job.without_gain(said)
 
 
 def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
@@ -177,7 +162,7 @@ def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
         experiment.note(state, state.state, state.reason)
     elif experiment.is_whole(state):
         folder = experiment.folder / state.folder
-        experiments.complete(folder, run=state.about(), **self_tests.as_record(experiment, state))
+        experiments.complete(folder, run=state.about(), **preflight.test_record(experiment, state))
         experiment.note(state, "finished")
     else:
         _settle(experiment, state, "interrupted", reason)
@@ -188,53 +173,65 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     folder = experiment.folder / state.folder
     resumes = _clear(folder)
     state.seconds = None
-    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
-    gpus = device_helpers.used(*_here(experiment, state))
-    tested = self_tests.as_record(experiment, state)
-    problem = installed.problem(state.kernel, gpus, state.devices) or self_tests.problem(
-        experiment, state
-    )
-    problem = problem or recipes.problem(experiment.plan, state.notebook)
-    unsuited = why_not(state.notebook, state.kernel, state.devices, state.nodes)
-    problem = problem or unsuited or None
-    if not source.exists():
-        problem = f"{source} is gone"
-    if problem is not None:
+    tested = preflight.test_record(experiment, state)
+    problem = preflight.why_skipped(experiment.plan, state)
+    if problem := problem or preflight.failed_test(experiment, state):
         _settle(experiment, state, "skipped", problem, tested)
         return
     experiment.note(state, "running")
+    uuids = [gpu.uuid for gpu in preflight.gpus_here(experiment.plan, state)]
+    with other_gpu_processes.Watch(uuids, experiment.folder, shown.warn) as watch:
+        failure = _execute(experiment, state, shown, stall_minutes, uuids, resumes)
+    with shutdown.held():  # else a signal could come between the record and the journal
+        said = {"run": state.about(), **watch.as_record(), **tested}
+        if failure is not None:
+            cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
+            outcome = "skipped" if cannot else "failed"
+            _settle(experiment, state, outcome, kernel_processes.reason_of(failure), said)
+        elif experiments.record_of(folder).get("state") != "finished":
+            reason = "the notebook ended without finishing its record"
+            _settle(experiment, state, "failed", reason, said)
+        else:
+            experiments.complete(folder, **said)
+            experiment.note(state, "finished")
+
+
+def _execute(
+    experiment: Experiment,
+    state: RunState,
+    shown: Lines,
+    stall_minutes: float,
+    uuids: list[str],
+    resumes: bool,
+) -> Exception | None:
+    """Execute a run's notebook, in a kernel or by ranks; the error that ended it, or None.
+
+    Raises:
+        shutdown.InOrder: it was stopped at a checkpoint, or a node is gone.
+        OSError: what the runner itself writes cannot be written.
+    """
+    plan, folder = experiment.plan, experiment.folder / state.folder
+    given = parameters_of(state.notebook, state.kernel) | plan.parameters()
+    given |= {
+        "devices": state.devices,
+        "cores_per_device": plan.cores_here(),
+        "gpus": "auto" if state.gpus is None else state.gpus,
+        "run": str(folder),
+        "seed": state.seed,
+        "precision": state.precision,
+        "resume": resumes,
+    }
+    execute: Callable[..., None]
+    shown.show(f"starting kernel {state.kernel}")
     started = time.monotonic()
-    given = (
-        parameters_of(state.notebook, state.kernel)
-        | experiment.plan.parameters()
-        | {
-            "devices": state.devices,
-            "cores_per_device": experiment.plan.cores_here(),
-            "gpus": "auto" if state.gpus is None else state.gpus,
-            "run": str(folder),
-            "seed": state.seed,
-            "precision": state.precision,
-            "resume": resumes,
-        }
-    )
-    uuids = [gpu.uuid for gpu in gpus]
-    failure: Exception | None = None
-    asked = partial(graceful_stop.wish, folder)
-    with (
-        other_gpu_processes.Watch(uuids, experiment.folder, shown.warn) as watch,
-        shutdown.passing_on(asked),
-    ):
-        shown.show(f"starting kernel {state.kernel}")
-        try:
-            execute = (
-                partial(ranks.execute, order=_order(experiment, state))
-                if ranks.are_needed(state.notebook, state.kernel, state.nodes)
-                else partial(
-                    kernel_processes.execute, settled=lambda: record_state(folder) != "running"
-                )
-            )
+    try:
+        if ranks.are_needed(state.notebook, state.kernel, state.nodes):
+            execute = partial(ranks.execute, order=preflight.order_of(plan, state))
+        else:
+            execute = partial(kernel_processes.execute, settled=lambda: _is_settled(folder))
+        with shutdown.passing_on(partial(graceful_stop.wish, folder)):
             execute(
-                source,
+                paths.NOTEBOOKS / f"{state.notebook}.ipynb",
                 folder / "notebook.ipynb",
                 given,
                 kernel=state.kernel,
@@ -245,28 +242,22 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
                 stall_minutes=stall_minutes,
                 environment=_environment(experiment, state, uuids),
             )
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # the runner failed, not the run
-            if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
-                raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
-            if state.nodes > 1 and (why := nodes.gone(error)):
-                raise shutdown.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
-            failure = error
-        finally:
-            state.seconds = time.monotonic() - started
-    with shutdown.held():  # else a signal could come between the record and the journal
-        said = {"run": state.about(), **watch.as_record(), **tested}
-        if failure is not None:
-            cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
-            outcome = "skipped" if cannot else "failed"
-            _settle(experiment, state, outcome, kernel_processes.reason_of(failure), said)
-        elif record_state(folder) != "finished":
-            reason = "the notebook ended without finishing its record"
-            _settle(experiment, state, "failed", reason, said)
-        else:
-            experiments.complete(folder, **said)
-            experiment.note(state, "finished")
+        return None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the runner failed, not the run
+        if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
+            raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
+        if state.nodes > 1 and (why := this_job.lost_node(error)):
+            raise shutdown.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
+        return error
+    finally:
+        state.seconds = time.monotonic() - started
+
+
+def _is_settled(folder: Path) -> bool:
+    """Whether a run's notebook has written down how it ended."""
+    return experiments.record_of(folder).get("state") != "running"
 
 
 def _clear(folder: Path) -> bool:
@@ -295,27 +286,6 @@ def _environment(experiment: Experiment, state: RunState, gpus: list[str]) -> di
     return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
 
 
-def _here(experiment: Experiment, state: RunState) -> tuple[int, int | None]:
-    """How many of a run's devices are on this machine, and on how many GPUs."""
-    virtual = state.nodes > 1 and launchers.choose(experiment.plan.launcher, state.nodes).virtual
-    here = state.nodes if virtual else 1
-    return here * state.devices, None if state.gpus is None else here * state.gpus
-
-
-def _order(experiment: Experiment, state: RunState) -> ranks.Order:
-    """What the ranks of a run are to be."""
-    here = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
-    return ranks.order(
-        state.notebook,
-        state.kernel,
-        experiment.plan.launcher,
-        state.nodes,
-        state.devices,
-        here.kind,
-        len(device_helpers.visible()) if here.kind == "gpu" else 0,
-    )
-
-
 def _settle(
     experiment: Experiment,
     state: RunState,
@@ -329,74 +299,18 @@ def _settle(
     record gets none, because its devices are not known.
     """
     folder = experiment.folder / state.folder
-    try:
-        content = record.read(folder)
-    except UserError:
-        content = experiment.short_record(state)
-    if outcome == "interrupted":
-        if "devices" in content:
-            experiments.write_record(folder, {**content, "state": outcome, "reason": reason})
-    elif content["state"] not in ("failed", "skipped"):
-        experiments.write_record(folder, {**content, "state": outcome, "reason": reason})
-    else:
+    content = experiments.record_of(folder) or experiment.short_record(state)
+    if outcome != "interrupted" and content["state"] in ("failed", "skipped"):
         reason = content["reason"] or reason
+    elif outcome != "interrupted" or "devices" in content:
+        experiments.write_record(folder, content | {"state": outcome, "reason": reason})
     experiments.complete(folder, **said)
     experiment.note(state, outcome, reason)
 
 
-def record_state(folder: Path) -> str | None:
-    """The state in the record of a run's folder; None where there is no record."""
-    try:
-        return str(record.read(folder)["state"])
-    except UserError:
-        return None
-
-
-def _check(experiment: Experiment) -> None:
-    """Check the user's input before the first kernel starts.
-
-    This also makes the generated images where they are missing, once and where it can be seen.
-    """
-    recipes.check(experiment.plan)
-    for state in experiment.runs:
-        if not experiment.is_finished(state):
-            selection.check_parameters_cell(state.notebook)
-            _check_launcher(experiment, state)
-    # The largest global batch to fill.
-    most = max(experiment.runs, key=lambda state: state.nodes * state.devices)
-    virtual = most.nodes > 1 and launchers.choose(experiment.plan.launcher, most.nodes).virtual
-    for seed in dict.fromkeys(state.seed for state in experiment.runs):
-        setup = parameters.resolve(
-            "check",
-            **experiment.plan.parameters(),
-            devices=most.devices,
-            nodes=most.nodes,
-            simulated_nodes=virtual,
-            gpus=most.gpus,
-            run=experiment.folder / "check",
-            seed=seed,
-        )
-        setup.recipe.steps(len(image_data.load_data(setup).train))
-    image_data.check_images(setup.recipe.recipe, setup.data)
-
-
-def _check_launcher(experiment: Experiment, state: RunState) -> None:
-    """Check that the launcher can start a run's ranks, unless the run will be skipped."""
-    if not (paths.NOTEBOOKS / f"{state.notebook}.ipynb").exists() or (
-        installed.problem(state.kernel)
-        or why_not(state.notebook, state.kernel, state.devices, state.nodes)
-        or not ranks.are_needed(state.notebook, state.kernel, state.nodes)
-    ):
-        return
-    try:
-        ranks.check(_order(experiment, state), state.kernel)
-    except UserError as error:
-        raise UserError(f"{state.notebook}: {error}") from None
-
-
 def _compare(experiment: Experiment, stall_minutes: float) -> str | None:
     """Execute Compare.ipynb into the experiment's folder; why it failed, or None."""
-    source = paths.NOTEBOOKS / f"{COMPARE}.ipynb"
+    source = paths.NOTEBOOKS / "Compare.ipynb"
     kernel = "lab" if installed.problem("lab") is None else "python3"
     say(f"Comparing ({source.name})")
     try:

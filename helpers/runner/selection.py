@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from helpers import paths
-from helpers.errors import UserError
-from helpers.frameworks import ROWS, row_of, rows_of, why_not
+from helpers.errors import UserError, unknown
+from helpers.frameworks import ROWS, Row, row_of, rows_of, why_not
 from helpers.launch import this_notebook
 
 
@@ -17,22 +17,18 @@ class Offer(NamedTuple):
     kernel: str
 
     @property
+    def row(self) -> Row | None:
+        return row_of(self.notebook, self.kernel)
+
+    @property
     def word(self) -> str:
         """Its name in ``--frameworks``."""
-        row = row_of(self.notebook, self.kernel)
-        return row.asked if row and row.asked else self.framework
+        return (self.row and self.row.asked) or self.framework
 
     @property
-    def optional(self) -> bool:
-        """Whether it runs only if it is named."""
-        row = row_of(self.notebook, self.kernel)
-        return bool(row and row.optional)
-
-    @property
-    def of_many_nodes(self) -> bool:
+    def many_nodes_only(self) -> bool:
         """Whether it runs on one node only if it is named."""
-        row = row_of(self.notebook, self.kernel)
-        return bool(row and row.many_nodes_only)
+        return bool(self.row and self.row.many_nodes_only)
 
     @property
     def spans(self) -> bool:
@@ -47,9 +43,6 @@ def chosen(
 
     A row with a word of its own is asked for by that: ``horovod``, ``keras-jax``. A copy is asked
     for by its notebook's name.
-
-    Raises:
-        UserError: there is no such notebook or framework, or a notebook has no parameters cell.
     """
     if not known:
         raise UserError(f"{paths.NOTEBOOKS}: no notebook there names its framework in its metadata")
@@ -58,27 +51,24 @@ def chosen(
     wanted = []
     for name in (name.removesuffix(".ipynb") for name in notebooks):
         if name not in known:
-            raise UserError(f"unknown notebook '{name}': the notebooks are {', '.join(known)}")
+            raise UserError(unknown("notebook", name, known))
         wanted.append(Offer(name, *known[name]))
     offers = _all(known)
     for asked in frameworks:
         found = [offer for offer in offers if _is_named(offer.word, asked)]
         if not found:
             names = dict.fromkeys(offer.word for offer in offers)
-            raise UserError(f"unknown framework '{asked}': the frameworks are {', '.join(names)}")
+            raise UserError(unknown("framework", asked, names))
         wanted += found
-    found = list(dict.fromkeys(wanted)) or [offer for offer in offers if not offer.optional]
+    usual = [offer for offer in offers if not (offer.row and offer.row.optional)]
+    found = list(dict.fromkeys(wanted)) or usual
     for name in dict.fromkeys(offer.notebook for offer in found):
         check_parameters_cell(name)
     return found
 
 
 def check_parameters_cell(notebook: str) -> None:
-    """See that the runner can give a notebook its parameters.
-
-    Raises:
-        UserError: not one cell has the tag by which papermill finds the cell, but none or several.
-    """
+    """See that the runner can give a notebook its parameters."""
     path = paths.NOTEBOOKS / f"{notebook}{this_notebook.SUFFIX}"
     try:
         tagged = len(this_notebook.code_cells(path)[1])

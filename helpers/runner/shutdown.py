@@ -126,11 +126,7 @@ def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
 
 
 def patience() -> float:
-    """Seconds that a stop in order may take.
-
-    Raises:
-        UserError: the value of the variable is no number.
-    """
+    """Seconds that a stop in order may take."""
     return number_in(PATIENCE_VARIABLE, PATIENCE_SECONDS, "seconds")
 
 

@@ -5,15 +5,17 @@ A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the 
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from helpers.errors import UserError
+from helpers.errors import UserError, unknown
 from helpers.recipe import toml_file
 from helpers.recipe.toml_file import TomlFile
+from helpers.runner import plans
 from helpers.terminal import say
 
 EXAMPLES = {
@@ -38,7 +40,7 @@ EXAMPLES = {
 }
 """The keys, and what each may be given."""
 TABLE = "sweep"
-LISTS = ("frameworks", "notebooks", "devices", "nnodes", "precision", "seeds")
+LISTS = [field.name for field in fields(plans.Choices) if isinstance(field.default, tuple)]
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 """Former keys, and their present names."""
@@ -46,7 +48,7 @@ FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says; ``choices`` are called as ``plans.make_plan`` calls them, and ``name``.
+    """What a file says; ``choices`` are fields of ``plans.Choices``, and ``name``.
 
     ``table`` is where in the file they stand: ``("sweep",)`` in a recipe.
     """
@@ -59,21 +61,33 @@ class Sweep:
         """``sweep.toml, line 3``: where the key stands; the file alone where it does not."""
         return self.file.where(*self.table, key)
 
-    def merged(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The file's choices, replaced by those ``given`` on the command line."""
-        chosen = dict(self.choices)
-        if "notebooks" in given or "frameworks" in given:
-            chosen.pop("notebooks", None)
-            chosen.pop("frameworks", None)
-        return chosen | dict(given)
+
+def merged(given: Mapping[str, Any], sweeps: Sequence[Sweep]) -> dict[str, Any]:
+    """The choices of the command line, then those of the first file, then of the second."""
+    chosen = dict(given)
+    for sweep in sweeps:
+        which = {"notebooks", "frameworks"}  # either chooses what is run
+        taken = which if which & chosen.keys() else set()
+        chosen = {key: value for key, value in sweep.choices.items() if key not in taken} | chosen
+    return chosen
+
+
+@contextmanager
+def located(sweeps: Sequence[Sweep], others: Collection[str] = ()) -> Iterator[None]:
+    """Say where in these files a choice stands that a plan cannot have, but of ``others``."""
+    try:
+        yield
+    except plans.ChoiceError as error:
+        files = [sweep for sweep in sweeps if error.option in sweep.choices]
+        if error.option in others or not files:
+            raise
+        raise UserError(f"{files[0].where(error.option)}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{sweeps[0].file.path}: {error}" if sweeps else str(error)) from None
 
 
 def read(path: str | Path) -> Sweep:
-    """What a sweep's file says.
-
-    Raises:
-        UserError: it cannot be read, is no TOML, or says something a sweep does not know.
-    """
+    """What a sweep's file says."""
     file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
     if not file.content:
         raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
@@ -81,11 +95,7 @@ def read(path: str | Path) -> Sweep:
 
 
 def of_recipe(file: TomlFile) -> Sweep:
-    """What a recipe's table ``[sweep]`` says; nothing where it has none.
-
-    Raises:
-        UserError: it says something a sweep does not know.
-    """
+    """What a recipe's table ``[sweep]`` says; nothing where it has none."""
     found = file.content.get(TABLE, {})
     if "recipe" in found:
         raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")
@@ -122,7 +132,7 @@ def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
     if key == "batch":
         raise UserError(f"{where}: {BATCH}")
     if key not in EXAMPLES:
-        raise UserError(f"{where}: {toml_file.unknown(key, EXAMPLES)}")
+        raise UserError(f"{where}: {unknown('key', key, EXAMPLES)}")
     return _list(where, key, value) if key in LISTS else _one(where, key, value)
 
 

@@ -20,9 +20,9 @@ def probe(framework: Any, folder: Path, kind: str, count: int) -> tuple[int, dic
     code = worker.main([module, kind, str(count), "--to", str(told)])
     events = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
     assert any(event.get("versions", {}).get("python") for event in events)
-    ended = [event for event in events if "end" in event]
+    ended = [event for event in events if event.get("seconds") is not None]
     assert all(event["seconds"] >= 0 for event in ended)
-    return code, {(event["end"], event["device"]): event["reason"] for event in ended}
+    return code, {(event["what"], event["device"]): event["reason"] for event in ended}
 
 
 def steps_of(count: int) -> list[tuple[str, int | None]]:

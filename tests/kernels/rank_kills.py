@@ -22,7 +22,7 @@ from resuming import epochs_in, write_small_images
 
 from helpers.launch.run_files import SILENT_SECONDS
 from helpers.networks import weights
-from helpers.runner import ranks
+from helpers.runner import rank_watch
 from helpers.runner.notebook_code import run_cells
 
 NOTEBOOK = "PyTorch_MultiGPU"
@@ -76,7 +76,7 @@ def said(folder: Path) -> str:
 def resumed(folder: Path) -> str:
     """What a resumed run says of where it began."""
     begins = ("Resumed after", "Nothing to resume")
-    log = (folder / ranks.LOG).read_text().splitlines()
+    log = (folder / rank_watch.LOG).read_text().splitlines()
     return [line for line in log if line.startswith(begins)][-1]
 
 

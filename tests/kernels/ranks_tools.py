@@ -19,7 +19,7 @@ from helpers import paths
 from helpers.frameworks import devices, rank_info
 from helpers.launch import launchers
 from helpers.launch.failures import RankError
-from helpers.runner import ranks
+from helpers.runner import rank_watch, ranks
 from helpers.training import heartbeat, loader_workers
 
 LAUNCHERS = ("mpiexec", "torchrun")
@@ -74,7 +74,7 @@ assert pytest.main(words) == 0, "a test failed: see ranks.log"
     try:
         run(folder, cell, **how)
     except RankError:
-        print((folder / ranks.LOG).read_text())
+        print((folder / rank_watch.LOG).read_text())
         raise
 
 

@@ -27,7 +27,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import json_values, launchers, run_files
 from helpers.launch.failures import RankError
-from helpers.runner import ranks
+from helpers.runner import rank_watch
 
 sys.path.append(str(paths.ROOT / "benchmarks"))
 
@@ -72,7 +72,7 @@ def test_one_rank_ends_all_and_the_earliest_cause_is_named(
     assert tools.nothing_is_left(tmp_path) and time.monotonic() - began < SOON
     assert not list(tmp_path.glob("ranks-*"))
     if function == "fail":
-        log = (tmp_path / ranks.LOG).read_text()
+        log = (tmp_path / rank_watch.LOG).read_text()
         assert "in fail(number)" in log, "the traceback is kept"
 
 

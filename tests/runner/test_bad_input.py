@@ -81,25 +81,3 @@ def test_broken_data(
     assert printed.startswith("error: ") and "\n" not in printed
     assert named in printed
     assert not list((tmp_path / "runs").glob("*/*")), "a batch was begun"
-
-
-@pytest.mark.parametrize(
-    "arguments, named",
-    [
-        (["--recipe", "chexnett"], "chexnett"),
-        (["--notebooks", "Caffe_MultiGPU"], "Caffe_MultiGPU"),
-        (["--devices", "none"], "none"),
-        (["--data", "no/such/folder"], "no/such/folder"),
-    ],
-)
-def test_wrong_arguments(
-    arguments: list[str],
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
-    assert main(["run", *arguments]) == 2
-    printed = capsys.readouterr().err.strip()
-    assert printed.startswith("error: ") and "\n" not in printed and named in printed

@@ -20,7 +20,7 @@ __all__ = ["images_fixture", "suite_fixture"]
 
 
 def planned(**choices: object) -> list[tuple[str, int, int]]:
-    runs = plans.make_plan(recipe="demo", **choices).runs  # type: ignore[arg-type]
+    runs = plans.make_plan(recipe="demo", **choices).runs
     return [(run.notebook, run.nodes, run.devices) for run in runs]
 
 

@@ -1,13 +1,14 @@
 """Two rows of one notebook, each in its kernel: run, recorded, estimated and resumed apart."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite_fixture
 
-from helpers import paths, record
+from helpers import frameworks, paths, record
 from helpers.results import comparison
 from helpers.runner import experiments
 from helpers.runner.estimate import History
@@ -94,3 +95,15 @@ def test_one_device_only_is_said_in_the_plan_and_in_the_record(
     found: Any = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
     assert found["state"] == "skipped" and "give it one device" in found["reason"]
     assert not (rows.folder / "log").exists()
+
+
+def test_a_rows_parameters_reach_its_notebook_and_no_other(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = replace(frameworks.ROWS[0], notebook="Own_MultiGPU", parameters={"way": "quick"})
+    monkeypatch.setattr(frameworks, "ROWS", (*frameworks.ROWS, own))
+    parameters = f'{PARAMETERS}\nway = "plain"'
+    for name, way in (("Own_MultiGPU", "quick"), ("Other_MultiGPU", "plain")):
+        suite.notebook(name, BEGIN, f"assert way == {way!r}", FINISH, parameters=parameters)
+    assert suite.compare("--name", "both") == 0
+    assert set(suite.states().values()) == {"finished"}

@@ -1,7 +1,6 @@
 """The runner with real kernels on tiny notebooks: batches, failures, resuming, Ctrl-C."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from helpers import paths, record, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.runner import experiments, journal, locks, plans
+from helpers.runner import experiments, journal, plans
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -170,6 +169,9 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
     assert not experiments.choose(plan, name=None, resume=None).resumed
 
 
+DIGITS = "9" * 5000
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -200,8 +202,19 @@ def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> N
         (["--batch-s", "16"], "unrecognized arguments: --batch-s"),
         (["--inputs", "real,synthetic"], "unrecognized arguments: --inputs"),
         (["--colour"], "--colour (rosetta run --help shows all options)"),
-        (["--nodes", "2"], "--nodes is now --nnodes"),
-        (["--batch_size", "2"], "did you mean --batch-size?"),
+        (["--epochs", DIGITS], "epochs is '9999"),
+        (["--batch-size", DIGITS], "batch_size is '9999"),
+        (["--num-workers", DIGITS], "num_workers is '9999"),
+        (["--warmup-epochs", DIGITS], "warmup_epochs is '9999"),
+        (
+            ["--sweep", "~nobody-has-this-name/x"],
+            "~nobody-has-this-name/x: the sweep cannot be read",
+        ),
+        # An empty one, as of a shell's variable that is not set, is no name and not none either.
+        (["--name", ""], "experiment name '': use letters"),
+        (["--name", "interactive"], "experiment name 'interactive': use letters"),
+        (["--resume", "b", "--name", ""], "leave out --name"),
+        (["--resume", "b", "--sweep", ""], "leave out --sweep"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(
@@ -231,17 +244,6 @@ def test_dry_run_writes_nothing(suite: Suite, capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert "PyTorch_MultiGPU on 2 devices, will be skipped" in shown
     assert not paths.RUNS.exists()
-
-
-def test_two_batches_at_once_are_refused(suite: Suite) -> None:
-    with (
-        locks.only_one(),
-        pytest.raises(UserError, match=f"process {os.getpid()}"),
-        locks.only_one(),
-    ):
-        pass
-    with locks.only_one():
-        pass
 
 
 def test_a_name_that_is_taken_is_refused(suite: Suite) -> None:

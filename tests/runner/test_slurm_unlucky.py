@@ -22,7 +22,7 @@ from helpers.frameworks import installed
 from helpers.launch.failures import TERMINATED, RankError
 from helpers.recipe import lookup
 from helpers.runner import journal, plans
-from helpers.runner.slurm import nodes, programs, submit
+from helpers.runner.slurm import programs, submit, this_job
 
 RECIPE = 'recipe = "demo"\n[sweep]\nnnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 EPOCHS = lookup("demo").epochs
@@ -173,15 +173,15 @@ def test_kernels_that_are_not_made_are_told_before_the_job_waits(
 def test_why_a_node_is_gone_is_what_srun_calls_an_error(
     srun: str, why: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "SECONDS", 1.0)
+    monkeypatch.setattr(this_job, "SECONDS", 1.0)
     for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
         monkeypatch.setenv(name, value)
     program(folder, "srun", srun)
-    found = nodes.gone(RankError("rank 1 on n2: ValueError: no such file", "ValueError"))
+    found = this_job.lost_node(RankError("rank 1 on n2: ValueError: no such file", "ValueError"))
     assert found is None if why is None else found is not None and why in found, found
     assert found is None or "binding" not in found
     ended = RankError("srun ended with exit code 143", TERMINATED)
-    assert nodes.gone(ended) == "Slurm has ended what ran on a node of this job"
+    assert this_job.lost_node(ended) == "Slurm has ended what ran on a node of this job"
 
 
 def test_of_two_shells_that_submit_at_once_one_is_refused(folder: Path, said: Said) -> None:

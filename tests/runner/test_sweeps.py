@@ -44,6 +44,7 @@ from helpers.runner import (
 from helpers.runner import sweep_file as sweeps
 from helpers.runner.estimate import History
 
+DIGITS = "9" * 5000
 __all__ = ["images_fixture", "suite_fixture"]
 
 # As a run with this seed would have it: the estimate goes by the data folder, the report by seed.
@@ -340,6 +341,14 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("recipe = 2026-02-01", "line 1: 'recipe' takes one value"),
         ("seeds = " + "[" * 5000, "not TOML that can be read"),
         ("\x00", "line 1: not TOML"),
+        (f'seeds = ["{DIGITS}"]', "line 1: seed '9999"),
+        (f'repeats = "{DIGITS}"', "line 1: repeats '9999"),
+        (f"warmup_epochs = 1{400 * '0'}", "line 1: warmup_epochs is 1000"),
+        ('data = "~nobody-has-this-name/x"', "data folder '~nobody-has-this-name/x' does not"),
+        (f"a{'.a' * 20_000} = 1", "too many dots for a sweep"),
+        (f"x = {{a{'.a' * 20_000} = 1}}", "too many dots for a sweep"),
+        ("seeds = [1]\nseeds = [\n  1,\n  2,\n]", "line 2: 'seeds' is given twice: keep one"),
+        ("seeds = [1]\nseeds = '''\n1,\n2'''", "line 2: 'seeds' is given twice: keep one"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_name(
@@ -360,6 +369,9 @@ def test_a_mistake_beside_the_file_is_not_the_file_s(
     file = sweep_file(tmp_path, "epochs = 0\n")
     assert main(["run", "--dry-run", "--sweep", file, "--epochs", "-1"]) == 2
     assert capsys.readouterr().err.startswith("error: epochs is '-1': give")
+    file = sweep_file(tmp_path, 'recipe = "demo"\nname = "overnight"\n')
+    assert main(["run", "--dry-run", "--sweep", file, "--name", ""]) == 2
+    assert "experiment name '': use letters" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

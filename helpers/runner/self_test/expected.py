@@ -57,11 +57,9 @@ def inputs(layer: str) -> Arrays:
 
 def expected(layer: str, given: Mapping[str, np.ndarray]) -> Arrays:
     """The layer's ``output``, and the gradient of every input under that input's name."""
-    compute: dict[str, Callable[..., Arrays]] = {
-        "convolution": _convolution,
-        "BatchNorm": _batch_norm,
-        "pooling": _pooling,
-    }
+    compute: Mapping[str, Callable[..., Arrays]] = dict(
+        zip(LAYERS, (_convolution, _batch_norm, _pooling), strict=True)
+    )
     return compute[layer](**{name: array.astype(np.float64) for name, array in given.items()})
 
 

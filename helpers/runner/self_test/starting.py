@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from data_prep.errors import printable
+from helpers import paths
 from helpers.errors import refusal
-from helpers.frameworks import temporary_files
+from helpers.frameworks import ROWS, devices, installed, temporary_files
+from helpers.frameworks.capabilities import Gpu
+from helpers.frameworks.devices import Devices
 from helpers.launch import environment_variables
 from helpers.runner import kernel_processes, shutdown
+from helpers.runner.plans import counted
 from helpers.runner.self_test import expected
 
 LIMIT_SECONDS = 300.0
@@ -52,6 +55,52 @@ class Outcome:
         }
 
 
+def test(
+    kernel: str,
+    on: Devices,
+    gpus: Sequence[Gpu],
+    *,
+    mark: Path,
+    log: Path,
+    limit: float = LIMIT_SECONDS,
+    here: bool = False,
+) -> Outcome:
+    """Test an environment; the outcome says why if that is impossible.
+
+    Args:
+        gpus: what the devices are; none for CPU devices.
+        mark: for which its processes run (``kernel_processes.MARK``).
+        log: the file for the self-test's output.
+        limit: seconds after which the self-test is ended as hung.
+        here: in this Python, where ``kernel`` is a framework's module.
+    """
+    if here:
+        found = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        python, environment = sys.executable, {**os.environ, "PYTHONPATH": ":".join(found)}
+    elif problem := installed.problem(kernel, gpus):
+        return Outcome(kernel, on.names, 0.0, problem)
+    else:
+        python, environment = start_of(kernel)
+    environment |= {kernel_processes.MARK: str(mark)}
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+    how: dict[str, Any] = {"python": python, "environment": environment, "log": log, "limit": limit}
+    return run(kernel, on.kind, on.names, **how, shared_gpus=on.shared_gpus)
+
+
+def import_problem(kernel: str) -> str:
+    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
+    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
+    if said := installed.problem(kernel, devices.visible() if module else ()):
+        return said
+    python, environment = start_of(kernel)
+    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
+    done = subprocess.run(
+        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
+
+
 def run(
     kernel: str,
     kind: str,
@@ -67,13 +116,6 @@ def run(
 
     The self-test and every process that it started have ended when this function returns.
 
-    Args:
-        python: the interpreter of the environment that has the framework.
-        environment: the environment variables, with the GPUs and ``kernel_processes.MARK``.
-        log: the file for the self-test's output.
-        limit: seconds after which the self-test is ended as hung.
-        shared_gpus: the number of GPUs, if several devices share one.
-
     Raises:
         OSError: the log cannot be written.
     """
@@ -81,24 +123,17 @@ def run(
         steps_file = Path(folder) / "steps.jsonl"
         words = [python, "-m", "helpers.runner.self_test.worker", kernel, kind, str(len(devices))]
         words += [] if shared_gpus is None else ["--gpus", str(shared_gpus)]
+        words += ["--to", str(steps_file)]
         log.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with log.open("wb") as output:
             try:
-                words += ["--to", str(steps_file)]
                 code = _run(words, {**environment, "TMPDIR": folder}, output, limit)
             except OSError as error:  # this Python is damaged or not executable
                 why = f"it cannot be started: {printable(refusal(error))}"
                 return Outcome(kernel, tuple(devices), 0.0, why)
         seconds = time.monotonic() - began
-        events = list(_events(steps_file))
-    versions: dict[str, str] = next(
-        (event["versions"] for event in events if "versions" in event), {}
-    )
-    steps = [
-        {name: event[name] for name in ("what", "device", "seconds", "reason")}
-        for event in _in_order(events)
-    ]
+        versions, steps = _read(steps_file)
     reason = _judge(steps, code, limit, devices)
     return Outcome(kernel, tuple(devices), seconds, reason, versions, steps)
 
@@ -109,10 +144,10 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
 
     spec = KernelSpecManager().get_kernel_spec(kernel)
     environment = environment_variables.for_a_kernel(os.environ)
-    own = {name: Template(text).safe_substitute(environment) for name, text in spec.env.items()}
     given = spec.argv[0]
     named = re.fullmatch(r"python[\d.]*", given)  # Jupyter also uses its own Python here
-    return sys.executable if named else given, {**environment, **own}
+    environment |= kernel_processes.variables_of(spec)
+    return sys.executable if named else given, environment
 
 
 def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: float) -> int | None:
@@ -143,22 +178,19 @@ def _run(words: list[str], environment: Mapping[str, str], output: Any, limit: f
                 kernel_processes.stop_marked(Path(environment[kernel_processes.MARK]))
 
 
-def _events(steps_file: Path) -> Iterator[dict[str, Any]]:
-    """The events that the self-test wrote, without an incomplete last line."""
-    if not steps_file.exists():
-        return
-    for line in steps_file.read_text(encoding="utf-8").splitlines(keepends=True):
+def _read(steps_file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The versions and the steps that the self-test wrote, without an incomplete last line."""
+    versions: dict[str, str] = {}
+    steps: dict[tuple[str, int | None], dict[str, Any]] = {}
+    text = steps_file.read_text(encoding="utf-8") if steps_file.exists() else ""
+    for line in text.splitlines(keepends=True):
         if line.endswith("\n"):
-            yield json.loads(line)
-
-
-def _in_order(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The steps that began, each with its end."""
-    for number, event in enumerate(events):
-        if "begin" in event:
-            rest = (e for e in events[number + 1 :] if e.get("end") == event["begin"])
-            ended = next((e for e in rest if e["device"] == event["device"]), {})
-            yield {"seconds": None, "reason": None, **event, "what": event["begin"], **ended}
+            event = json.loads(line)
+            if "versions" in event:
+                versions = event["versions"]
+            else:  # a step that has ended replaces the same as it began
+                steps[event["what"], event["device"]] = event
+    return versions, list(steps.values())
 
 
 def _judge(
@@ -187,14 +219,13 @@ def _where(step: Mapping[str, Any], devices: Sequence[str]) -> str:
     what, number = step["what"], step["device"]
     if number is not None:
         return f"{what} on {numbered(number, devices[number])}"
-    return f"{what} over {of(devices)}" if what == expected.ALL_REDUCE else str(what)
+    return (
+        f"{what} over {counted(len(devices), 'device')}"
+        if what == expected.ALL_REDUCE
+        else str(what)
+    )
 
 
 def numbered(number: int, name: str) -> str:
     """A device's number and name; the name of a CPU device already contains its number."""
     return name if name.endswith(f" {number}") else f"device {number} ({name})"
-
-
-def of(devices: Sequence[str]) -> str:
-    """The number of devices, as text."""
-    return f"{len(devices)} device{'s' * (len(devices) != 1)}"

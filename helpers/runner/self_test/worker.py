@@ -2,8 +2,8 @@
 
     python -m helpers.runner.self_test.worker pytorch gpu 2 --to steps.jsonl
 
-The process writes a line of JSON to the file when a step begins and when it has ended. The parent
-process therefore knows the step in which it crashed. Full errors go to standard error.
+The process writes a line of JSON to the file when a step begins, and another when it has ended. The
+parent process therefore knows the step in which it crashed. Full errors go to standard error.
 """
 
 import argparse
@@ -38,7 +38,7 @@ class Steps:
 
     def do(self, what: str, device: int | None, step: Callable[[], str | None]) -> bool:
         """Run a step, which returns a reason if its result is wrong; return whether it passed."""
-        self.tell(begin=what, device=device)
+        self.tell(what=what, device=device, seconds=None, reason=None)
         began = time.monotonic()
         try:
             reason = step()
@@ -46,7 +46,7 @@ class Steps:
             traceback.print_exc()
             reason = said(error)
         seconds = time.monotonic() - began
-        self.tell(end=what, device=device, seconds=round(seconds, 3), reason=reason)
+        self.tell(what=what, device=device, seconds=round(seconds, 3), reason=reason)
         return reason is None
 
     def tell(self, **event: Any) -> None:
@@ -84,9 +84,8 @@ def main(arguments: list[str]) -> int:
 
 def _layer(module: Any, layer: str, device: Any) -> str | None:
     given = expected.inputs(layer)
-    return expected.wrong(
-        module.through_layer(layer, given, device), expected.expected(layer, given)
-    )
+    found = module.through_layer(layer, given, device)
+    return expected.wrong(found, expected.expected(layer, given))
 
 
 def _all_reduce(module: Any, devices: Any) -> str | None:

@@ -10,7 +10,6 @@ import platform
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +21,8 @@ from typing import Any
 
 from helpers import network, paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import ROWS, devices, installed
+from helpers.frameworks import devices
+from helpers.runner.plans import counted
 from helpers.runner.self_test import starting
 from helpers.runner.slurm import inputs, programs, script
 from helpers.runner.slurm.inputs import Row
@@ -43,11 +43,7 @@ LAB = "lab"
 
 
 def check(job: Job) -> int:
-    """Run the short job on the most nodes that are asked for, print the table; the exit code.
-
-    Raises:
-        UserError: Slurm refuses the job, or it has not run in time.
-    """
+    """Run the short job on the most nodes that are asked for, print the table; the exit code."""
     nodes, began = max(job.nodes), time.monotonic()
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".check-", dir=paths.RUNS))
@@ -65,7 +61,7 @@ def check(job: Job) -> int:
         text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
         own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
         number = programs.queue(text, "--no-requeue", *own, f"--output={folder / 'log'}")
-        say(f"Job {number}: looks around on {nodes} node{'s' * (nodes > 1)}")
+        say(f"Job {number}: looks around on {counted(nodes, 'node')}")
         try:
             found = _wait(number, folder, nodes)
         except BaseException:
@@ -115,14 +111,10 @@ def judged(
     digests: Mapping[str, str],
     seconds: float,
 ) -> list[Row]:
-    """The table's rows, from what each node found.
+    """The table's rows, from what each node found (``look_around``).
 
-    Args:
-        found: by each node (``look_around``).
-        nodes: how many were asked for.
-        job: what is to be queued.
-        digests: of the recipe and its custom code on this machine.
-        seconds: that the short job took, with its wait in the queue.
+    ``digests`` are those of the recipe and its custom code on this machine, ``seconds`` what the
+    short job took, with its wait in the queue.
     """
     names = sorted({each["node"] for each in found})
     seen = min(each["others"] for each in found)
@@ -139,10 +131,11 @@ def judged(
     if "gres" in job.slurm:
         rows.append(_each(found, "gpus", 1))
     for kernel in found[0]["kernels"]:
-        said = {each["node"]: each["kernels"][kernel] for each in found}
-        broken = [f"{node}: {text}" for node, text in said.items() if text]
-        well = "; ".join(broken) or "on each node"
-        rows.append((f"environment {kernel} works", not broken, well))
+        said = [f"{each['node']}: {each['kernels'][kernel]}" for each in found]
+        broken = [text for text in said if not text.endswith(": ")]
+        rows.append(
+            (f"environment {kernel} works", not broken, "; ".join(broken) or "on each node")
+        )
     cut_off = [f"{each['node']}: {each['unreached']}" for each in found if each["unreached"]]
     if len(found) < nodes:
         cut_off.append(f"{len(found)} of {nodes} have answered")
@@ -169,7 +162,7 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
         "seen": inputs.seen(recipe, data, demo=gpus == 0),
-        "kernels": {kernel: _problem(kernel) for kernel in kernels.split(",")},
+        "kernels": {kernel: starting.import_problem(kernel) for kernel in kernels.split(",")},
     }
     with socket.socket() as listening:
         listening.bind(("", 0))
@@ -177,10 +170,10 @@ def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) 
         threading.Thread(target=_tell_time, args=(listening,), daemon=True).start()
         here = {"host": socket.gethostname(), "addresses": network.addresses()}
         here["port"] = listening.getsockname()[1]
-        _write(folder / f"met-{rank}.json", here)
+        paths.write_atomically(folder / f"met-{rank}.json", json.dumps(here))
         met = _all(folder, "met", nodes)
         found |= {"others": len(met), **_reached(met)}
-        _write(folder / f"node-{rank}.json", found)
+        paths.write_atomically(folder / f"node-{rank}.json", json.dumps(found))
         _all(folder, "node", nodes)  # no node closes its socket before all are done
 
 
@@ -213,23 +206,6 @@ def _reached(met: Sequence[dict[str, Any]]) -> dict[str, Any]:
     except (UserError, OSError, ValueError) as error:
         return {"unreached": str(error), "apart": max(apart)}
     return {"unreached": "", "apart": max(apart)}
-
-
-def _problem(kernel: str) -> str:
-    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
-    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
-    if said := installed.problem(kernel, devices.visible() if module else ()):
-        return said
-    python, environment = starting.start_of(kernel)
-    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
-    done = subprocess.run(
-        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
-    )
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
-
-
-def _write(path: Path, found: dict[str, Any]) -> None:
-    paths.write_atomically(path, json.dumps(found))
 
 
 if __name__ == "__main__":

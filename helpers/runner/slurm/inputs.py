@@ -16,10 +16,8 @@ Row = tuple[str, bool, str]
 def seen(recipe: str, data: str, *, demo: bool) -> dict[str, Any]:
     """On a node: ``digests`` of the recipe's files, or why it is ``unread``; ``images`` likewise.
 
-    Args:
-        recipe: the recipe's file.
-        data: the folder of images that was chosen instead of the recipe's, or ``auto``.
-        demo: whether the recipe's table ``[demo]`` holds here.
+    ``data`` is the folder chosen instead of the recipe's, or ``auto``; ``demo`` says whether the
+    recipe's table ``[demo]`` holds here.
     """
     found: dict[str, Any] = {"digests": {}, "unread": "", "images": "", "lacking": ""}
     what = "unread"
@@ -36,11 +34,7 @@ def seen(recipe: str, data: str, *, demo: bool) -> dict[str, Any]:
 
 
 def _images(recipe: Recipe, data: str) -> str:
-    """The images' source, with a size or digest that identifies its content.
-
-    Raises:
-        UserError: there are none.
-    """
+    """The images' source, with a size or digest that identifies its content."""
     folder = image_folders.data_folder(recipe, recipe.folder if data == "auto" else data)
     if folder is None:
         return "its own code brings them"
@@ -56,12 +50,9 @@ def _images(recipe: Recipe, data: str) -> str:
 
 
 def judged(found: Sequence[Mapping[str, Any]], recipe: str, wanted: Mapping[str, str]) -> list[Row]:
-    """The rows about them.
+    """The rows about them, from what each ``node`` has ``seen``.
 
-    Args:
-        found: the name of each ``node``, and what it has ``seen``.
-        recipe: how the file is called.
-        wanted: digests by file, as they are here.
+    ``recipe`` is how the file is called, ``wanted`` the digests by file, as they are here.
     """
     wrong, lacking = [], []
     images: dict[str, list[str]] = {}

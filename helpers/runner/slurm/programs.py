@@ -16,16 +16,7 @@ SECONDS = 60.0
 def ask(
     *words: str, given: str | None = None, variables: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Run one of Slurm's programs and return its output.
-
-    Args:
-        words: the command.
-        given: on its standard input.
-        variables: environment variables in addition to this process's.
-
-    Raises:
-        UserError: it is missing, refuses, or does not answer.
-    """
+    """Run one of Slurm's programs, ``given`` on its standard input, and return its output."""
     if shutil.which(words[0]) is None:
         raise UserError(f"no {words[0]} here: Slurm's programs are on a cluster's login node")
     try:
@@ -42,10 +33,14 @@ def ask(
     except subprocess.TimeoutExpired:
         raise UserError(f"{words[0]} has not answered for {SECONDS:.0f} s; try again") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        why = next((line for line in said if "error" in line), said[0])  # a site's greeting first
-        raise UserError(f"{words[0]}: {why.removeprefix(f'{words[0]}: ')}")
+        raise UserError(f"{words[0]}: {reason(done).removeprefix(f'{words[0]}: ')}")
     return done.stdout
+
+
+def reason(done: "subprocess.CompletedProcess[str]") -> str:
+    """Why a program failed: the line with its error, as a site's greeting may come first."""
+    said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+    return next((line for line in said if "error" in line), said[0])
 
 
 NEVER = (
@@ -62,9 +57,6 @@ def queue(script: str, *options: str, variables: Mapping[str, str] = MappingProx
         script: its text.
         options: options of sbatch, in addition to those in the script.
         variables: the job's environment variables, in addition to this process's.
-
-    Raises:
-        UserError: as ``ask``, or the output does not show whether it is queued.
     """
     said = ask("sbatch", "--parsable", *options, given=script, variables=variables)
     # A site's sbatch may print other lines too.

@@ -68,11 +68,7 @@ class Job:
         return f"{self.name}-{nodes}n"
 
     def plan(self, nodes: int) -> Plan:
-        """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``).
-
-        Raises:
-            plans.ChoiceError: it cannot be had.
-        """
+        """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``)."""
         left_out = (*ON_NODES, "name", "nnodes")
         choices = {key: value for key, value in self.choices.items() if key not in left_out}
         where: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "gpus": 0}
@@ -82,12 +78,7 @@ class Job:
 def job_of(path: str, name: str | None = None) -> Job:
     """The job that a recipe's file asks for.
 
-    Args:
-        path: the file.
-        name: of its experiments, before ``-1n``; else ``[sweep]``'s, else the file's own.
-
-    Raises:
-        UserError: the file has a mistake, or cannot be a job.
+    Its experiments have this name, ``[sweep]``'s or the file's own, before ``-1n``.
     """
     if not path.endswith(".toml"):
         raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
@@ -96,12 +87,9 @@ def job_of(path: str, name: str | None = None) -> Job:
     if name is None:
         name = sweep.choices.get("name", found.file.path.stem)
     experiments.check_name(str(name))
-    try:
-        nodes = tuple(
-            dict.fromkeys(parameters.check_nodes(n) for n in sweep.choices.get("nnodes", [1]))
-        )
-    except UserError as error:
-        raise UserError(f"{sweep.where('nnodes')}: {error}") from None
+    with sweep_file.located([sweep]), plans.choosing("nnodes"):
+        asked = sweep.choices.get("nnodes", [1])
+        nodes = tuple(dict.fromkeys(parameters.check_nodes(number) for number in asked))
     notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
@@ -110,11 +98,8 @@ def job_of(path: str, name: str | None = None) -> Job:
             "sooner: give more time, or a smaller 'signal_seconds'"
         )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
-    try:
+    with sweep_file.located([sweep]):
         job.plan(max(nodes))
-    except plans.ChoiceError as error:
-        known = error.option in sweep.choices
-        raise UserError(f"{sweep.where(error.option)}: {error}" if known else str(error)) from None
     return job
 
 

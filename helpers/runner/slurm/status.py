@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
-from helpers import paths, record, terminal
+from helpers import paths, terminal
 from helpers.errors import UserError
 from helpers.runner import experiments, journal
 from helpers.runner.experiments import Experiment
@@ -32,11 +33,7 @@ class Queued:
 
 
 def show(names: Sequence[str]) -> None:
-    """A table of the runs of these experiments; without a name of all that are not finished.
-
-    Raises:
-        UserError: there is no such experiment, or none at all.
-    """
+    """A table of the runs of these experiments; without a name of all that are not finished."""
     jobs = queued()
     waiting = [
         name for name in names if name in jobs and not experiments.is_taken(paths.RUNS / name)
@@ -68,13 +65,9 @@ def unfinished() -> list[Experiment]:
     """The experiments under ``runs/`` that have not come to their end, by name."""
     found = []
     for folder in journal.folders():
-        try:
-            experiment = experiments.load(folder.name)
-        except UserError:
-            continue  # not an experiment of ours; naming it prints the reason
-        if experiment.finished is None:
-            found.append(experiment)
-    return found
+        with suppress(UserError):  # not an experiment of ours; naming it prints the reason
+            found.append(experiments.load(folder.name))
+    return [experiment for experiment in found if experiment.finished is None]
 
 
 def queued() -> dict[str, Queued]:
@@ -103,7 +96,8 @@ def rows_of(experiment: Experiment, job: Queued | None) -> list[list[str]]:
     rows: list[list[str]] = []
     for state in experiment.runs:
         first = about if not rows else ["", "", ""]
-        rows.append([*first, state.title, state.state, epoch_of(experiment, state), _times(state)])
+        times = str(len(state.earlier) or NONE)
+        rows.append([*first, state.title, state.state, epoch_of(experiment, state), times])
     if restarts and rows[0][-1] == NONE:
         rows[0][-1] = f"{restarts} of the job"
     return rows
@@ -112,10 +106,7 @@ def rows_of(experiment: Experiment, job: Queued | None) -> list[list[str]]:
 def epoch_of(experiment: Experiment, state: RunState) -> str:
     """``3 of 5``, ``3 of 5, step 40``: what the record or the checkpoint of a run has."""
     folder = experiment.folder / state.folder
-    try:
-        content = record.read(folder)
-    except UserError:
-        return NONE
+    content = experiments.record_of(folder)
     if "recipe" not in content:
         return NONE
     epochs = content["recipe"]["epochs"]
@@ -123,7 +114,3 @@ def epoch_of(experiment: Experiment, state: RunState) -> str:
         return f"{epochs} of {epochs}"
     done, steps = checkpoint.position(folder)
     return f"{done} of {epochs}" + (f", step {steps}" if steps else "")
-
-
-def _times(state: RunState) -> str:
-    return str(len(state.earlier)) if state.earlier else NONE

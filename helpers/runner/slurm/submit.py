@@ -15,6 +15,7 @@ from helpers.errors import UserError, naming
 from helpers.frameworks import installed
 from helpers.runner import experiments, journal, locks
 from helpers.runner.experiments import Experiment
+from helpers.runner.plans import counted
 from helpers.runner.slurm import programs, script
 from helpers.runner.slurm.script import Job
 from helpers.terminal import say
@@ -31,15 +32,7 @@ def digest(job: Job) -> str:
 
 
 def check_as_queued(recipe: str, experiment: str | None) -> None:
-    """Inside a job: the file is read when the job begins, hours after it was queued.
-
-    Args:
-        recipe: the file.
-        experiment: the name that the command was given.
-
-    Raises:
-        UserError: it asks for other runs than it did then.
-    """
+    """Inside a job: check that the ``recipe``'s file still asks for what was queued, hours ago."""
     queued = os.environ.get(QUEUED)
     if queued is not None and queued != digest(script.job_of(recipe, experiment)):
         raise UserError(
@@ -49,13 +42,7 @@ def check_as_queued(recipe: str, experiment: str | None) -> None:
 
 
 def submit(job: Job) -> None:
-    """Queue the jobs that have something to do, and say what they are called.
-
-    Raises:
-        UserError: no job has anything to do, an experiment of that name has other runs, none of
-            the environments is built, or another shell queues them; then no job is queued. Or
-            ``sbatch`` refuses.
-    """
+    """Queue the jobs that have something to do, and say what they are called."""
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write the job's output, and no error would be shown
@@ -85,12 +72,10 @@ def _queue(job: Job) -> None:
         name = job.experiment(nodes)
         number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", variables=variables)
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
-        say(f"Job {number}: {name}, {nodes} node{'s' * (nodes > 1)}; it prints to {log}")
+        say(f"Job {number}: {name}, {counted(nodes, 'node')}; it prints to {log}")
         if experiment is not None:
-            kept = sum(map(experiment.is_finished, experiment.runs))
-            say(
-                f"  It continues the experiment: {kept} of {len(experiment.runs)} runs are finished"
-            )
+            done = f"{sum(map(experiment.is_finished, experiment.runs))} of {len(experiment.runs)}"
+            say(f"  It continues the experiment: {done} runs are finished")
     names = " ".join(job.experiment(nodes) for nodes in job.nodes)
     say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
 
@@ -107,11 +92,7 @@ def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> st
 
 
 def _begun(job: Job, nodes: int) -> Experiment | None:
-    """What there is of that experiment.
-
-    Raises:
-        UserError: it cannot be continued.
-    """
+    """What there is of that experiment."""
     name = job.experiment(nodes)
     folder = paths.RUNS / name
     if not experiments.is_taken(folder):

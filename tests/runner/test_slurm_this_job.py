@@ -6,7 +6,7 @@ import pytest
 
 from helpers.errors import GO_ON
 from helpers.runner import shutdown
-from helpers.runner.slurm import limit, script
+from helpers.runner.slurm import script, this_job
 
 FOR_EVER = ", so it would never finish: ask for "
 
@@ -36,14 +36,14 @@ def test_what_a_job_that_gained_nothing_says(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delenv(shutdown.PATIENCE_VARIABLE, raising=False)
-    ended = limit.without_gain("stopped as asked before its training; 0 of 1 runs are finished")
+    ended = this_job.without_gain("stopped as asked before its training; 0 of 1 runs are finished")
     assert ended.code == code and end in str(ended), str(ended)
     assert str(ended).startswith("stopped as asked before its training; 0 of 1 runs are finished, ")
 
 
 def test_outside_of_slurm_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert limit.of_this_job() is None
+    assert this_job.limit() is None
 
 
 @pytest.mark.parametrize("notice", [30, 60, 180, 600])
@@ -52,5 +52,5 @@ def test_slurms_own_notice_is_never_taken_for_another_users_wish(
 ) -> None:
     """Nor where it comes a minute early; else such a job would be queued again for ever."""
     monkeypatch.setenv(shutdown.PATIENCE_VARIABLE, str(script.patience(notice)))
-    assert limit.Limit(3600, notice + 60).near
-    assert not limit.Limit(3600, 3 * notice + 61).near
+    assert this_job.Limit(3600, notice + 60).near
+    assert not this_job.Limit(3600, 3 * notice + 61).near

@@ -1,0 +1,148 @@
+"""Check what an experiment needs before its first run, and why a run cannot start.
+
+On GPUs the self-test of each environment belongs to it. CPU devices are not tested: that would add
+a minute to an experiment, and without a driver, a GPU or NCCL it finds nothing that the notebooks'
+fairness checks do not find.
+"""
+
+from typing import Any, Protocol
+
+from helpers import paths, terminal
+from helpers.errors import UserError
+from helpers.frameworks import NOTEBOOKS, capabilities, cpu_cores, devices, installed, why_not
+from helpers.launch import launchers
+from helpers.runner import ranks, recipes, selection
+from helpers.runner.experiments import Experiment
+from helpers.runner.plans import Plan, RunState
+from helpers.runner.self_test import starting
+from helpers.training import image_data, parameters
+
+
+class Shown(Protocol):
+    """Where an experiment shows what it does (``helpers.runner.progress_board``)."""
+
+    def note(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+
+def check(experiment: Experiment) -> None:
+    """Check the user's input before the first kernel starts.
+
+    This also makes the generated images where they are missing, once and where it can be seen.
+    """
+    plan = experiment.plan
+    recipes.check(plan)
+    for state in plan.runs:
+        if not experiment.is_finished(state):
+            selection.check_parameters_cell(state.notebook)
+            _check_launcher(plan, state)
+    # The largest global batch to fill.
+    most = max(plan.runs, key=lambda state: state.nodes * state.devices)
+    for seed in dict.fromkeys(state.seed for state in plan.runs):
+        setup = parameters.resolve(
+            "check",
+            **plan.parameters(),
+            devices=most.devices,
+            nodes=most.nodes,
+            simulated_nodes=_is_simulated(plan, most),
+            gpus=most.gpus,
+            run=experiment.folder / "check",
+            seed=seed,
+        )
+        setup.recipe.steps(len(image_data.load_data(setup).train))
+    image_data.check_images(setup.recipe.recipe, setup.data)
+
+
+def why_skipped(plan: Plan, state: RunState) -> str | None:
+    """Why a run cannot start: its notebook, environment or recipe; None if it can."""
+    source = paths.NOTEBOOKS / f"{state.notebook}.ipynb"
+    if not source.exists():
+        return f"{source} is gone"
+    return (
+        installed.problem(state.kernel, gpus_here(plan, state), state.devices)
+        or recipes.problem(plan, state.notebook)
+        or why_not(state.notebook, state.kernel, state.devices, state.nodes)
+        or None
+    )
+
+
+def gpus_here(plan: Plan, state: RunState) -> list[capabilities.Gpu]:
+    """The GPUs of this machine that a run uses."""
+    nodes = state.nodes if _is_simulated(plan, state) else 1
+    return devices.used(nodes * state.devices, None if state.gpus is None else nodes * state.gpus)
+
+
+def _is_simulated(plan: Plan, state: RunState) -> bool:
+    return state.nodes > 1 and launchers.choose(plan.launcher, state.nodes).virtual
+
+
+def order_of(plan: Plan, state: RunState) -> ranks.Order:
+    """What the ranks of a run are to be."""
+    here = devices.resolve(state.devices, state.gpus, cpu_cores.SHARED)
+    gpus = len(devices.visible()) if here.kind == "gpu" else 0
+    on = state.devices, here.kind, gpus
+    return ranks.order(state.notebook, state.kernel, plan.launcher, state.nodes, *on)
+
+
+def _check_launcher(plan: Plan, state: RunState) -> None:
+    """Check that the launcher can start a run's ranks, unless the run will be skipped."""
+    if why_skipped(plan, state) or not ranks.are_needed(state.notebook, state.kernel, state.nodes):
+        return
+    try:
+        ranks.check(order_of(plan, state), state.kernel)
+    except UserError as error:
+        raise UserError(f"{state.notebook}: {error}") from None
+
+
+def test_environments(experiment: Experiment, shown: Shown) -> None:
+    """Test each environment on each number of GPUs that the experiment still has to run on.
+
+    The outcomes are in ``experiment.self_tests``. A resumed experiment repeats the tests, because
+    the driver may have changed in the meantime and a broken environment may work now.
+    """
+    for state in experiment.runs:
+        known = state.kernel not in NOTEBOOKS or _key(state) in experiment.self_tests
+        if known or experiment.is_finished(state):
+            continue
+        gpus = devices.used(state.devices, state.gpus)
+        if not gpus or installed.problem(state.kernel, gpus, state.devices):
+            continue  # on the CPU; or the run is skipped for that problem
+        names = tuple(gpus[number % len(gpus)].name for number in range(state.devices))
+        on = devices.Devices("gpu", names, state.shared_gpus)
+        shown.note(f"Testing environment {state.kernel} on {on.short}")
+        log = experiment.folder / _log(state)
+        found = starting.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
+        experiment.self_tests[_key(state)] = found
+        if found.reason is None:
+            shown.note(f"      works, tested in {terminal.clock(found.seconds)}")
+        else:
+            shown.warn(_failed(state, found))
+
+
+def failed_test(experiment: Experiment, state: RunState) -> str | None:
+    """Why a run is skipped whose environment failed its self-test; None otherwise."""
+    found = experiment.self_tests.get(_key(state))
+    return None if found is None or found.reason is None else _failed(state, found)
+
+
+def test_record(experiment: Experiment, state: RunState) -> dict[str, Any]:
+    """The record's section ``self_test``, as a dictionary to merge; {} if no self-test ran."""
+    found = experiment.self_tests.get(_key(state))
+    return {} if found is None else {"self_test": found.as_record()}
+
+
+def _failed(state: RunState, found: starting.Outcome) -> str:
+    return (
+        f"environment '{state.kernel}' failed its self-test: {found.reason} "
+        f"({_log(state)} has the details)"
+    )
+
+
+def _log(state: RunState) -> str:
+    return f"{_key(state)}.log"
+
+
+def _key(state: RunState) -> str:
+    """The name of a self-test, which runs in the same environment on the same devices share."""
+    return devices.run_name(f"self-test-{state.kernel}", state.devices, state.shared_gpus)
