@@ -233,6 +233,11 @@ ROWS = (
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
 
+KERNEL_VARIABLES = {"OPENBLAS_THREAD_TIMEOUT": "18"}
+"""Variables that every kernel is started with. OpenBLAS is NumPy's, and so Chainer's on a CPU. Its
+idle threads spin for 2**26 cycles before they sleep, on cores that loaders could use; after 2**18,
+a step takes no longer. Source: docs/speed.md."""
+
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""
 

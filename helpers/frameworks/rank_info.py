@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 VARIABLE = "ROSETTA_RANKS"
 """Environment variable with the folder of the run's ranks; no process is a rank without it."""
 
@@ -66,6 +68,12 @@ class Place:
     def first_host(self) -> str:
         """The address at which rank 0 is reached."""
         return self.addresses[0].rpartition(":")[0]
+
+    def table(self, own: np.ndarray) -> np.ndarray:
+        """What a sum over all ranks makes (ranks, ...) of: zeros but for this rank's row."""
+        found = np.zeros((self.ranks, *own.shape), own.dtype)
+        found[self.rank] = own
+        return found
 
     def environment(self) -> dict[str, str]:
         """What torchrun sets, so that a cell finds what a script would."""

@@ -176,7 +176,7 @@ def test_devices_and_versions() -> None:
     assert (versions["keras"], versions["jax"]) == (keras.__version__, jax.__version__)
     assert "flax" not in versions
     framework.synchronize(TWO)
-    assert framework.skip("virtual devices") is None
+    assert framework.SKIPPED.get("virtual devices") is None
 
 
 def test_another_backend_is_refused_in_a_line() -> None:
