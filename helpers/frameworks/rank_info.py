@@ -1,9 +1,8 @@
 """Describe the rank that this process is, if it is one, and the location of the other ranks.
 
 A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
-A framework's module may have a companion, ``<module>_ranks.py``, with the code for its ranks: it
-combines their gradients, and ``environment(place)`` gives variables that are set before any cell
-runs.
+A framework's module may have a companion, ``<module>_ranks.py``, which joins its ranks, and whose
+``environment(place)`` gives variables that are set before any cell runs.
 """
 
 from __future__ import annotations
