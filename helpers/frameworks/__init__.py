@@ -1,9 +1,9 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
 No other place lists the frameworks. This folder also holds the frameworks' modules, each with the
-functions that ``interface`` describes, and the code that they share. `make envs` imports this module
-before anything is installed, so it uses only Python's standard library and no syntax newer than
-Python 3.9.
+functions that ``interface`` describes, and the code that they share. `make envs` imports this
+module before anything is installed, so it uses only Python's standard library and no syntax newer
+than Python 3.9.
 """
 
 from __future__ import annotations
