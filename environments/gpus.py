@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from helpers.frameworks import driver_errors
+from helpers.frameworks import capabilities
 from helpers.frameworks.capabilities import Gpu
 
 LONGEST = 96  # the length of NVML's longest name
@@ -28,11 +28,11 @@ def found() -> tuple[Gpu, ...]:
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         if code := nvml.nvmlInitWithFlags(0):
-            if code in driver_errors.ABSENT:
+            if code in capabilities.NO_DRIVER:
                 return ()
             nvml.nvmlErrorString.restype = ctypes.c_char_p
             said = nvml.nvmlErrorString(code).decode("utf-8", "replace")
-            raise DriverError(driver_errors.message(code, said))
+            raise DriverError(capabilities.driver_failure(code, said))
         driver = _text(nvml.nvmlSystemGetDriverVersion)
         count = ctypes.c_uint()
         nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))

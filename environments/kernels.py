@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import gpus
 from gpus import Gpu
 
-from helpers.frameworks import capabilities, idle_threads, optional_kernels
+from helpers.frameworks import KERNEL_VARIABLES, capabilities, optional_kernels
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -159,7 +159,7 @@ def _variables(kernel: str, kind: str) -> dict[str, str]:
     venv = VENVS / kernel
     # Jupyter replaces ${PATH}, which is always set. No other variable is used this way, because
     # Jupyter would leave the ${...} of an unset variable in the text.
-    env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv), **idle_threads.VARIABLES}
+    env = {"PATH": f"{venv / 'bin'}:${{PATH}}", "VIRTUAL_ENV": str(venv), **KERNEL_VARIABLES}
     if kind == "gpu" and lock_of(kernel, kind).stem.endswith("-gpu"):
         # The CUDA libraries are Python packages, which MXNet and Chainer find only by this path.
         # Only folders of the previous path with the driver stay (some containers have it there),

@@ -17,7 +17,7 @@ import numpy as np
 from helpers.fairness import crops
 from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.inspection import Seen
+from helpers.frameworks.interface import Seen
 from helpers.frameworks.precisions import DTYPES
 from helpers.recipe import Recipe, ScaledRecipe
 

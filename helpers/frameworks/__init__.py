@@ -1,9 +1,9 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
-No other place lists the frameworks. This folder also holds the frameworks' modules and the code
-that they share. Each module has the same public functions and signatures, as
-``tests/frameworks/test_contract.py`` checks. `make envs` imports this module before anything is
-installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
+No other place lists the frameworks. This folder also holds the frameworks' modules, each with the
+functions that ``interface`` describes, and the code that they share. `make envs` imports this
+module before anything is installed, so it uses only Python's standard library and no syntax newer
+than Python 3.9.
 """
 
 from __future__ import annotations
@@ -232,6 +232,11 @@ ROWS = (
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
+
+KERNEL_VARIABLES = {"OPENBLAS_THREAD_TIMEOUT": "18"}
+"""Variables that every kernel is started with. OpenBLAS is NumPy's, and so Chainer's on a CPU. Its
+idle threads spin for 2**26 cycles before they sleep, on cores that loaders could use; after 2**18,
+a step takes no longer. Source: docs/speed.md."""
 
 NOTEBOOKS = {row.module: row.notebook for row in ROWS if row.name == row.framework}
 """Each module's own notebook; a framework's others are variations of it."""

@@ -1,4 +1,4 @@
-"""Find out which GPUs the packages of each environment support, and why not others.
+"""Find out which GPUs an environment supports, why not others, and what ails a driver.
 
 ``environments/capabilities.json`` says which GPU generations the CUDA packages of each lock hold
 code for; ``make lock`` reads it out of the packages themselves (``environments/device_code.py``).
@@ -20,6 +20,19 @@ FILE = Path(__file__).resolve().parents[2] / "environments" / "capabilities.json
 
 CANNOT_SHARE = {row.kernel: row.cannot_share for row in ROWS if row.cannot_share}
 """Kernels whose replicas need a GPU each, and why."""
+
+NO_DRIVER = (9, 12)
+"""NVML's codes on a machine without a GPU to use: driver not loaded, library not found."""
+
+_CURES = {
+    4: "check the permissions of /dev/nvidia*; in a container, start it with GPU access (--gpus "
+    "all), which its device cgroup must allow",
+    18: "reboot, or reload the kernel modules (sudo rmmod nvidia_uvm nvidia && sudo modprobe "
+    "nvidia): the driver was updated while an older one was loaded",
+    999: "in a container, restart it with the GPU runtime once nvidia-smi works on the host; "
+    "elsewhere, reboot",
+}
+"""The usual cure of an NVML error, by its code."""
 
 
 class Gpu(NamedTuple):
@@ -94,6 +107,17 @@ def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:
 def sharing(replicas: int, gpus: int) -> str:
     """``4 replicas on 1 GPU``."""
     return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
+
+
+def driver_failure(code: int, said: str) -> str:
+    """One line about a driver that does not start.
+
+    Args:
+        code: NVML's, and none of ``NO_DRIVER``.
+        said: the driver's own words for the code.
+    """
+    cure = _CURES.get(code, "run nvidia-smi, which shows whether the driver works")
+    return f"the NVIDIA driver does not start: {said} (NVML error {code}); {cure}"
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:

@@ -24,8 +24,8 @@ from chainer.backends import cuda
 from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, memory, precisions, replicas
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks import capabilities, memory, precisions, replicas, weight_layout
+from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
 from helpers.recipe import RECIPES
 
@@ -81,7 +81,6 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {name: version(name) for name in ("chainer", "chainercv", "numpy")}
     if cuda.available:
         found["cupy"] = cuda.cupy.__version__
@@ -95,19 +94,7 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Naming a GPU does not start CUDA in this process, so processes can still be forked.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
-    """
+    """Naming a GPU does not start CUDA in this process, so processes can still be forked."""
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
     if kind == "gpu":
@@ -116,17 +103,10 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set the process up for a precision, and for speed on the given kind of device.
+    """Nothing here starts CUDA.
 
-    The CUDA libraries may read their settings as early as ``import chainer``, so a notebook calls
-    ``precisions.allow_tf32`` before that. Nothing here starts CUDA.
-
-    Args:
-        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
-        kind: ``gpu`` or ``cpu``.
-
-    Raises:
-        UnsupportedError: the framework cannot compute in this precision there.
+    Its libraries may read their settings as early as ``import chainer``, so a notebook calls
+    ``precisions.allow_tf32`` before that.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
@@ -137,23 +117,13 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if isinstance(device, cuda.GpuDevice):
             device.device.synchronize()
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    The event is recorded on the device's current stream now.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
-    """
+    """The event is recorded on the device's current stream now."""
     if isinstance(result, np.ndarray):
         return None  # NumPy computes at once
     with chainer.using_device(chainer.backend.get_device_from_array(result)):
@@ -164,43 +134,23 @@ def completion(result: Any) -> Callable[[], None] | None:
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
     arrays = dict(_arrays(model))
     wrong = sorted(arrays.keys() ^ weights.keys())
     wrong += [name for name in arrays.keys() & weights if arrays[name].shape != weights[name].shape]
-    if wrong:
-        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    weight_layout.refuse(wrong)
     with chainer.using_device(model.device):
         for name, array in arrays.items():
             array[...] = model.xp.asarray(weights[name], dtype=array.dtype)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
     return {name: cuda.to_cpu(array).copy() for name, array in _arrays(model)}
 
 
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    Chainer has no fp16 here, so there is no ``scaler``.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
+    """Chainer has no fp16 here, so there is no ``scaler``."""
     if not state:
         return
     optimizer.t, (moments, factor) = int(state["step"]), _kept(optimizer)
@@ -215,18 +165,6 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
     moments, factor = _kept(optimizer)
     found = {
         f"{moment}/{name}": cuda.to_cpu(parameter.update_rule.state[ours]) / factor
@@ -237,19 +175,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(optimizer.alpha if hasattr(optimizer, "alpha") else optimizer.lr)
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     optimizer, before = replica.optimizer, replica.optimizer.t
 
     def seen() -> Seen:
@@ -299,23 +228,11 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     with chainer.using_config("dtype", np.float64):
         return build_model(weights)
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     with chainer.using_config("dtype", weights["classifier.bias"].dtype):
         model = _Shallow()
     load_weights(model, weights)
@@ -323,15 +240,6 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     with (
         chainer.using_config("train", False),
         chainer.no_backprop_mode(),
@@ -342,16 +250,6 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
     trained = model.copy(mode="copy")
     with chainer.no_backprop_mode(), chainer.using_device(model.device):  # training is the default
         found = trained(model.xp.asarray(images, dtype=_dtype(model)))
@@ -361,20 +259,8 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    They are what ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes every n-th
+    """What ParallelUpdater hands to its optimiser: device ``i`` of ``n`` takes every n-th
     image from the i-th on, and the gradients are summed.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
     """
     dtype = _dtype(model)
     batch = list(zip(images.astype(dtype), targets.astype(np.int32), strict=True))
@@ -403,16 +289,6 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the self-test.
-
-    Args:
-        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        ``output``, and the gradient of each array except ``gradient``, by its name.
-    """
     with chainer.using_device(device):
         given = {name: chainer.Variable(device.send(array)) for name, array in arrays.items()}
         images = given["images"]
@@ -430,16 +306,6 @@ def through_layer(
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
-    """A callable that multiplies two square matrices on one device and waits for the result.
-
-    Args:
-        size: rows of a matrix, and columns.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        The callable. The matrices are already on the device.
-    """
     with chainer.using_device(device):
         row = device.xp.linspace(-1, 1, size, dtype=dtype)
         matrix = device.xp.outer(row, row)
@@ -453,17 +319,8 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    ParallelUpdater between CPUs; between GPUs the updater that forks a process for each and uses
+    """ParallelUpdater between CPUs; between GPUs the updater that forks a process for each and uses
     NCCL, in a process where CUDA has not been started.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
     """
     if devices[0].name == "@numpy":
         return _reduced(0, shares, devices)
@@ -472,14 +329,11 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
     def __init__(self, devices: Sequence[Device]) -> None:
         # Filled at the first loss: to make an array on a GPU now would start CUDA too early.
         self._sums: list[Any] = [None] * len(devices)
 
     def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
         array = getattr(loss, "array", loss)
         total = self._sums[position]
         device = chainer.backend.get_device_from_array(array)
@@ -490,7 +344,6 @@ class DeviceLosses:
             total[1] += images
 
     def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
         total = self._total()
         return float(total[0] / total[1])
 
@@ -501,34 +354,14 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Here it is the first process's: those of MultiprocessParallelUpdater do not share theirs.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
+    """The first process's: those of MultiprocessParallelUpdater do not share theirs."""
     return seconds
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, MemoryError) or any(
         words in str(error) for words in ("MemoryError", "OutOfMemory", *memory.RAN_OUT)
     )
-
-
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
-
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
 
 
 def _kept(optimizer: Any) -> tuple[dict[str, str], float]:

@@ -17,66 +17,12 @@ import chainermn
 import numpy as np
 from chainer.backends import cuda
 
+from helpers.all_reduce import grids
+from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
-from helpers.frameworks import chainermn_ranks, mpi_ranks
-from helpers.frameworks.chainer import (
-    KERNEL,
-    NAME,
-    Device,
-    Model,
-    completion,
-    configure,
-    dump_optimizer,
-    dump_weights,
-    exact,
-    gradients,
-    learning_rate,
-    list_devices,
-    load_optimizer,
-    load_weights,
-    logits,
-    matrix_product,
-    out_of_memory,
-    shallow,
-    synchronize,
-    through_layer,
-    train_forward,
-    watch,
-)
-
-__all__ = [
-    "KERNEL",
-    "NAME",
-    "Device",
-    "DeviceLosses",
-    "Model",
-    "all_reduced",
-    "completion",
-    "configure",
-    "dump_optimizer",
-    "dump_weights",
-    "exact",
-    "gradients",
-    "learning_rate",
-    "list_devices",
-    "load_optimizer",
-    "load_weights",
-    "logits",
-    "matrix_product",
-    "out_of_memory",
-    "shallow",
-    "skip",
-    "slowest",
-    "synchronize",
-    "through_layer",
-    "train_forward",
-    "versions",
-    "watch",
-]
-
-OWN_PARAMETERS = {"all_reduce": chainermn_ranks.check_all_reduce}
-"""Additional parameters of this notebook, each with the function that refuses a wrong value. The
-function receives the value, whether devices are GPUs, and their number."""
+from helpers.frameworks import mpi_ranks
+from helpers.frameworks.chainer import *
+from helpers.frameworks.interface import AllReduce
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {
@@ -89,78 +35,50 @@ SKIPPED = {
 del SKIPPED["training loss of all devices on GPUs"]  # here each rank has its own, and adds it
 
 
+def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, grids.Shape]:
+    """The communicator and the grid that a notebook's parameters cell names.
+
+    Args:
+        all_reduce: ``auto`` (NCCL's on GPUs, else ``naive``), ``naive``, ``rsaa`` or ``rsap``; the
+            last two with a grid, ``rsap 2x4``, if it is not to be the squarest.
+        on_gpu: whether the gradients are on GPUs.
+        ranks: how many train.
+
+    Raises:
+        UserError: no such communicator, or a grid of another number of ranks.
+        UnsupportedError: it cannot reduce what is on GPUs.
+    """
+    name = str(all_reduce).split(" ")[0]
+    alone = name == all_reduce and name in ("auto", "naive")
+    if not alone and name not in grids.OVER_GRIDS:
+        raise UserError(
+            f"all_reduce is {all_reduce!r}: give auto, naive, {', '.join(grids.OVER_GRIDS)}, and "
+            f"with {' or '.join(grids.OVER_GRIDS)} a grid if it is not to be the squarest, such as "
+            '"rsap 2x4"'
+        )
+    shape = (1, ranks) if alone else grids.named(all_reduce, ranks)[1]
+    if on_gpu and name != "auto":
+        raise UnsupportedError(
+            f"all_reduce {all_reduce} adds up in the host's memory: on GPUs give auto"
+        )
+    return name, shape
+
+
+OWN_PARAMETERS = {"all_reduce": _check_all_reduce}
+"""Additional parameters of this notebook, each with the function that refuses a wrong value. The
+function receives the value, whether devices are GPUs, and their number."""
+
+
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     mpi = " ".join(_mpi().Get_library_version().split()[:3]).replace("Version: ", "")
     return alone.versions() | {"mpi": mpi, "mpi4py": version("mpi4py")}
 
 
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    By the communicator, in ranks of their own; of its mean the sum is made again.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
-    """
-    return mpi_ranks.call("ChainerMN", partial(_reduced, shares), devices)
-
-
-class DeviceLosses(alone.DeviceLosses):
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
-    def _total(self) -> np.ndarray:
-        """Of all ranks."""
-        total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
-        return total
-
-
-def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
-    longest: float = _mpi().COMM_WORLD.allreduce(seconds, _mpi().MAX)
-    return longest
-
-
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
-
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
-
-
-def _mpi() -> Any:
-    """The module that joins MPI when it is imported, which the server of forked processes, where
-    this module may be imported, must not do."""
-    from mpi4py import MPI
-
-    return MPI
-
-
-def _communicator(device: Device) -> Any:
-    """As the notebook makes it, for the rank whose device this is."""
-    device.use()
-    return chainermn.create_communicator("naive" if device.name == "@numpy" else "pure_nccl")
-
-
-def _mean_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """The mean loss and its gradients by the multi-node optimiser, in each rank."""
-    dtype = alone._dtype(model)
+    """The means over all ranks, which the multi-node optimiser hands to the one in it."""
+    dtype, device = alone._dtype(model), devices[0]
     with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
         communicator = _communicator(device)
         rank, ranks = communicator.rank, communicator.size
@@ -178,6 +96,52 @@ def _mean_gradients(
         for name, parameter in alone._parameters(model)
         if parameter.grad is not None
     }
+
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """The mean of all gradients by the notebook's communicator."""
+    communicator = replica.communicator.communicator  # within the one that notes times
+    parameters = list(replica.network.params())
+    for each in parameters:
+        each.grad = each.xp.zeros(each.shape, each.dtype)
+
+    def once() -> Any:
+        communicator.multi_node_mean_grad(replica.network)
+        return parameters[0].grad
+
+    by = getattr(communicator, "by", "naive" if devices[0].name == "@numpy" else "pure_nccl")
+    return AllReduce(once, sum(each.grad.nbytes for each in parameters), by)
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """By the communicator, in ranks of their own, from whose mean the sum is computed again."""
+    return mpi_ranks.call("ChainerMN", partial(_reduced, shares), devices)
+
+
+class DeviceLosses(alone.DeviceLosses):
+    def _total(self) -> np.ndarray:
+        """Of all ranks."""
+        total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
+        return total
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    longest: float = _mpi().COMM_WORLD.allreduce(seconds, _mpi().MAX)
+    return longest
+
+
+def _mpi() -> Any:
+    """The module that joins MPI when it is imported, which the server of forked processes, where
+    this module may be imported, must not do."""
+    from mpi4py import MPI
+
+    return MPI
+
+
+def _communicator(device: Device) -> Any:
+    """As the notebook makes it, for the rank whose device this is."""
+    device.use()
+    return chainermn.create_communicator("naive" if device.name == "@numpy" else "pure_nccl")
 
 
 def _reduced(shares: Sequence[np.ndarray], device: Device) -> np.ndarray:

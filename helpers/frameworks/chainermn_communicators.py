@@ -16,7 +16,7 @@ from chainermn.communicators import _memory_utility
 from chainermn.communicators.naive_communicator import NaiveCommunicator
 
 from helpers.all_reduce import grids, ranks, ways
-from helpers.frameworks import chainermn_ranks
+from helpers.frameworks.chainermn import OWN_PARAMETERS
 
 
 def create(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
@@ -25,9 +25,9 @@ def create(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
     A process that is alone, such as a notebook's kernel, gets ``naive``; what was asked for is
     checked there too.
 
-    What it is given and what it raises: ``chainermn_ranks.check_all_reduce``.
+    What it is given and what it raises: ``chainermn.OWN_PARAMETERS``.
     """
-    name, shape = chainermn_ranks.check_all_reduce(all_reduce, on_gpu, ranks)
+    name, shape = OWN_PARAMETERS["all_reduce"](all_reduce, on_gpu, ranks)
     if name == "auto":
         return chainermn.create_communicator("pure_nccl" if on_gpu else "naive")
     found = chainermn.create_communicator("naive")

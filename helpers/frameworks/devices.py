@@ -18,7 +18,7 @@ import pynvml
 
 from data_prep.files import core_count
 from helpers.errors import UnsupportedError, UserError
-from helpers.frameworks import cpu_cores, driver_errors, installed, topology
+from helpers.frameworks import capabilities, cpu_cores, installed, topology
 from helpers.frameworks.capabilities import Gpu, sharing
 from helpers.frameworks.cpu_cores import CpuDevice
 
@@ -176,9 +176,9 @@ def _present() -> list[_Present]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        if error.value in driver_errors.ABSENT:
+        if error.value in capabilities.NO_DRIVER:
             return []
-        why = driver_errors.message(error.value, words(error))
+        why = capabilities.driver_failure(error.value, words(error))
         raise DriverError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
         driver = text(pynvml.nvmlSystemGetDriverVersion())

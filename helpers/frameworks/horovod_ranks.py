@@ -9,10 +9,10 @@ other process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,8 +28,7 @@ with import_messages.dropped("pkg_resources is deprecated"):
 
 KERNEL = "horovod"
 
-Named = Callable[[Any], Mapping[str, Any]]
-"""A model's trainable ``tf.Variable``s by torchvision's names; importable in a rank."""
+Device: TypeAlias = str
 
 
 def versions() -> dict[str, str]:
@@ -37,17 +36,8 @@ def versions() -> dict[str, str]:
     return {"horovod": version("horovod"), "mpich": version("mpich")}
 
 
-def list_devices(kind: str, count: int, gpus: int | None) -> list[str]:
-    """This process's device, as often as its node has one.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: of a node.
-        gpus: how many of them are shared, if any.
-
-    Raises:
-        UnsupportedError: so many ranks would share GPUs.
-    """
+def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    """This process's device, as often as its node has one."""
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
     here = rank_info.here()
@@ -68,18 +58,18 @@ def gathered(own: np.ndarray) -> np.ndarray:
 
 
 def mean_gradients(
-    model: Any, named: Named, images: np.ndarray, targets: np.ndarray
+    model: Any, variables: Mapping[str, Any], images: np.ndarray, targets: np.ndarray
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The mean loss and its gradients, by Horovod's tape, in the world that this rank is in.
 
     Args:
         model: the notebook's, in this rank; BatchNorm uses its running statistics.
-        named: its variables.
+        variables: its trainable ``tf.Variable``s by torchvision's names.
         images: normalised floats (N, 3, H, W), those of all ranks.
         targets: labels (N, outputs), 0 or 1.
     """
     _join()
-    variables, rank, ranks = named(model), hvd.rank(), hvd.size()
+    rank, ranks = hvd.rank(), hvd.size()
     dtype = next(iter(variables.values())).dtype
     with tf.GradientTape() as tape:
         logits = model(backend._batch(images[rank::ranks], dtype), training=False)
@@ -95,9 +85,18 @@ def mean_gradients(
     }
 
 
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[str]) -> list[np.ndarray]:
-    """Each device's array after an all-reduce, a sum, in a rank for each of them."""
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """In a rank for each device."""
     return mpi_ranks.call("Horovod", partial(_summed, shares), _numbered(devices))
+
+
+class DeviceLosses(backend.DeviceLosses):
+    def _gathered(self, own: np.ndarray) -> np.ndarray:
+        return gathered(own)
+
+
+def slowest(seconds: float, devices: Sequence[Device]) -> float:
+    return float(gathered(np.array(seconds)).max())
 
 
 def _join() -> None:

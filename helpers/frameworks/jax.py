@@ -33,8 +33,8 @@ from jax.sharding import PartitionSpec as P
 
 from helpers import paths
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions, weight_layout
+from helpers.frameworks.interface import AllReduce, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import custom
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
@@ -75,7 +75,6 @@ _OF_WEIGHTS = nnx.Not(nnx.RngState)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "grain")}
     libraries = {"cuda": "cuda-runtime", "cudnn": "cudnn", "nccl": "nccl"}
     for name, library in libraries.items():
@@ -87,19 +86,7 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Call it before JAX computes anything: the devices cannot change afterwards (RuntimeError).
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
-    """
+    """Call it before JAX computes anything: the devices cannot change afterwards (RuntimeError)."""
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
     try:
@@ -117,17 +104,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set the process up for a precision, and for speed on the given kind of device.
-
-    The notebook says what is cast.
-
-    Args:
-        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
-        kind: ``gpu`` or ``cpu``.
-
-    Raises:
-        UnsupportedError: the framework cannot compute in this precision there.
-    """
     precisions.check(precision, kind, SKIPPED)
     # By default JAX rounds convolutions and matrix products on a GPU to TF32.
     rounded = "float32" if precision == "fp32" else "tensorfloat32"
@@ -139,60 +115,31 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait until the devices have finished all queued work; for timing only."""
     # Each works in order, so this comes last.
     jax.block_until_ready([jnp.zeros((), device=device) + 1 for device in devices])
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
-    """
     if all(array.is_ready() for array in jax.tree.leaves(result)):
         return None
     return partial(jax.block_until_ready, result)
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Their dtype is the model's from then on.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
+    """Their dtype becomes the model's."""
     doubles = any(array.dtype == np.float64 for array in weights.values())
     with jax.enable_x64(doubles):
         nnx.update(model, _filled(nnx.state(model, _OF_WEIGHTS), weights, custom.is_own(model)))
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
     return _arrays(nnx.state(model, _OF_WEIGHTS), custom.is_own(model))
 
 
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    The factor of fp16's loss is the optimiser's own, so there is no ``scaler``.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
+    """The factor of fp16's loss is the optimiser's own, so there is no ``scaler``."""
     if not state:
         return
     params = nnx.state(model, nnx.Param)
@@ -207,20 +154,7 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    The factor of fp16's loss stays 1 in other precisions.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
+    """The factor of fp16's loss stays 1 in other precisions."""
     params = nnx.state(model, nnx.Param)
     found = {
         f"{_MOMENTS[theirs]}/{name}": array
@@ -232,19 +166,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(optimizer.rate)
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     optimizer, types, call = replica.optimizer, set(), nnx.Conv.__call__
     before = _updates(optimizer)
 
@@ -277,23 +202,11 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     with jax.enable_x64(True):
         return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     recipe = RECIPES["chexnet"]
 
     def made() -> Model:
@@ -310,15 +223,6 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     model.eval()
     with _as_weights(model) as dtype:
         found = _forward(*nnx.split(model), _batch(images, dtype))[0]
@@ -326,19 +230,7 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    In full float32 whatever the run's precision, for the rounding of TF32 would hide a wrong
-    epsilon.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
+    """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
     model.train()
     with _as_weights(model) as dtype, jax.default_matmul_precision("float32"):
         found, after = _forward(*nnx.split(model), _batch(images, dtype))
@@ -348,27 +240,10 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    Every device gets as many images, as ``shard_map`` wants it. Where its share is smaller, black
-    ones without a weight fill it up.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
+    """Summed over a mesh of the devices."""
     model.eval()
-    count = len(devices)
-    largest = -(-len(images) // count)
-    parts = np.array_split(np.arange(len(images)), count)
-    order = np.concatenate([np.resize(part, largest) for part in parts])
-    weights = np.concatenate([np.arange(largest) < len(part) for part in parts]) / targets.size
+    order, counts = _equal_shares(len(images), len(devices))
+    weights = counts / targets.size
     mesh = Mesh(np.array(devices), (AXIS,))
     shared, everywhere = NamedSharding(mesh, P(AXIS)), NamedSharding(mesh, P())
     with _as_weights(model) as dtype:
@@ -380,43 +255,36 @@ def gradients(
         return float(loss), _arrays(found, custom.is_own(model))
 
 
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Summed over a mesh of the devices of all ranks."""
+    return gradients(model, images, targets, jax_ranks.all_devices(devices))
+
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """The mean of one vector as long as all gradients, over the mesh."""
+    parameters = jax.tree.leaves(nnx.state(replica.network, nnx.Param))
+    return jax_ranks.all_reduce_of(sum(each.size for each in parameters), devices)
+
+
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the self-test.
-
-    Args:
-        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        ``output``, and the gradient of each array except ``gradient``, by its name.
-    """
     with jax.default_device(device):
         given = {name: _batch(array, jnp.float32) for name, array in arrays.items() if _is_4d(name)}
-        given |= {n: jnp.asarray(_channels_last(a)) for n, a in arrays.items() if not _is_4d(n)}
+        given |= {n: jnp.asarray(weight_layout.last(a)) for n, a in arrays.items() if not _is_4d(n)}
         gradient = given.pop("gradient")
         output, back = jax.vjp(_LAYERS[layer], given)
         (found,) = back(gradient)
     pictures = {"output": output, "images": found.pop("images")}
     return {
         **{name: np.array(array).transpose(0, 3, 1, 2) for name, array in pictures.items()},
-        **{name: _channels_first(np.array(array)) for name, array in found.items()},
+        **{name: weight_layout.first(np.array(array)) for name, array in found.items()},
     }
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
-    """A callable that multiplies two square matrices on one device and waits for the result.
-
-    Args:
-        size: rows of a matrix, and columns.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        The callable. The matrices are already on the device.
-    """
     with jax.default_device(device):
         row = jnp.linspace(-1, 1, size)
         matrix = jnp.outer(row, row).astype(dtype)
@@ -428,17 +296,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    By ``psum`` over a mesh, with NCCL between GPUs.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
-    """
+    """Uses ``psum`` over a mesh, with NCCL between GPUs."""
     mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))
     spread = jax_ranks.shard(np.stack(shares), NamedSharding(mesh, P(AXIS)))
     reduce = jax.shard_map(
@@ -449,41 +307,26 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
     def __init__(self, devices: Sequence[Device]) -> None:
         with jax.enable_x64(True):
             self._sums = [jnp.zeros(2, jnp.float64, device=device) for device in devices]
 
     def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
         with jax.enable_x64(True):
             self._sums[position] = _added(self._sums[position], loss, images)
 
     def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
         own = np.sum([np.asarray(part) for part in self._sums], axis=0)
         loss, images = jax_ranks.gathered(own).sum(axis=0)
         return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Here there is one process for each node.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
+    """Each node has one process."""
     return float(jax_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, jax.errors.JaxRuntimeError) and any(
@@ -491,13 +334,16 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
+def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which image each device gets at each place of its share, and whether it counts there.
 
-    Args:
-        capability: its name, as in ``SKIPPED``.
+    All shares are as long as the longest, as ``shard_map`` requires. A shorter one is filled up
+    with images that do not count.
     """
-    return SKIPPED.get(capability)
+    longest = -(-images // devices)
+    parts = np.array_split(np.arange(images), devices)
+    order = np.concatenate([np.resize(part, longest) for part in parts])
+    return order, np.concatenate([np.arange(longest) < len(part) for part in parts])
 
 
 def _compiled() -> Path:
@@ -645,24 +491,17 @@ def _name(path: tuple[Any, ...], is_own: bool) -> str:
 def _arrays(state: Any, is_own: bool) -> dict[str, np.ndarray]:
     """A copy of a state's arrays in the canonical layout."""
     flat = nnx.to_flat_state(state)
-    return {_name(path, is_own): _channels_first(np.array(each[...])) for path, each in flat}
+    return {_name(path, is_own): weight_layout.first(np.array(each[...])) for path, each in flat}
 
 
 def _filled(state: Any, arrays: Mapping[str, np.ndarray], is_own: bool) -> Any:
     """A state with these canonical arrays in it; every one of them, and no other."""
     flat = dict(nnx.to_flat_state(state))
     names = {_name(path, is_own): variable for path, variable in flat.items()}
-    wrong = sorted(names.keys() ^ arrays.keys())
-    wrong = wrong or [
-        name
-        for name, variable in names.items()
-        if tuple(variable.shape) != _channels_last(arrays[name]).shape
-    ]
-    if wrong:
-        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    weight_layout.check(names, arrays)
     return nnx.from_flat_state(
         {
-            path: variable.replace(jnp.array(_channels_last(arrays[_name(path, is_own)])))
+            path: variable.replace(jnp.array(weight_layout.last(arrays[_name(path, is_own)])))
             for path, variable in flat.items()
         }
     )
@@ -682,14 +521,4 @@ def _is_4d(name: str) -> bool:
 
 def _batch(images: np.ndarray, dtype: Any) -> jax.Array:
     """(N, 3, H, W) as a channels-last array."""
-    return jnp.asarray(images.transpose(0, 2, 3, 1), dtype)
-
-
-def _channels_last(array: np.ndarray) -> np.ndarray:
-    """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
-    return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
-
-
-def _channels_first(array: np.ndarray) -> np.ndarray:
-    """The inverse of :func:`_channels_last`, as a copy of its own."""
-    return np.ascontiguousarray(array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T)
+    return jnp.asarray(weight_layout.pictures(images), dtype)

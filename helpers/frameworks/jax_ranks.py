@@ -18,7 +18,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import collectives, rank_info
+from helpers.frameworks import rank_info
+from helpers.frameworks.interface import AllReduce
 
 AXIS = "replica"
 
@@ -97,20 +98,7 @@ def own_part(array: jax.Array) -> np.ndarray:
     return np.concatenate([np.asarray(each.data) for each in array.addressable_shards])
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
-    """The mean of one vector as long as all gradients, over the mesh.
-
-    Args:
-        replica: the notebook's.
-        devices: this node's.
-    """
-    from flax import nnx
-
-    parameters = jax.tree.leaves(nnx.state(replica.network, nnx.Param))
-    return all_reduce_of(sum(each.size for each in parameters), devices)
-
-
-def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> collectives.AllReduce:
+def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> AllReduce:
     """The mean of one vector of that length on each device, over the mesh.
 
     Args:
@@ -119,34 +107,7 @@ def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> collectives.All
     """
     by = "nccl" if devices[0].platform == "gpu" else "gloo"
     mean = _mean_of_zeros(all_devices(devices), len(devices), length)
-    return collectives.AllReduce(mean, 4 * length, by)
-
-
-def gradients(
-    framework: Any,
-    model: Any,
-    images: np.ndarray,
-    targets: np.ndarray,
-    devices: Sequence[Any],
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
-
-    They are the sums over a mesh of the devices of all ranks.
-
-    Args:
-        framework: the framework module, in this folder.
-        model: the notebook's model; BatchNorm uses its running statistics.
-        images: normalised floats (N, 3, H, W), those of all ranks.
-        targets: labels (N, outputs), 0 or 1.
-        devices: this process's.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    found: tuple[float, dict[str, np.ndarray]] = framework.gradients(
-        model, images, targets, all_devices(devices)
-    )
-    return found
+    return AllReduce(mean, 4 * length, by)
 
 
 def gathered(own: np.ndarray) -> np.ndarray:

@@ -5,77 +5,26 @@ the notebook's step takes its gradients through Horovod's tape for TensorFlow. E
 process, a *rank*, as in ``tensorflow_horovod``.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+
+import numpy as np
 
 from helpers.frameworks import horovod_ranks as ranks
 from helpers.frameworks import keras as alone
-from helpers.frameworks import keras_models as models
-from helpers.frameworks.keras import (
-    NAME,
-    SKIPPED,
-    Device,
-    Model,
-    completion,
-    configure,
-    dump_optimizer,
-    dump_weights,
-    exact,
-    gradients,
-    learning_rate,
-    load_optimizer,
-    load_weights,
-    logits,
-    matrix_product,
-    out_of_memory,
-    shallow,
-    skip,
-    synchronize,
-    through_layer,
-    train_forward,
-    watch,
-)
-from helpers.frameworks.tensorflow_horovod import DeviceLosses, all_reduced, list_devices, slowest
+from helpers.frameworks.keras import *
 
-__all__ = [
-    "KERNEL",
-    "NAME",
-    "SKIPPED",
-    "Device",
-    "DeviceLosses",
-    "Model",
-    "all_reduced",
-    "completion",
-    "configure",
-    "dump_optimizer",
-    "dump_weights",
-    "exact",
-    "gradients",
-    "learning_rate",
-    "list_devices",
-    "load_optimizer",
-    "load_weights",
-    "logits",
-    "matrix_product",
-    "out_of_memory",
-    "shallow",
-    "skip",
-    "slowest",
-    "synchronize",
-    "through_layer",
-    "train_forward",
-    "versions",
-    "watch",
-]
+# isort: split
+from helpers.frameworks.horovod_ranks import DeviceLosses, all_reduced, list_devices, slowest
 
 KERNEL = ranks.KERNEL
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     return alone.versions() | ranks.versions()
 
 
-def _trained(model: Model) -> Mapping[str, Any]:
-    """The model's trainable variables, TensorFlow's own, by torchvision's names."""
-    return {name: variable.value for name, variable in models.trained(model).items()}
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The means over all ranks, by Horovod's tape."""
+    return ranks.mean_gradients(model, alone._trained(model), images, targets)

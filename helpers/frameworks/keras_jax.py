@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
 
@@ -25,8 +25,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import jax as backend
+from helpers.frameworks import jax_ranks, weight_layout
 from helpers.frameworks import keras_models as models
-from helpers.frameworks import weight_layout
+from helpers.frameworks.interface import AllReduce
 from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
@@ -38,75 +39,24 @@ from helpers.frameworks.jax import (
     synchronize,
     through_layer,
 )
-from helpers.frameworks.keras_models import (
-    NAME,
-    Model,
-    dump_optimizer,
-    dump_weights,
-    learning_rate,
-    load_optimizer,
-    load_weights,
-    watch,
-)
-
-__all__ = [
-    "KERNEL",
-    "NAME",
-    "SKIPPED",
-    "Device",
-    "DeviceLosses",
-    "Model",
-    "all_reduced",
-    "completion",
-    "configure",
-    "dump_optimizer",
-    "dump_weights",
-    "exact",
-    "gradients",
-    "learning_rate",
-    "list_devices",
-    "load_optimizer",
-    "load_weights",
-    "logits",
-    "matrix_product",
-    "out_of_memory",
-    "shallow",
-    "skip",
-    "slowest",
-    "synchronize",
-    "through_layer",
-    "train_forward",
-    "versions",
-    "watch",
-]
+from helpers.frameworks.keras_models import *
 
 KERNEL = "jax"
-
-Device: TypeAlias = jax.Device
 
 # What Keras cannot do on JAX, and why.
 SKIPPED = dict(backend.SKIPPED)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     unused = ("flax", "optax", "grain")
     found = {name: said for name, said in backend.versions().items() if name not in unused}
     return {"keras": keras.__version__, **found}
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    On CPU devices it has when this returns. They share XLA's few threads, and a step whose
+    """On CPU devices it has when this returns. They share XLA's few threads, and a step whose
     all-reduce waits for one that other queued work holds may wait for ever: ``fit`` stood still at
     the end of an epoch, on two devices and two busy cores.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
     """
     if all(device.platform == "cpu" for device in jax.tree.leaves(result)[0].devices()):
         jax.block_until_ready(result)
@@ -116,55 +66,22 @@ def completion(result: Any) -> Callable[[], None] | None:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     with jax.enable_x64(True):
         return models.exact(build_model, weights)
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     with jax.enable_x64(weights["classifier.bias"].dtype == np.float64):
         return models.shallow(weights, devices)
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     with _as_weights(model):
         return _forward(model, images, training=False)[0]
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    In full float32 whatever the run's precision, for the rounding of TF32 would hide a wrong
-    epsilon.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
+    """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
     names = {id(variable): name for name, variable in models.variables(model).items()}
     with _as_weights(model), jax.default_matmul_precision("float32"):
         found, rest = _forward(model, images, training=True)
@@ -176,26 +93,9 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    As in ``fit``, the step is written as for one device, and XLA splits it by where the images lie.
-    Every device must have as many: where its share is smaller, images without a weight fill it up.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    count = len(devices)
-    largest = -(-len(images) // count)
-    parts = np.array_split(np.arange(len(images)), count)
-    order = np.concatenate([np.resize(part, largest) for part in parts])
-    weights = np.concatenate([np.arange(largest) < len(part) for part in parts]) / len(images)
+    """As in ``fit``, written as for one device: XLA splits it by where the images lie."""
+    order, counts = backend._equal_shares(len(images), len(devices))
+    weights = counts / len(images)
     mesh = Mesh(np.array(devices), ("batch",))
     everywhere, shared = NamedSharding(mesh, P()), NamedSharding(mesh, P("batch"))
 
@@ -217,13 +117,17 @@ def gradients(
         return float(loss), {names[id(v)]: weight_layout.first(np.array(each)) for v, each in pairs}
 
 
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """As :func:`gradients`, on the devices of all ranks."""
+    return gradients(model, images, targets, jax_ranks.all_devices(devices))
 
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """The mean of one vector as long as all gradients, over the mesh."""
+    shapes = [variable.shape for variable in replica.network.trainable_variables]
+    return jax_ranks.all_reduce_of(sum(int(np.prod(shape)) for shape in shapes), devices)
 
 
 @contextmanager

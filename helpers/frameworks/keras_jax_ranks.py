@@ -7,26 +7,14 @@ nodes, and lets JAX compare it first: it has to be the same in each, random numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import jax
-import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from helpers.frameworks import collectives, jax_ranks
-from helpers.frameworks.jax_ranks import all_devices, gradients, shard
-
-__all__ = [
-    "all_devices",
-    "gradient_all_reduce",
-    "gradients",
-    "join",
-    "own_array",
-    "shard",
-]
+from helpers.frameworks import jax_ranks
+from helpers.frameworks.jax_ranks import all_devices as all_devices
+from helpers.frameworks.jax_ranks import shard as shard
 
 _SEED = 0
 """Of what Keras draws for new layers; the notebook's weights replace it."""
@@ -53,14 +41,3 @@ def own_array(array: jax.Array, mesh: Mesh) -> jax.Array:
         array, mesh, P(mesh.axis_names[0])
     )
     return found
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[jax.Device]) -> collectives.AllReduce:
-    """The mean of one vector as long as all gradients, over the mesh.
-
-    Args:
-        replica: the notebook's.
-        devices: this node's.
-    """
-    shapes = [variable.shape for variable in replica.network.trainable_variables]
-    return jax_ranks.all_reduce_of(sum(int(np.prod(shape)) for shape in shapes), devices)

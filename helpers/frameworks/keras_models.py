@@ -18,7 +18,7 @@ from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
 from helpers.frameworks import weight_layout
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -34,23 +34,11 @@ keras.config.set_image_data_format("channels_last")
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
     weight_layout.assign(variables(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
-
-    On TensorFlow BatchNorm's statistics are each replica's own; these are replica 0's.
-    """
+    """On TensorFlow BatchNorm's statistics are each replica's own; these are replica 0's."""
     return {
         name: weight_layout.first(variable.numpy()) for name, variable in variables(model).items()
     }
@@ -59,16 +47,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
+    """The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``."""
     if not state:
         return
     factor = _in_velocity(optimizer)
@@ -81,18 +60,6 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
     factor = _in_velocity(optimizer)
     found = {
         f"{moment}/{name}": weight_layout.first(variable.numpy()) / factor
@@ -105,19 +72,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     optimizer = getattr(replica.optimizer, "inner_optimizer", replica.optimizer)
     before = int(keras.ops.convert_to_numpy(optimizer.iterations))
 
@@ -159,12 +117,6 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")  # of the input
     keras.config.set_dtype_policy("float64")  # of the layers
@@ -177,14 +129,7 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    With float32 weights, the current dtype policy decides the precision of the computation.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
+    """With float32 weights, the current dtype policy decides the precision of the computation."""
     recipe, kept = RECIPES["chexnet"], str(weights["classifier.bias"].dtype)
     dtype = keras.config.dtype_policy() if kept == "float32" else kept
     images = keras.Input((None, None, 3), dtype=kept)
@@ -201,31 +146,12 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     with as_wide_as(model.compute_dtype):
         found = model(_batch(model, images), training=False)
     return keras.ops.convert_to_numpy(found)
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
     before = dump_weights(model)
     with as_wide_as(model.compute_dtype):
         found = model(_batch(model, images), training=True)

@@ -10,33 +10,19 @@ on CPUs; on GPUs it need not, for cuDNN picks its algorithms by their speed (:fu
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import Any
 
 os.environ["KERAS_BACKEND"] = "torch"
 
 import keras
 import numpy as np
-import torch
 import torch.nn.functional as F
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import keras_models as models
 from helpers.frameworks import pytorch as backend
 from helpers.frameworks import row_of, weight_layout
-from helpers.frameworks.keras_models import (
-    NAME,
-    Model,
-    dump_optimizer,
-    dump_weights,
-    exact,
-    learning_rate,
-    load_optimizer,
-    load_weights,
-    logits,
-    shallow,
-    train_forward,
-    watch,
-)
+from helpers.frameworks.keras_models import *
 from helpers.frameworks.pytorch import (
     DeviceLosses,
     all_reduced,
@@ -49,40 +35,7 @@ from helpers.frameworks.pytorch import (
     through_layer,
 )
 
-__all__ = [
-    "KERNEL",
-    "NAME",
-    "SKIPPED",
-    "Device",
-    "DeviceLosses",
-    "Model",
-    "all_reduced",
-    "completion",
-    "configure",
-    "dump_optimizer",
-    "dump_weights",
-    "exact",
-    "gradients",
-    "learning_rate",
-    "list_devices",
-    "load_optimizer",
-    "load_weights",
-    "logits",
-    "matrix_product",
-    "out_of_memory",
-    "shallow",
-    "skip",
-    "slowest",
-    "synchronize",
-    "through_layer",
-    "train_forward",
-    "versions",
-    "watch",
-]
-
 KERNEL = "pytorch"
-
-Device: TypeAlias = torch.device
 
 _row = row_of("Keras_MultiGPU", KERNEL)
 # What Keras cannot do on PyTorch, and why.
@@ -93,23 +46,11 @@ _HERE = ExitStack()
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {name: said for name, said in backend.versions().items() if name != "torchvision"}
     return {"keras": keras.__version__, **found}
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
-    """
     if count > 1:
         raise UnsupportedError(f"devices {count}: {SKIPPED['several devices']}")
     _HERE.close()
@@ -120,18 +61,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
     variables: Mapping[str, Any] = models.trained(model)
     dtype = next(iter(variables.values())).dtype
     given = weight_layout.pictures(images), targets
@@ -145,12 +74,3 @@ def gradients(
         name: weight_layout.first(keras.ops.convert_to_numpy(each).copy())
         for name, each in found.items()
     }
-
-
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
-
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)

@@ -21,8 +21,15 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, memory, mxnet_ranks, precisions
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks import (
+    capabilities,
+    memory,
+    mxnet_ranks,
+    precisions,
+    rank_info,
+    weight_layout,
+)
+from helpers.frameworks.interface import AllReduce, Seen, Watch
 from helpers.networks import custom
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
@@ -71,7 +78,6 @@ two devices train at the same time (docs/speed.md).
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {"mxnet": mx.__version__, "numpy": np.__version__}
     if mx.runtime.Features().is_enabled("CUDA"):
         for library in ("cuda-runtime", "cudnn", "nccl"):
@@ -83,17 +89,6 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
-    """
     if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
         raise UnsupportedError(why)
     make = mx.gpu if kind == "gpu" else mx.cpu
@@ -101,17 +96,8 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set the process up for a precision, and for speed on the given kind of device.
-
-    The CUDA libraries may read their settings as early as ``import mxnet``, so a notebook calls
+    """The CUDA libraries may read their settings as early as ``import mxnet``, so a notebook calls
     ``precisions.allow_tf32`` before that.
-
-    Args:
-        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
-        kind: ``gpu`` or ``cpu``.
-
-    Raises:
-        UnsupportedError: the framework cannot compute in this precision there.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
@@ -120,21 +106,12 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait until the devices have finished all queued work; for timing only."""
     mx.nd.waitall()  # the engine has one queue for all
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    ``result`` is a list with one array per device. On the CPU too, because MXNet is asynchronous
+    """``result`` is a list with one array per device. On the CPU too, because MXNet is asynchronous
     there as well. Nothing queued later may write to the arrays.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
     """
 
     def wait() -> None:
@@ -145,19 +122,8 @@ def completion(result: Any) -> Callable[[], None] | None:
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
     parameters = _named(model)
-    wrong = sorted(parameters.keys() ^ weights.keys())
-    if wrong:
-        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    weight_layout.refuse(sorted(parameters.keys() ^ weights.keys()))
     for name, parameter in parameters.items():
         array, known = weights[name], parameter.shape
         # A zero is a size that Gluon would infer at the first batch.
@@ -172,26 +138,14 @@ def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
-
-    BatchNorm's statistics are each device's own; these are their mean, which Gluon itself saves.
-    """
+    """BatchNorm's statistics, of which each device has its own, are means, as Gluon saves them."""
     return {name: _read(parameter) for name, parameter in _named(model).items()}
 
 
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    MXNet has no ``scaler``.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
+    """MXNet has no ``scaler``."""
     if not state:
         return
     # The weights count their steps from here, on every device.
@@ -212,18 +166,6 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
     found = {}
     states = optimizer._updaters[0].states  # every device has the same
     for name, number in _numbers(model, optimizer).items():
@@ -235,19 +177,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate)
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     optimizer = replica.optimizer.optimizer
     before = optimizer.num_update
 
@@ -287,12 +220,6 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     model = build_model(weights)
     model.cast("float64")
     load_weights(model, weights)
@@ -300,12 +227,6 @@ def exact(
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     recipe = RECIPES["chexnet"]
     model = gluon.nn.HybridSequential()
     model.add(
@@ -322,30 +243,11 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     first = next(iter(model.collect_params().values()))
     return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
     device = next(iter(model.collect_params().values())).list_ctx()[0]
     with _moved(model, [device]):
         batch = mx.nd.array(images, device, next(iter(model.collect_params().values())).dtype)
@@ -358,36 +260,39 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    They are what ``Trainer.step(N)`` hands to its optimiser after the all-reduce.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
+    """What ``Trainer.step(N)`` hands to its optimiser after the all-reduce."""
     return _gradients(model, images, targets, devices, "device", len(images))
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes."""
+    here = rank_info.here()
+    assert here is not None, "there is one node"
+    x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
+    loss, found = _gradients(model, x, y, devices, mxnet_ranks.store(), len(images))
+    return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
+
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """As the ``Trainer`` sums all gradients, which are zero afterwards."""
+    own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]
+    for parameter in own:
+        parameter.zero_grad()
+
+    def once() -> list[Any]:
+        replica.optimizer.allreduce_grads()
+        # Copies, which the next sum does not write to.
+        return [parameter.list_grad()[0].copy() for parameter in own]
+
+    size = sum(parameter.list_grad()[0].size for parameter in own)
+    return AllReduce(once, 4 * size, mxnet_ranks.KIND)
 
 
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the self-test.
-
-    Args:
-        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        ``output``, and the gradient of each array except ``gradient``, by its name.
-    """
     given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
     gradient, images = given.pop("gradient"), given["images"]
     for array in given.values():
@@ -417,16 +322,6 @@ def through_layer(
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
-    """A callable that multiplies two square matrices on one device and waits for the result.
-
-    Args:
-        size: rows of a matrix, and columns.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        The callable. The matrices are already on the device.
-    """
     row = mx.nd.linspace(-1, 1, size, ctx=device)
     matrix = mx.nd.broadcast_mul(row.expand_dims(1), row.expand_dims(0)).astype(dtype)
 
@@ -437,17 +332,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    As in the notebook's ``Trainer``: a key-value store on the devices.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
-    """
+    """As the notebook's ``Trainer`` does: a key-value store on the devices."""
     held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
     store = mxnet_ranks.store()
     store = mx.kv.create(store) if isinstance(store, str) else store
@@ -457,53 +342,29 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
     def __init__(self, devices: Sequence[Device]) -> None:
         self._sums = [mx.nd.zeros(1, device, dtype="float64") for device in devices]
         self._images = 0
 
     def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
         self._sums[position] += loss.astype("float64") * images
         self._images += images
 
     def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
         own = np.array([sum(float(total.asscalar()) for total in self._sums), self._images])
         loss, images = mxnet_ranks.gathered(own).sum(axis=0)
         return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Here there is one process for each node.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
+    """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, mx.MXNetError) and any(
         words in str(error) for words in ("Failed to allocate", *memory.RAN_OUT)
     )
-
-
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
-
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
 
 
 def _gradients(

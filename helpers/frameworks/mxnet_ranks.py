@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from helpers.frameworks import collectives, rank_info
+from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 
 if TYPE_CHECKING:
@@ -73,54 +73,6 @@ def store() -> mx.kv.KVStoreBase | str:
     return _of_a_trainer(_join(here))
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[Any]) -> collectives.AllReduce:
-    """The sum of all gradients as the ``Trainer`` makes it.
-
-    Args:
-        replica: the notebook's; its gradients are zero afterwards.
-        devices: this node's.
-    """
-    own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]
-    for parameter in own:
-        parameter.zero_grad()
-
-    def once() -> list[Any]:
-        replica.optimizer.allreduce_grads()
-        # Copies, which the next sum does not write to.
-        return [parameter.list_grad()[0].copy() for parameter in own]
-
-    size = sum(parameter.list_grad()[0].size for parameter in own)
-    return collectives.AllReduce(once, 4 * size, KIND)
-
-
-def gradients(
-    framework: Any,
-    model: Any,
-    images: np.ndarray,
-    targets: np.ndarray,
-    devices: Sequence[Any],
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
-
-    They are what ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes.
-
-    Args:
-        framework: the framework module, in this folder.
-        model: the notebook's model; BatchNorm uses its running statistics.
-        images: normalised floats (N, 3, H, W), those of all ranks.
-        targets: labels (N, outputs), 0 or 1.
-        devices: this process's.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    here = rank_info.here()
-    assert here is not None, "there is one node"
-    x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
-    loss, found = framework._gradients(model, x, y, devices, store(), len(images))
-    return float(gathered(np.array(loss)).sum()), found
-
-
 def gathered(own: np.ndarray) -> np.ndarray:
     """Each node's array, (nodes, ...), in every node; with one node its own alone.
 
@@ -132,7 +84,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
     here = rank_info.here()
     if here is None or here.nodes == 1:
         return own[None]
-    joined, rows = _join(here), collectives.table(here, own)
+    joined, rows = _join(here), here.table(own)
     found = mx.nd.array(rows, dtype=rows.dtype)
     key = f"gathered {rows.dtype} {rows.shape}"
     if key not in _Joined.keys:

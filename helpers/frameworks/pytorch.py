@@ -21,8 +21,8 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers.frameworks import memory, precisions, replicas
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks import memory, precisions, replicas, weight_layout
+from helpers.frameworks.interface import AllReduce, Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -42,7 +42,6 @@ SKIPPED = {
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {"torch": torch.__version__, "torchvision": torchvision.__version__}
     if torch.cuda.is_available():
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
@@ -51,34 +50,12 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
-    """
     if kind == "gpu":
         return [torch.device("cuda", index % (gpus or count)) for index in range(count)]
     return [torch.device("cpu")] * count
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set the process up for a precision, and for speed on the given kind of device.
-
-    The notebook says what is cast (``torch.autocast``).
-
-    Args:
-        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
-        kind: ``gpu`` or ``cpu``.
-
-    Raises:
-        UnsupportedError: the framework cannot compute in this precision there.
-    """
     precisions.check(precision, kind, SKIPPED)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
     # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
@@ -87,23 +64,13 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    The event is recorded on the device's current stream now.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
-    """
+    """The event is recorded on the device's current stream now."""
     if not result.is_cuda:
         return None
     event = torch.cuda.Event(blocking=True)  # sleeps instead of keeping a core busy
@@ -113,24 +80,14 @@ def completion(result: Any) -> Callable[[], None] | None:
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
     state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
     missing, unexpected = model.load_state_dict(state, strict=False)
-    wrong = [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
-    if wrong:
-        raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+    weight_layout.refuse(
+        [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
+    )
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`."""
     return {
         name: tensor.detach().cpu().numpy().copy()
         for name, tensor in model.state_dict().items()
@@ -141,14 +98,6 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
     if not state:
         return
     if scaler is not None and scaler.is_enabled():
@@ -165,18 +114,6 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
     found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
     for name, parameter in _trained(model):
         state = optimizer.state[parameter]
@@ -187,19 +124,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(optimizer.param_groups[0]["lr"])
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     updates, types = [0], set()
 
     def count(*given: Any) -> None:
@@ -252,24 +180,12 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     model = build_model(weights).double()
     load_weights(model, weights)
     return model
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     recipe = RECIPES["chexnet"]
     features = torch.nn.Sequential()
     features.add_module("conv0", torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
@@ -287,15 +203,6 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     first = next(model.parameters())
     model.eval()
     with torch.no_grad():
@@ -304,16 +211,6 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
-    """
     trained = copy.deepcopy(model).train()
     first = next(trained.parameters())
     with torch.no_grad():
@@ -324,20 +221,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
-
-    They are what DistributedDataParallel over ``devices`` hands to the optimiser.
-
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
+    """What DistributedDataParallel over ``devices`` hands to the optimiser."""
     model.eval()
     if len(devices) == 1:
         return _local_gradients(model, images, targets, devices[0])
@@ -361,16 +245,6 @@ def gradients(
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the self-test.
-
-    Args:
-        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        ``output``, and the gradient of each array except ``gradient``, by its name.
-    """
     given = {}
     for name, array in arrays.items():
         tensor = torch.tensor(array, device=device)
@@ -394,16 +268,6 @@ def through_layer(
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
-    """A callable that multiplies two square matrices on one device and waits for the result.
-
-    Args:
-        size: rows of a matrix, and columns.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        The callable. The matrices are already on the device.
-    """
     row = torch.linspace(-1, 1, size, device=device)
     matrix = torch.outer(row, row).to(getattr(torch, dtype))
 
@@ -415,17 +279,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    One process per device, with NCCL between GPUs and Gloo between CPUs.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
-    """
+    """In one process per device, with NCCL between GPUs and Gloo between CPUs."""
 
     def replica(rank: int) -> np.ndarray:
         if devices[rank].type == "cuda":
@@ -441,19 +295,15 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
     def __init__(self, devices: Sequence[Device]) -> None:
         self._sums = [torch.zeros(2, dtype=torch.float64, device=device) for device in devices]
 
     def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
         total = self._sums[position]
         total[0] += loss.detach() * images
         total[1] += images
 
     def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
         total = self._sums[0].clone()
         for other in self._sums[1:]:
             total += other.to(total.device)
@@ -463,15 +313,6 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
     if not dist.is_initialized():
         return seconds
     longest = torch.tensor(seconds, dtype=torch.float64, device=devices[0])
@@ -480,20 +321,36 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(
         words in str(error)
         for words in ("OutOfMemoryError", "can't allocate memory", *memory.RAN_OUT)
     )
 
 
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What DistributedDataParallel in the notebook's process group hands to the optimiser."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (np.array_split(array, ranks)[rank] for array in (images, targets))
+    # A copy: what DDP hangs on the parameters would reduce their next gradients, too.
+    parallel = DistributedDataParallel(copy.deepcopy(model).to(devices[0]).eval())
+    loss, found = _local_gradients(parallel, x, y, devices[0])
+    total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
+    dist.all_reduce(total)
+    return total.item() / ranks, found
 
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """Of one vector as long as all gradients, by the process group's backend."""
+    length = sum(each.numel() for each in replica.network.parameters() if each.requires_grad)
+    vector = torch.zeros(length, device=devices[0])
+
+    def once() -> torch.Tensor:
+        dist.all_reduce(vector)
+        return vector
+
+    return AllReduce(once, vector.nbytes, dist.get_backend())
 
 
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")

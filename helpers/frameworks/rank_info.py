@@ -1,9 +1,8 @@
 """Describe the rank that this process is, if it is one, and the location of the other ranks.
 
 A rank is a process that a launcher started (``helpers.launch``), on this machine or another.
-A framework's module may have a companion, ``<module>_ranks.py``, with the code for its ranks: it
-combines their gradients, and ``environment(place)`` gives variables that are set before any cell
-runs.
+A framework's module may have a companion, ``<module>_ranks.py``, which joins its ranks, and whose
+``environment(place)`` gives variables that are set before any cell runs.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 VARIABLE = "ROSETTA_RANKS"
 """Environment variable with the folder of the run's ranks; no process is a rank without it."""
@@ -66,6 +67,12 @@ class Place:
     def first_host(self) -> str:
         """The address at which rank 0 is reached."""
         return self.addresses[0].rpartition(":")[0]
+
+    def table(self, own: np.ndarray) -> np.ndarray:
+        """What a sum over all ranks makes (ranks, ...) of: zeros but for this rank's row."""
+        found = np.zeros((self.ranks, *own.shape), own.dtype)
+        found[self.rank] = own
+        return found
 
     def environment(self) -> dict[str, str]:
         """What torchrun sets, so that a cell finds what a script would."""

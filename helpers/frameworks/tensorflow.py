@@ -31,7 +31,7 @@ from helpers.frameworks import (
     weight_layout,
 )
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.inspection import Seen, Watch
+from helpers.frameworks.interface import AllReduce, Seen, Watch
 from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -78,7 +78,6 @@ _WAITING = ThreadPoolExecutor(64, "waiting for a device")
 
 
 def versions() -> dict[str, str]:
-    """Versions of the framework and of the libraries its speed depends on."""
     found = {"tensorflow": tf.__version__}
     build = tf.sysconfig.get_build_info()
     names = {"cuda": "cuda_version", "cudnn": "cudnn_version"}
@@ -86,19 +85,8 @@ def versions() -> dict[str, str]:
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    """The framework's handles for the devices of a run.
-
-    Call it before TensorFlow computes anything: the devices cannot change afterwards
+    """Call it before TensorFlow computes anything: the devices cannot change afterwards
     (RuntimeError). TensorFlow then sees ``count`` GPUs and takes their memory as it is needed.
-
-    Args:
-        kind: ``gpu`` or ``cpu``.
-        count: number of replicas.
-        gpus: number of GPUs that the replicas share; None: one GPU per replica.
-
-    Raises:
-        UserError: the devices cannot be had, or lack memory.
-        UnsupportedError: the framework's replicas cannot share a GPU.
     """
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
@@ -143,17 +131,6 @@ def _logical_gpus(physical: Sequence[Any], count: int) -> list[Device]:
 
 
 def configure(precision: str, kind: str) -> None:
-    """Set the process up for a precision, and for speed on the given kind of device.
-
-    The notebook says what is cast.
-
-    Args:
-        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
-        kind: ``gpu`` or ``cpu``.
-
-    Raises:
-        UnsupportedError: the framework cannot compute in this precision there.
-    """
     precisions.check(precision, kind, SKIPPED)
     # By default TensorFlow rounds convolutions and matrix products on a GPU to TF32.
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
@@ -165,7 +142,6 @@ def configure(precision: str, kind: str) -> None:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait until the devices have finished all queued work; for timing only."""
     for device in devices:
         if device.startswith("GPU"):
             with tf.device(device):
@@ -173,17 +149,9 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def completion(result: Any) -> Callable[[], None] | None:
-    """A callable that waits until ``result`` has been computed; None if it already has.
-
-    ``result`` is a tensor or any structure of tensors. Its copy to the host, in a thread, comes
+    """``result`` is a tensor or any structure of tensors. Its copy to the host, in a thread, comes
     after the work that is queued when it begins. So this function returns only once the copy has
     begun; otherwise the next step might be queued first and be waited for as well.
-
-    Args:
-        result: what a step returned.
-
-    Returns:
-        A callable for another thread, which does not wait for work queued later.
     """
     on_gpus = [part for part in tf.nest.flatten(result) if "GPU" in part.device]
     if not on_gpus:
@@ -206,39 +174,18 @@ def completion(result: Any) -> Callable[[], None] | None:
 
 
 def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    """Copy canonical weights into ``model``, on every replica.
-
-    Args:
-        model: the notebook's model.
-        weights: float arrays by torchvision's names; convolutions are (out, in, height, width).
-
-    Raises:
-        ValueError: an array is missing, or there is one that the model has not.
-    """
     weight_layout.assign(_named(model), weights)
 
 
 def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """The model's weights in the canonical layout; the inverse of :func:`load_weights`.
-
-    BatchNorm's statistics are each replica's own; these are replica 0's.
-    """
+    """BatchNorm's statistics are each replica's own; these are replica 0's."""
     return {name: weight_layout.first(v.numpy()) for name, v in _named(model).items()}
 
 
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """Restore the optimiser's state as :func:`dump_optimizer` returned it.
-
-    The factor of fp16's loss is the optimiser's own, so there is no ``scaler``.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to restore.
-        state: arrays by name; if empty, nothing changes.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-    """
+    """The factor of fp16's loss is the optimiser's own, so there is no ``scaler``."""
     if not state:
         return
     for moment, variables in _moments(model, optimizer).items():
@@ -248,20 +195,7 @@ def load_optimizer(
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The optimiser's state as arrays in the canonical layout.
-
-    The factor of fp16's loss stays 1 in other precisions.
-
-    Args:
-        model: the model whose weights the optimiser updates.
-        optimizer: the optimiser to save.
-        scaler: what multiplies fp16's loss, if that is not part of the optimiser.
-
-    Returns:
-        Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's velocity
-        (``first/...``) as PyTorch has it, without the rate; the number of steps (``step``) and, if
-        something scales fp16's loss, its factor (``scale``).
-    """
+    """The factor of fp16's loss stays 1 in other precisions."""
     found = {
         f"{moment}/{name}": weight_layout.first(variable.numpy())
         for moment, variables in _moments(model, optimizer).items()
@@ -272,19 +206,10 @@ def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The learning rate of the optimiser's last step."""
     return float(optimizer.learning_rate.numpy())
 
 
 def watch(replica: Any) -> Watch:
-    """Look on while a replica trains; it must not have taken a step yet.
-
-    Args:
-        replica: the notebook's.
-
-    Returns:
-        What the framework's own objects say of it, while it trains and afterwards.
-    """
     optimizer = replica.optimizer
     before = int(optimizer.step.numpy())
 
@@ -319,53 +244,22 @@ def watch(replica: Any) -> Watch:
 def exact(
     build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
 ) -> Model:
-    """The notebook's model in float64.
-
-    Args:
-        build_model: the notebook's function, which makes a model of canonical weights.
-        weights: arrays by torchvision's names.
-    """
     return build_model({name: array.astype(np.float64) for name, array in weights.items()})
 
 
 def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    """A network of one convolution, BatchNorm and classifier, to test a training loop on.
-
-    Args:
-        weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
-        devices: the devices that hold a replica.
-    """
     model = _Shallow(weights)
     load_weights(model, weights)
     return model
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    """The model's logits in evaluation mode.
-
-    Args:
-        model: the notebook's model.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits before the sigmoid (N, outputs).
-    """
     return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """A forward pass in training mode, on one device.
-
-    In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
+    """In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
     to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
-
-    Args:
-        model: the notebook's model; it is not changed.
-        images: normalised floats (N, 3, H, W).
-
-    Returns:
-        Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
-        statistics differ.
     """
     before = dump_weights(model)
     with _without_tf32():
@@ -378,35 +272,43 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss, as the optimiser would get them.
+    return _gradients(lambda x: model(x, training=False), _trained(model), images, targets, devices)
 
-    Args:
-        model: the notebook's model; BatchNorm uses its running statistics, so that the split over
-            devices cannot change the result.
-        images: normalised floats (N, 3, H, W).
-        targets: labels (N, outputs), 0 or 1.
-        devices: the devices that share the batch.
 
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    variables = {name: variable for name, variable in _named(model).items() if variable.trainable}
-    return _gradients(lambda x: model(x, training=False), variables, images, targets, devices)
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What MultiWorkerMirroredStrategy sums, each loss divided by the global batch."""
+    joined = tensorflow_ranks.joined()
+    assert joined is not None, "there is one node"
+    return _gradients(
+        lambda x: model(x, training=False), _trained(model), images, targets, devices, joined=joined
+    )
+
+
+def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
+    """Of one vector as long as all gradients, by the strategy."""
+    strategy = tensorflow_ranks.joined()
+    assert strategy is not None, "there is one node"
+    weights = replica.network.trainable_variables
+    length = sum(weight.shape.num_elements() for weight in weights)
+
+    def reduced(own: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))[0]
+
+    @tf.function(autograph=False)
+    def step(vector: Any) -> Any:
+        return strategy.run(reduced, args=(vector,))
+
+    vector = strategy.run(lambda: tf.zeros([length]))
+    on_each = strategy.experimental_local_results
+    return AllReduce(lambda: on_each(step(vector)), 4 * length, tensorflow_ranks.reduces_by())
 
 
 def through_layer(
     layer: str, arrays: Mapping[str, np.ndarray], device: Device
 ) -> dict[str, np.ndarray]:
-    """One layer, forward and backward, on one device; for the self-test.
-
-    Args:
-        layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-        arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        ``output``, and the gradient of each array except ``gradient``, by its name.
-    """
     weights = arrays.keys() - {"images", "gradient"}
     with tf.device(device), tf.GradientTape() as tape:
         given = {name: tf.constant(weight_layout.last(arrays[name])) for name in sorted(weights)}
@@ -434,16 +336,6 @@ def through_layer(
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
-    """A callable that multiplies two square matrices on one device and waits for the result.
-
-    Args:
-        size: rows of a matrix, and columns.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: a handle from :func:`list_devices`.
-
-    Returns:
-        The callable. The matrices are already on the device.
-    """
     with tf.device(device):
         row = tf.linspace(-1.0, 1.0, size)
         matrix = tf.cast(row[:, None] * row, dtype)
@@ -457,17 +349,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """What each device has after an all-reduce, done as the notebook does it.
-
-    With ``tf.distribute``, which uses NCCL between GPUs.
-
-    Args:
-        shares: one float32 array (N,) per device.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        One float32 array (N,) per device: the sum of the shares.
-    """
+    """With ``tf.distribute``, which uses NCCL between GPUs."""
     strategy = tensorflow_ranks.joined() or _strategy(None, devices)
     values = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(shares[context.replica_id_in_sync_group % len(devices)])
@@ -487,8 +369,6 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 
 class DeviceLosses:
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = list(devices)
         self._sums = []
@@ -497,13 +377,11 @@ class DeviceLosses:
                 self._sums.append(tf.zeros(2, tf.float64))
 
     def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
         with tf.device(self._devices[position]):
             count = tf.cast(images, tf.float64)
             self._sums[position] += tf.stack([tf.cast(loss, tf.float64) * count, count])
 
     def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
         total = self._gathered(np.sum([part.numpy() for part in self._sums], axis=0)).sum(axis=0)
         return float(total[0] / total[1])
 
@@ -513,36 +391,16 @@ class DeviceLosses:
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
-    """The longest time that any replica's process measured.
-
-    Here there is one process for each node.
-
-    Args:
-        seconds: what this process measured.
-        devices: handles from :func:`list_devices`.
-
-    Returns:
-        Seconds.
-    """
+    """Each node has one process."""
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         return True
     return isinstance(error, tf.errors.OpError) and any(
         words in str(error) for words in (*_RAN_OUT, *memory.RAN_OUT)
     )
-
-
-def skip(capability: str) -> str | None:
-    """Why the framework cannot do something; None if it can.
-
-    Args:
-        capability: its name, as in ``SKIPPED``.
-    """
-    return SKIPPED.get(capability)
 
 
 @contextmanager
@@ -623,6 +481,10 @@ def _named(model: Model) -> dict[str, tf.Variable]:
         found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
         return {".".join(map(str, path)): variable for path, variable in found}
     return {variable.name.removesuffix(":0"): variable for variable in model.variables}
+
+
+def _trained(model: Model) -> dict[str, tf.Variable]:
+    return {name: variable for name, variable in _named(model).items() if variable.trainable}
 
 
 def _batch(images: np.ndarray, dtype: Any) -> tf.Tensor:

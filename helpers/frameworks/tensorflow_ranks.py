@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from helpers.frameworks import collectives, rank_info
+from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 
 if TYPE_CHECKING:
@@ -71,64 +71,9 @@ def joined() -> tf.distribute.Strategy | None:
     return _Joined.strategy
 
 
-def gradient_all_reduce(replica: Any, devices: Sequence[str]) -> collectives.AllReduce:
-    """The all-reduce of one vector as long as all gradients, by the strategy.
-
-    Args:
-        replica: the notebook's.
-        devices: this node's.
-    """
-    import tensorflow as tf
-
-    strategy = _Joined.strategy
-    assert strategy is not None, "there is one node"
-    weights = replica.network.trainable_variables
-    length = sum(weight.shape.num_elements() for weight in weights)
-
-    def reduced(own: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))[0]
-
-    @tf.function(autograph=False)
-    def step(vector: Any) -> Any:
-        return strategy.run(reduced, args=(vector,))
-
-    vector = strategy.run(lambda: tf.zeros([length]))
-    on_each = strategy.experimental_local_results
-    return collectives.AllReduce(lambda: on_each(step(vector)), 4 * length, _Joined.by)
-
-
-def gradients(
-    framework: Any,
-    model: Any,
-    images: np.ndarray,
-    targets: np.ndarray,
-    devices: Sequence[str],
-) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
-
-    They are the sums that MultiWorkerMirroredStrategy gives, each loss divided by the global batch.
-
-    Args:
-        framework: the framework module, in this folder.
-        model: the notebook's model; BatchNorm uses its running statistics.
-        images: normalised floats (N, 3, H, W), those of all ranks.
-        targets: labels (N, outputs), 0 or 1.
-        devices: this process's.
-
-    Returns:
-        The mean loss, and the gradients by torchvision's names.
-    """
-    assert _Joined.strategy is not None, "there is one node"
-    variables = {n: each for n, each in framework._named(model).items() if each.trainable}
-    return framework._gradients(
-        lambda x: model(x, training=False),
-        variables,
-        images,
-        targets,
-        devices,
-        joined=_Joined.strategy,
-    )
+def reduces_by() -> str:
+    """What :func:`join`'s strategy adds gradients up with: ``nccl``, or TensorFlow's ``ring``."""
+    return _Joined.by
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
@@ -142,7 +87,7 @@ def gathered(own: np.ndarray) -> np.ndarray:
     here, strategy = rank_info.here(), _Joined.strategy
     if here is None or strategy is None:
         return own[None]
-    rows = collectives.table(here, own)
+    rows = here.table(own)
     first = here.rank * strategy.num_replicas_in_sync // here.nodes
 
     def share(context: Any) -> tf.Tensor:

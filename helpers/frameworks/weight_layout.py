@@ -1,6 +1,6 @@
-"""Convert weights between the canonical layout and a channels-last layout, as TensorFlow's."""
+"""Convert weights between the canonical layout and a channels-last one, and check that they fit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,19 +21,28 @@ def pictures(images: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(images.transpose((0, 2, 3, 1)))
 
 
-def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
-    """Set ``variables`` by their canonical names; every one of them, and no other.
+def check(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """See to it that there is an array for each of the channels-last ``variables``, and no other.
 
     Raises:
         ValueError: an array is missing, or there is one without a variable of its shape.
     """
-    wrong = sorted(variables.keys() ^ weights.keys())
-    wrong = wrong or [
+    wrong = sorted(variables.keys() ^ weights.keys()) or [
         name
         for name, variable in variables.items()
         if tuple(variable.shape) != last(weights[name]).shape
     ]
+    refuse(wrong)
+
+
+def refuse(wrong: Sequence[str]) -> None:
+    """Raise ValueError if there are names of weights that do not fit the model."""
     if wrong:
         raise ValueError(f"weights do not fit the model: {wrong[0]} (and {len(wrong) - 1} more)")
+
+
+def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+    """Set ``variables`` by their canonical names, after :func:`check`."""
+    check(variables, weights)
     for name, variable in variables.items():
         variable.assign(last(weights[name]))

@@ -10,7 +10,7 @@ measured, so it stands in the record.
 from collections.abc import Mapping
 
 from helpers import paths
-from helpers.frameworks import ROWS, idle_threads, temporary_files
+from helpers.frameworks import KERNEL_VARIABLES, ROWS, temporary_files
 
 LIBRARIES = (
     *("LD_", "GLIBC_TUNABLES", "MALLOC_"),
@@ -52,5 +52,5 @@ def _own() -> dict[str, str]:
         "PYTHONPATH": str(paths.ROOT),
         "PYTHONNOUSERSITE": "1",
         "IPYTHONDIR": str(paths.VENVS / ".ipython"),  # has no start-up files
-        **idle_threads.VARIABLES,
+        **KERNEL_VARIABLES,
     }

@@ -26,22 +26,7 @@ Model: TypeAlias = gluon.HybridBlock
 def build(
     network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
 ) -> Model:
-    """A network for these weights, which are yet to be loaded.
-
-    It is yet to be initialised on its devices.
-
-    Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
-        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
-        outputs: of a custom network; for others, the arrays determine it.
-
-    Returns:
-        From normalised images, three channels, to logits.
-
-    Raises:
-        UserError: the custom code fails, or returns something else.
-    """
+    """It is yet to be initialised on its devices."""
     if network == "own":
         return _own(recipe, outputs)
     make = {"densenet121": _densenet121, "resnet44": _resnet44, "resnet50": _resnet50}[network]

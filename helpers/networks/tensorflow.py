@@ -26,22 +26,7 @@ NORM = ("weight", "bias", *RUNNING)
 def build(
     network: str, arrays: Mapping[str, np.ndarray], recipe: Recipe, outputs: int = 0
 ) -> Model:
-    """A network for these weights, which are yet to be loaded.
-
-    A model cannot be cast afterwards, so the weights' dtype is its own.
-
-    Args:
-        network: one of ``shapes.NETWORKS``, or ``own``: the custom network of the recipe.
-        arrays: float arrays by torchvision's names; the last layer gives the number of outputs.
-        recipe: for BatchNorm's epsilon and momentum, or with the custom code.
-        outputs: of a custom network; for others, the arrays determine it.
-
-    Returns:
-        From normalised images, three channels, to logits.
-
-    Raises:
-        UserError: the custom code fails, or returns something else.
-    """
+    """A model cannot be cast afterwards, so the weights' dtype is its own."""
     if network == "own":
         return _own(recipe, outputs)
     made = {"densenet121": DenseNet121, "resnet44": ResNet44, "resnet50": ResNet50}[network]

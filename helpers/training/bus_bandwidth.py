@@ -8,14 +8,12 @@ can be compared with the speed of a link for any n.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from statistics import fmean, median
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from helpers.frameworks.collectives import AllReduce
+from helpers.frameworks.interface import AllReduce
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
 
@@ -36,18 +34,19 @@ class Measured(NamedTuple):
 
 
 def measure(world: World, framework: ModuleType, replica: Any) -> Measured | None:
-    """Take the rounds; None with one device, or where the framework has no such module.
+    """Take the rounds; None with one device, or where the framework does not say how.
 
     All processes must call it.
 
     Args:
         world: as this process sees it.
-        framework: the module of ``helpers.frameworks`` that has a ``<module>_ranks.py``.
+        framework: its module of ``helpers.frameworks``.
         replica: the notebook's.
     """
-    if world.size == 1 or (hooks := _hooks(framework)) is None:
+    all_reduce = getattr(framework, "gradient_all_reduce", None)
+    if world.size == 1 or all_reduce is None:
         return None
-    reduction: AllReduce = hooks.gradient_all_reduce(replica, world.devices)
+    reduction: AllReduce = all_reduce(replica, world.devices)
 
     def slowest(seconds: float) -> float:
         return float(framework.slowest(seconds, world.devices))
@@ -94,11 +93,3 @@ def in_words(found: Mapping[str, Any]) -> str:
         f"{found['seconds']:.3g} s ({low:.3g} to {high:.3g}, {found['rounds']} rounds), "
         f"{megabits:,.1f} Mbit/s of bus bandwidth"
     )
-
-
-def _hooks(framework: ModuleType) -> ModuleType | None:
-    name = f"{framework.__name__}_ranks"
-    if importlib.util.find_spec(name) is None:
-        return None
-    found = importlib.import_module(name)
-    return found if hasattr(found, "gradient_all_reduce") else None

@@ -3,12 +3,11 @@
 The rows of the fairness check are those of one machine (``fairness.reference_checks``, and
 ``fairness.custom_network``), and so is their code. It is run on every rank: there ``n devices`` are
 all devices of the world, whose gradients are combined as training combines them, in the world that
-the notebook's functions has joined (``gradients`` of the framework's ``<module>_ranks.py``).
+the notebook's functions has joined (the framework's ``rank_gradients``).
 """
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -88,7 +87,6 @@ def over_all_ranks(world: World, work: Work) -> Any:
     of this rank's first.
     """
     framework = work.framework
-    hooks = importlib.import_module(f"{framework.__name__}_ranks")
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
         with work.functions.scope():
@@ -99,6 +97,6 @@ def over_all_ranks(world: World, work: Work) -> Any:
     ) -> tuple[float, dict[str, np.ndarray]]:
         if len(devices) == 1:
             return framework.gradients(model, images, targets, world.devices[:1])
-        return hooks.gradients(framework, model, images, targets, world.devices)
+        return framework.rank_gradients(model, images, targets, world.devices)
 
     return SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)

@@ -11,7 +11,7 @@ from helpers.fairness import training_checks
 from helpers.fairness.check_results import Check
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks.cpu_cores import CpuDevice
-from helpers.frameworks.inspection import Seen
+from helpers.frameworks.interface import Seen
 from helpers.recipe import Recipe
 
 RECIPE = Recipe(

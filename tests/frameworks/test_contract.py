@@ -1,7 +1,7 @@
-"""Every framework's module has the same public functions, and every notebook too.
+"""Every framework's module has the functions of the interface, and every notebook the same ones.
 
-The modules are compared as source, because no environment holds all the frameworks. A maintainer
-who adds a framework is told here what is missing.
+The modules are read as source, because no environment holds all the frameworks. A maintainer who
+adds a framework is told here what is missing.
 """
 
 import ast
@@ -10,17 +10,23 @@ import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from helpers import frameworks, paths
-from helpers.frameworks import NOTEBOOKS
+from helpers.frameworks import NOTEBOOKS, interface
+
+if TYPE_CHECKING:  # mypy compares them with the interface, too
+    from helpers.frameworks import chainer, chainermn, jax, mxnet, pytorch, tensorflow
+
+    _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
-MODEL = "pytorch"
 MODULES = sorted({row.module for row in frameworks.ROWS})
-PARTS = ("keras_models",)
+PARTS = ("horovod_ranks", "keras_models")
 """What several modules have for their own, and no row names."""
+OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
 
 # What every notebook defines, beside the functions that it hands over (`TrainingFunctions`).
 SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
@@ -44,68 +50,59 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(text_of(FOLDER / f"{module}.py"))
 
 
-def own_names(module: str) -> set[str]:
-    """What a module defines itself."""
-    nodes = tree_of(module).body
-    named = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    targets = [n.target if isinstance(n, ast.AnnAssign) else n.targets[0]
-               for n in nodes if isinstance(n, ast.Assign | ast.AnnAssign)]  # fmt: skip
-    return named | {target.id for target in targets if isinstance(target, ast.Name)}
+def own_functions(module: str) -> dict[str, ast.FunctionDef]:
+    """What a module defines itself, the functions of its classes too."""
+    found = {}
+    for node in tree_of(module).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
+            found |= {f"{node.name}.{each.name}": each for each in methods}
+    return {name: node for name, node in found.items() if "._" not in f".{name}"}
 
 
-def public(module: str) -> dict[str, str]:
-    """Public names of a module in their order, each with its signature as source."""
-    tree = tree_of(module)
-    found: dict[str, str] = {}
-    theirs: dict[str, str] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and (other := taken_over(node)):
-            theirs = public(other)
-            found |= {name.name: theirs[name.name] for name in node.names}
-        elif isinstance(node, ast.ClassDef) and node.bases and node.name in theirs:
-            found[node.name] = theirs[node.name]
-        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            found[node.name] = signature(node)
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
-            visible = [m for m in methods if not m.name.startswith("_") or m.name == "__init__"]
-            found[node.name] = "; ".join(f"{m.name}{signature(m)}" for m in visible)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-            if isinstance(target, ast.Name) and not target.id.startswith("_"):
-                found[target.id] = "="
-    return found
-
-
-def taken_over(node: ast.ImportFrom) -> str | None:
-    """The other framework's module whose names a module has for its own, as ChainerMN Chainer's."""
+def taken_from(node: ast.ImportFrom) -> str | None:
+    """The module whose names another one has for its own, as ChainerMN has Chainer's."""
     package, _, other = (node.module or "").rpartition(".")
-    known = other.removesuffix("_ranks") in MODULES or other in PARTS
-    return other if package == "helpers.frameworks" and known else None
+    return other if package == "helpers.frameworks" and other in (*MODULES, *PARTS) else None
+
+
+def functions_of(module: str) -> dict[str, ast.FunctionDef]:
+    """What a module defines, or has from another one of this folder."""
+    found: dict[str, ast.FunctionDef] = {}
+    for node in tree_of(module).body:
+        if isinstance(node, ast.ImportFrom) and (other := taken_from(node)):
+            named = {alias.name for alias in node.names}
+            theirs = functions_of(other).items()
+            found |= {name: f for name, f in theirs if named & {"*", name.partition(".")[0]}}
+    return found | own_functions(module)
 
 
 def signature(node: ast.FunctionDef) -> str:
-    returns = ast.unparse(node.returns) if node.returns else "nothing"
-    return f"({ast.unparse(node.args)}) -> {returns}"
+    named = [argument for argument in node.args.args if argument.arg != "self"]
+    node.args.args = named
+    return f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns) if node.returns else None}"
 
 
-def described(module: str) -> dict[str, tuple[str, str]]:
-    """Of each public name the docstring's first line, and its Args, Returns and Raises."""
-    tree = tree_of(module)
-    found: dict[str, tuple[str, str]] = {}
-    for node in tree.body:
-        if module.endswith("_ranks") and isinstance(node, ast.ImportFrom):
-            found |= described(other) if (other := taken_over(node)) else {}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            parts = (ast.get_docstring(node) or "").split("\n\n")
-            sections = [part for part in parts if part.startswith(("Args:", "Returns:", "Raises:"))]
-            found[node.name] = parts[0], "\n\n".join(sections)
-    return found
+def interface_of(name: str) -> dict[str, ast.FunctionDef]:
+    return {
+        each.removeprefix(f"{name}."): node
+        for each, node in own_functions("interface").items()
+        if each.startswith(f"{name}.") and not node.decorator_list
+    }
+
+
+FRAMEWORK = interface_of("Framework")
+LOSSES = {f"DeviceLosses.{name}": node for name, node in interface_of("Losses").items()}
+RANKS = interface_of("OverNodes")
 
 
 def test_modules_listed_are_those_there() -> None:
     there = {
-        path.stem for path in FOLDER.glob("*.py") if {"NAME", "KERNEL"} <= public(path.stem).keys()
+        path.stem
+        for path in FOLDER.glob("*.py")
+        if {"NAME", "KERNEL"} <= constants(path.stem).keys()
     }
     unlisted, absent = sorted(there - set(MODULES)), sorted(set(MODULES) - there)
     assert not unlisted, f"no row of the registry names the modules {unlisted}"
@@ -116,9 +113,10 @@ def constants(module: str) -> dict[str, object]:
     """Names of a module with their values, its own or those of the module that it has them from."""
     found: dict[str, object] = {}
     for node in tree_of(module).body:
-        if isinstance(node, ast.ImportFrom) and (other := taken_over(node)):
-            theirs = constants(other)
-            found |= {name.name: theirs.get(name.name) for name in node.names}
+        if isinstance(node, ast.ImportFrom) and (other := taken_from(node)):
+            named = {alias.name for alias in node.names}
+            theirs = constants(other).items()
+            found |= {name: value for name, value in theirs if named & {"*", name}}
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             value = node.value.value if isinstance(node.value, ast.Constant) else None
             found[node.targets[0].id] = value
@@ -137,45 +135,38 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_same_functions_same_signatures_same_order(module: str) -> None:
-    expected, found = public(MODEL), public(module)
-    extra = [name for name in found if name not in expected and found[name] != "="]
-    assert not extra, f"{module}.py has public functions that {MODEL}.py lacks: {extra}"
-    missing = [name for name in expected if name not in found]
-    assert not missing, f"{module}.py lacks {missing}, which {MODEL}.py has"
-    other = [f"{name}{found[name]}" for name in expected if found[name] != expected[name]]
-    assert not other, f"{module}.py has other signatures than {MODEL}.py: {other}"
-    order = [name for name in found if name in expected and name in own_names(module)]
-    wanted = [name for name in expected if name in order]
-    assert order == wanted, f"the order in {module}.py is not that in {MODEL}.py: {order}"
+def test_it_has_the_functions_of_the_interface(module: str) -> None:
+    found, own = functions_of(module), own_functions(module)
+    known = FRAMEWORK | LOSSES | RANKS
+    extra = [name for name in own if name not in known]
+    assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
+    ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}
+    wanted = FRAMEWORK | LOSSES | ranks
+    missing = [name for name in wanted if name not in found]
+    assert not missing, f"{module}.py lacks {missing}, which interface.py has"
+    other = [
+        f"{name}{signature(found[name])}"
+        for name in wanted
+        if signature(found[name]) != signature(wanted[name])
+    ]
+    assert not other, f"{module}.py has other signatures than interface.py: {other}"
+    order = [name for name in own if name in FRAMEWORK]
+    assert order == [name for name in FRAMEWORK if name in own], f"{module}.py: the order differs"
 
 
 @pytest.mark.parametrize("module", [*MODULES, *PARTS])
-def test_public_functions_are_documented(module: str) -> None:
-    tree = tree_of(module)
-    assert ast.get_docstring(tree), f"{module}.py does not say what is peculiar"
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), f"{module}.{node.name} has no docstring"
-    found, model = described(module), described(MODEL)
-    other = [name for name in found if found[name] != model.get(name, found[name])]
-    assert not other, (
-        f"{module}.py: the docstring's first line, Args, Returns and Raises differ from "
-        f"{MODEL}.py's: {other}"
-    )
+def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
+    """A function's own docstring says what differs from the interface, which describes the rest."""
+    assert ast.get_docstring(tree_of(module)), f"{module}.py does not say what is peculiar"
+    for name, node in (FRAMEWORK | RANKS | LOSSES).items():
+        own = own_functions(module).get(name)
+        said = None if own is None else ast.get_docstring(own)
+        told = str(ast.get_docstring(node)).split("\n")[0]
+        assert not said or told not in said, f"{module}.{name} repeats interface.py"
 
 
-OVER_NODES = [row.module for row in frameworks.ROWS if not row.one_node_only]
-
-
-@pytest.mark.parametrize("module", OVER_NODES)
-def test_ranks_bring_the_same_function(module: str) -> None:
-    """What the fairness check asks of ``<module>_ranks.py``."""
-    expected, found = public(f"{MODEL}_ranks"), public(f"{module}_ranks")
-    assert "gradients" in found, f"{module}_ranks.py lacks gradients"
-    # The handles of devices are each framework's own.
-    assert found["gradients"].replace("Sequence[str]", "Sequence[Any]") == expected["gradients"]
-    assert described(f"{module}_ranks")["gradients"] == described(f"{MODEL}_ranks")["gradients"]
+def test_the_interface_describes_each_function() -> None:
+    assert all(ast.get_docstring(node) for node in (FRAMEWORK | RANKS | LOSSES).values())
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -10,7 +10,6 @@ import numpy as np
 
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
-from helpers.frameworks import chainermn_ranks as chainermn_hooks
 from helpers.training import chainer_parallel as parallel
 from helpers.training import image_data, train_loop
 from helpers.training.train_loop import Work
@@ -56,7 +55,7 @@ def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | N
 def all_reduces_by(world: World, work: Work) -> str:
     """What a record would say that gradients are reduced by."""
     replica, _ = shallow(world, work)
-    return chainermn_hooks.gradient_all_reduce(replica, world.devices).by
+    return framework.gradient_all_reduce(replica, world.devices).by
 
 
 def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:

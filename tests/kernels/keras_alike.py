@@ -1,13 +1,23 @@
-"""What the tests of Keras on JAX and on PyTorch assert alike; those on TensorFlow assert more."""
+"""The tests that Keras passes on JAX and on PyTorch; on TensorFlow it has more of its own.
+
+A test file has them by ``from keras_alike import *``. Its ``GIVEN`` are the notebook's parameters.
+"""
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import multiplied
 import numpy as np
-from notebook_cells import failed, failed_in_training_loop
+import own_networks
+import pytest
+import same_networks
+from agreed import assert_stops_within_an_epoch
+from notebook_cells import CHECKED, failed, failed_in_training_loop, namespace_of, other_norms
+from resuming import assert_resumes
 
-from helpers.fairness import reference
+from helpers.fairness import reference, reference_checks
 from helpers.networks import weights
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
@@ -46,36 +56,48 @@ def train(names: Names, replica: Any, loader: Iterator[Any], steps: int) -> tupl
     return loss, clock
 
 
-def assert_weights_come_back(names: Names) -> None:
+@pytest.fixture(scope="module")
+def given(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.module.GIVEN
+    return found
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory, given: dict[str, Any]) -> Names:
+    """The notebook's names before it trains."""
+    return namespace_of(NOTEBOOK, tmp_path_factory.mktemp("notebook"), until=CHECKED, **given)
+
+
+def test_weights_come_back_bit_for_bit(notebook: Names) -> None:
     initial = weights.canonical("random", seed=0)
-    assert weights.digest(names["framework"].dump_weights(names["model"])) == initial.sha256
+    assert weights.digest(notebook["framework"].dump_weights(notebook["model"])) == initial.sha256
 
 
-def assert_faults_are_caught(names: Names) -> None:
+def test_faults_are_caught(notebook: Names) -> None:
     """A BatchNorm that does not train, and a loss that is a sum over the images."""
     frozen = "training=training)", "training=False)"
-    found = failed_in_training_loop(names, NOTEBOOK, *frozen)
+    found = failed_in_training_loop(notebook, NOTEBOOK, *frozen)
     assert {"weight change after 5 SGD steps", "running mean after 5 SGD steps"} <= found
-    run, sound = names["this_run"], names["criterion"]
+    run, sound = notebook["this_run"], notebook["criterion"]
     before = run.fairness_check
-    names["criterion"] = type(sound)(from_logits=True, reduction="sum")
+    notebook["criterion"] = type(sound)(from_logits=True, reduction="sum")
     try:
         run.check_training_loop(run.functions)
         found = failed(run.fairness_check.checks)
     finally:
-        names["criterion"], run.fairness_check = sound, before
+        notebook["criterion"], run.fairness_check = sound, before
     assert {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"} <= found
 
 
-def assert_adam_is_where_it_was(names: Names) -> None:
-    framework, replica = names["framework"], shallow_replica(names)
+def test_adam_is_where_it_was(notebook: Names) -> None:
+    framework, replica = notebook["framework"], shallow_replica(notebook)
     network = replica.network
     framework.load_optimizer(network, replica.optimizer, {})
-    train(names, replica, noise(names), 2)
+    train(notebook, replica, noise(notebook), 2)
     state = framework.dump_optimizer(network, replica.optimizer)
     assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(names)
+    again = shallow_replica(notebook)
     framework.load_optimizer(again.network, again.optimizer, state)
     found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
@@ -84,11 +106,11 @@ def assert_adam_is_where_it_was(names: Names) -> None:
     assert framework.learning_rate(replica.optimizer) == np.float32(replica.rate)
 
 
-def assert_fit_takes_every_batch(names: Names) -> None:
+def test_fit_takes_every_batch_once_and_in_order(notebook: Names) -> None:
     """Epoch after epoch, once and in order; Keras would draw some more to build the model by."""
-    grey, targets = next(noise(names))
+    grey, targets = next(noise(notebook))
     given = ((np.full_like(grey, number), targets) for number in range(20))
-    replica, taken = shallow_replica(names), []
+    replica, taken = shallow_replica(notebook), []
 
     class Noting(StepClock):
         def batches(self, loader: Any) -> Iterator[Any]:
@@ -97,22 +119,79 @@ def assert_fit_takes_every_batch(names: Names) -> None:
                 yield batch
 
     for steps in (3, 3, 2):
-        with Noting(names["framework"].completion) as clock:
-            names["train_epoch"](replica, given, steps, clock)
+        with Noting(notebook["framework"].completion) as clock:
+            notebook["train_epoch"](replica, given, steps, clock)
         assert clock.steps == steps
     assert taken == list(range(8))
     assert next(given)[0].mean() == 8, "what comes next was not read ahead by fit"
 
 
-def assert_the_clock_sees_what_fit_waits_for(names: Names) -> None:
+def test_the_clock_sees_what_fit_waits_for(notebook: Names) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             time.sleep(0.5)  # longer than a step of this network on any machine
             yield batch
 
-    replica, waited = shallow_replica(names), []
-    for loader in (noise(names), slowly(noise(names))):
-        loss, clock = train(names, replica, loader, 6)
+    replica, waited = shallow_replica(notebook), []
+    for loader in (noise(notebook), slowly(noise(notebook))):
+        loss, clock = train(notebook, replica, loader, 6)
         assert len(clock.step_seconds) == 5 and loss > 0
         waited.append(clock.data_seconds)
     assert waited[1] > waited[0] + 0.5
+
+
+def test_another_momentum_is_caught(notebook: Names) -> None:
+    framework = notebook["framework"]
+    with other_norms(notebook, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
+        network = framework.exact(notebook["build_model"], reference.arrays())
+        checks = reference_checks.same_in_training(framework, notebook["build_model"], network)
+    assert failed(checks) == {"running mean after a step", "running variance after a step"}
+
+
+def test_resnet44_is_the_references(notebook: Names) -> None:
+    from helpers.networks import keras as networks  # after the backend is chosen
+
+    one, known = notebook["this_run"].devices[:1], {"running variance after a step"}
+    same_networks.assert_is_the_references(notebook["framework"], networks, "resnet44", one, known)
+
+
+def test_the_weights_of_a_custom_network_follow_from_the_seed(
+    notebook: Names, tmp_path: Path
+) -> None:
+    own_networks.assert_same_seed_same_bytes(notebook["framework"], "keras", tmp_path)
+
+
+@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
+def test_the_training_loop_check_is_passed_in_16_bits(
+    given: dict[str, Any], tmp_path: Path, precision: str
+) -> None:
+    import keras  # after the backend is chosen
+
+    try:
+        names = namespace_of(
+            NOTEBOOK, tmp_path, until=CHECKED, precision=precision, checked=False, **given
+        )
+        names["this_run"].check_training_loop(names["this_run"].functions)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    checks = names["this_run"].fairness_check.checks
+    assert checks and failed(checks) == set()
+    assert {variable.dtype for variable in names["model"].variables} == {"float32"}
+    replica = names["start"](world(names), names["model"])
+    state = names["framework"].dump_optimizer(replica.network, replica.optimizer)
+    assert ("scale" in state) == (precision == "fp16")
+
+
+def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch, **given)
+
+
+@pytest.mark.slow  # three processes compile
+def test_a_killed_run_goes_on_as_if_nothing_had_been(given: dict[str, Any], tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path, bits=True, **given)
+
+
+def test_a_matrix_product_is_waited_for(notebook: Names) -> None:
+    multiplied.assert_waited_for(notebook["framework"], notebook["this_run"].devices[-1])

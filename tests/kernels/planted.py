@@ -8,7 +8,7 @@ only the real training does, the training-loop check passes.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import own_networks
 import pytest
@@ -362,3 +362,41 @@ def as_it_is(most: int = 2) -> list[Any]:
         for seed in range(1, 21)
     ]
     return [(most, 0), *slow]
+
+
+class Tested(NamedTuple):
+    """What a test file plants in: it has ``from planted import *``, and this as ``TESTED``."""
+
+    module: str
+    notebooks: Sequence[str]
+    most: int = 2
+    given: Mapping[str, Any] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    tested: Tested = metafunc.module.TESTED
+    if "plants" in metafunc.fixturenames:
+        found = cases(*tested.notebooks, most=tested.most)
+        metafunc.parametrize(("plants", "notebook", "devices"), found)
+    else:
+        metafunc.parametrize(("devices", "seed"), as_it_is(tested.most))
+
+
+@pytest.fixture
+def tested(request: pytest.FixtureRequest) -> Tested:
+    found: Tested = request.module.TESTED
+    return found
+
+
+def test_another_training_is_noticed(
+    tested: Tested, plants: str, notebook: str, devices: int, tmp_path: Path
+) -> None:
+    assert_caught(plants, notebook, tested.module, tmp_path, devices, **tested.given)
+
+
+def test_the_notebook_as_it_is_passes(
+    tested: Tested, devices: int, seed: int, tmp_path: Path
+) -> None:
+    for notebook in tested.notebooks:
+        folder = tmp_path / notebook
+        assert_sound(notebook, tested.module, folder, devices, seed=seed, **tested.given)

@@ -22,7 +22,7 @@ from helpers.frameworks import tensorflow as alone
 import tensorflow as tf
 
 here = local()
-MODULES = ("horovod_ranks", "tensorflow_horovod", "tensorflow_horovod_ranks")
+MODULES = ("horovod_ranks", "tensorflow_horovod")
 
 
 class World:
@@ -82,7 +82,7 @@ def horovod(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def gradients(hvd: Any, ranks: int, images: int, combined: Callable[[Any], Any] = mean) -> Any:
     """Each rank's gradients of so many images, and one device's."""
-    from helpers.frameworks import tensorflow_horovod, tensorflow_horovod_ranks
+    from helpers.frameworks import tensorflow_horovod
 
     grey, targets = reference.batch()
     pixels, targets = reference.network_input(grey)[:images], targets[:images]
@@ -90,5 +90,5 @@ def gradients(hvd: Any, ranks: int, images: int, combined: Callable[[Any], Any] 
     network, devices = alone.shallow(arrays, ["CPU:0"]), ["CPU:0"]
     one = alone.gradients(network, pixels, targets, devices)
     hvd.world = World(ranks, combined)
-    given = (tensorflow_horovod, network, pixels, targets, devices)
-    return hvd.world.call(lambda: tensorflow_horovod_ranks.gradients(*given)), one
+    given = (network, pixels, targets, devices)
+    return hvd.world.call(lambda: tensorflow_horovod.rank_gradients(*given)), one

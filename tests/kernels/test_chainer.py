@@ -15,18 +15,15 @@ from typing import Any
 import chainer
 import chainer.functions as F
 import chainer.links as L
-import multiplied
 import numpy as np
-import own_networks
-import probed
 import pytest
 import rules
 import same_networks
+from adapter import *
+from adapter import Adapter
 from agreed import (
-    assert_colour_is_read,
     assert_float32_is_float32,
     assert_half_are_flipped,
-    assert_pixels_are_pillows,
     assert_refused,
     assert_stops_within_an_epoch,
     equal,
@@ -37,8 +34,6 @@ from chainer.dataset import concat_examples
 from examples import assert_examples_deliver
 from notebook_cells import (
     CHECKED,
-    assert_passed,
-    assert_too_few_images_are_refused,
     failed,
     failed_in_training_loop,
     namespace_of,
@@ -46,7 +41,6 @@ from notebook_cells import (
     planted,
 )
 from page_faults import GIVEN_BACK, KEPT, of_filling_again, only_glibc
-from resuming import assert_resumes
 
 from helpers.fairness import reference, reference_checks
 from helpers.frameworks import chainer as framework
@@ -97,32 +91,12 @@ def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
 
-def test_weights_that_do_not_fit_are_refused(tiny: Tiny) -> None:
-    arrays = framework.dump_weights(tiny)
-    with pytest.raises(ValueError, match=r"features\.odd"):
-        framework.load_weights(tiny, arrays | {"features.odd": np.zeros(1, np.float32)})
-    with pytest.raises(ValueError, match=r"classifier\.bias"):
-        framework.load_weights(tiny, arrays | {"classifier.bias": np.zeros(1, np.float32)})
-
-
-def test_the_fairness_check_is_passed(cells: dict[str, Any]) -> None:
-    assert_passed(cells["this_run"])
-
-
 def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
     with other_norms(cells, bn_epsilon=2e-5):  # Chainer's default
         network = framework.exact(cells["build_model"], reference.arrays())
         checks = reference_checks.same_network(framework, network, TWO[:1])
         checks += reference_checks.same_in_training(framework, cells["build_model"], network)
     assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
-
-
-def test_resnet50_is_the_references() -> None:
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1])
-
-
-def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
 WRONG_STRIDE = (
@@ -135,12 +109,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     """The image is halved in Caffe's convolution, a block's first. The weights fit."""
     broken = same_networks.with_text(networks, *WRONG_STRIDE)
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
-
-
-def test_the_notebook_trains_the_recipes_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same_networks.assert_notebook_trains_the_recipes_network(NOTEBOOK, tmp_path, monkeypatch)
 
 
 def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
@@ -377,11 +345,6 @@ def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> Non
     assert tiny.classifier.b.array == pytest.approx(before - 0.5)
 
 
-@pytest.mark.slow  # three processes train; PyTorch's are killed every day
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes(NOTEBOOK, tmp_path)
-
-
 def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
     replica, loader = begun(cells)
     for step, together in (("train_epoch", True), ("without_all_reduce", False)):
@@ -419,13 +382,6 @@ def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_float32_is_float32(framework.configure, monkeypatch)
 
 
-def test_losses_are_weighted_by_images() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, chainer.Variable(np.array(1.0, np.float32)), 3)
-    losses.add(1, np.array(5.0, np.float32), 1)
-    assert losses.mean() == pytest.approx(2.0)
-
-
 def test_nothing_in_the_accumulator_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def pulled(array: Any) -> Any:
         raise AssertionError("the loss was pulled to the host inside the loop")
@@ -442,8 +398,8 @@ def test_nothing_in_the_accumulator_waits_for_the_device(monkeypatch: pytest.Mon
 def test_devices_and_versions() -> None:
     assert [device.name for device in TWO] == ["@numpy", "@numpy"]
     assert framework.versions()["chainer"] == chainer.__version__
-    assert framework.skip("virtual devices") is None
-    assert framework.skip("compilation")
+    assert framework.SKIPPED.get("virtual devices") is None
+    assert framework.SKIPPED.get("compilation")
 
 
 def test_no_two_workers_draw_the_same_crops(
@@ -475,27 +431,9 @@ def corners(
         return [grey[:, 0, :4, 0] for grey, _ in islice(batches, epochs)]
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "2ce777ed4ed64998"
-    assert_pixels_are_pillows(
-        cells, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever
-    )
-
-
 def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
     with closing(iter(cells["make_train_loader"](WORLD, 0, 2))) as batches:
         return next(batches)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "6f9838d99ad2c86f"
-    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluation, first_batch, as_ever)
 
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
@@ -590,23 +528,6 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
     assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
 
 
-def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:
-    assert_too_few_images_are_refused(cells["this_run"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
-
-
-def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probed.assert_finds_faults(framework, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
-
-
 @pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
@@ -624,19 +545,6 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow  # planted_ trains one every day
-def test_a_custom_network_is_trained(tmp_path: Path) -> None:
-    own_networks.assert_it_is_trained(NOTEBOOK, "chainer", tmp_path, set(), "replica 0's")
-
-
-def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(framework, "chainer", tmp_path)
-
-
-def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(networks, "chainer", tmp_path)
-
-
 @only_glibc
 def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
@@ -644,5 +552,14 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     assert of_filling_again(configured.format("cpu")) < KEPT
 
 
-def test_a_matrix_product_is_waited_for() -> None:
-    multiplied.assert_waited_for(framework, TWO[1])
+ADAPTER = Adapter(
+    framework,
+    networks,
+    TWO,
+    scalar=lambda number, device: chainer.Variable(np.array(number, np.float32)),
+    evaluated=evaluation,
+    first_batch=first_batch,
+    grey={NOTEBOOK: "2ce777ed4ed64998"},
+    colour={NOTEBOOK: "6f9838d99ad2c86f"},
+    bits=False,
+)

@@ -12,18 +12,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import multiplied
 import numpy as np
-import own_networks
-import probed
 import pytest
 import rules
 import same_networks
+from adapter import *
+from adapter import Adapter
 from agreed import (
-    assert_colour_is_read,
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
     ramp,
     steps_of,
@@ -32,13 +29,10 @@ from coverage_checks import failed_in_data_coverage
 from notebook_cells import (
     CHECKED,
     adam,
-    assert_passed,
-    assert_too_few_images_are_refused,
     failed,
     failed_in_training_loop,
     namespace_of,
 )
-from resuming import assert_resumes
 
 from helpers.errors import UserError
 from helpers.fairness import process_checks, reference, training_loop
@@ -57,24 +51,15 @@ BIASED = "running variance after a step", "running variance after 5 SGD steps"
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of(NOTEBOOK, folder, devices=2, until=CHECKED)
 
 
-def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
     initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
-
-
-def test_weights_that_do_not_fit_are_refused() -> None:
-    arrays = reference.shallow_arrays()
-    model = framework.shallow(arrays, TWO)
-    with pytest.raises(ValueError, match=r"classifier\.odd"):
-        framework.load_weights(model, arrays | {"classifier.odd": np.zeros(1)})
-    with pytest.raises(ValueError, match=r"classifier\.weight"):
-        framework.load_weights(model, arrays | {"classifier.weight": np.zeros((3, 2))})
+    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
 
 
 def test_flags_for_xla_are_the_users_own_where_there_are_any(
@@ -89,25 +74,13 @@ def test_flags_for_xla_are_the_users_own_where_there_are_any(
         assert os.environ["XLA_FLAGS"] == framework.LESS_OPTIMISED
 
 
-def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
-    assert_passed(notebook["this_run"], known=BIASED)
-
-
-def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
+def test_faults_in_the_world_are_caught(cells: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "own.repeat()", "own.repeat(reseed_each_epoch=False)"
-    assert failed_in_data_coverage(notebook, NOTEBOOK, *fixed) == {process_checks.ORDER}
+    assert failed_in_data_coverage(cells, NOTEBOOK, *fixed) == {process_checks.ORDER}
     cut = "(exchange.in_order(part, total) for part in own)\n    return output,"
     padded = "own\n    return output[:total],"
-    assert failed_in_data_coverage(notebook, NOTEBOOK, cut, padded) == {process_checks.LOSS}
-
-
-def test_resnet50_is_the_references() -> None:
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1], BIASED[:1])
-
-
-def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
+    assert failed_in_data_coverage(cells, NOTEBOOK, cut, padded) == {process_checks.LOSS}
 
 
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
@@ -118,49 +91,33 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_the_notebook_trains_the_recipes_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same_networks.assert_notebook_trains_the_recipes_network(
-        NOTEBOOK, tmp_path, monkeypatch, set(BIASED)
-    )
-
-
-def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
+def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     wrong = "jax.lax.pmean(gradient", "jax.lax.psum(gradient"
-    found = failed_in_training_loop(notebook, NOTEBOOK, *wrong)
+    found = failed_in_training_loop(cells, NOTEBOOK, *wrong)
     assert "weight change after 5 SGD steps" in found
 
 
-def test_statistics_of_the_global_batch_are_seen(notebook: dict[str, Any]) -> None:
+def test_statistics_of_the_global_batch_are_seen(cells: dict[str, Any]) -> None:
     """The form that is taught beside: the fairness check names it."""
-    notebook["norm_over"] = "replica"
-    run = notebook["this_run"]
+    cells["norm_over"] = "replica"
+    run = cells["this_run"]
     before = run.fairness_check
     run.check_training_loop(run.functions)
     reasons = {check.check: check.reason for check in run.fairness_check.checks}
-    notebook["norm_over"], run.fairness_check = None, before
+    cells["norm_over"], run.fairness_check = None, before
     assert reasons["which replica's running statistics are kept"] == training_loop.GLOBAL
 
 
-def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+def test_the_notebooks_adam_is_pytorchs(cells: dict[str, Any]) -> None:
     """Gradients so small that it shows where epsilon is added."""
     gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
-    rule = notebook["make_optimizer"](notebook["model"], Rule("adam")).rule
+    rule = cells["make_optimizer"](cells["model"], Rule("adam")).rule
     weight = jnp.ones(3)
     state = rule.init(weight)
     for gradient in gradients:
         change, state = rule.update(jnp.array(gradient), state, weight)
-        weight = weight - notebook["scaled"].learning_rate * change
-    assert np.allclose(weight, adam(gradients, notebook["scaled"]), atol=1e-7)
-
-
-def test_losses_are_weighted_by_images() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, jax.device_put(jnp.array(1.0), TWO[0]), 3)
-    losses.add(1, jax.device_put(jnp.array([5.0]), TWO[1]), 1)
-    assert losses.mean() == pytest.approx(2.0)
-    assert jnp.ones(1).dtype == jnp.float32, "float64 is for the sums alone"
+        weight = weight - cells["scaled"].learning_rate * change
+    assert np.allclose(weight, adam(gradients, cells["scaled"]), atol=1e-7)
 
 
 def test_devices_and_versions() -> None:
@@ -170,7 +127,7 @@ def test_devices_and_versions() -> None:
         framework.list_devices("cpu", 9)
     assert framework.versions()["jax"] == jax.__version__
     framework.synchronize(TWO)
-    assert framework.skip("virtual devices") is None
+    assert framework.SKIPPED.get("virtual devices") is None
 
 
 def test_two_replicas_cannot_share_a_gpu() -> None:
@@ -190,44 +147,26 @@ def test_a_step_is_waited_for_alone() -> None:
     assert array.is_ready()
 
 
-def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
     """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(notebook, seed=0)
-    assert np.array_equal(first, crops(notebook, seed=0)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(notebook, seed=1))
+    first = crops(cells, seed=0)
+    assert np.array_equal(first, crops(cells, seed=0)), "the same seed must give the same run"
+    assert not np.array_equal(first, crops(cells, seed=1))
     assert len(np.unique(first, axis=0)) > 0.6 * len(first)
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(cells, partial(batches, cells))
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "eaeef95c3d199e29"
-    assert_pixels_are_pillows(
-        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
-    )
+def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
+    lots, grey = np.random.default_rng(0).random((200, 3)), ramp(cells["crop"])
+    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "cf1b5e5a3790a1f6"
-    assert_colour_is_read(NOTEBOOK, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
-
-
-def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
-    lots, grey = np.random.default_rng(0).random((200, 3)), ramp(notebook["crop"])
-    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
-
-
-def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
-    with closing(notebook["this_run"].training_batches(2)) as stream:
-        assert len(next(stream)[0]) == notebook["scaled"].global_batch_size
+def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
+    with closing(cells["this_run"].training_batches(2)) as stream:
+        assert len(next(stream)[0]) == cells["scaled"].global_batch_size
         assert readers()
     for thread in readers():
         thread.join(60)
@@ -235,26 +174,26 @@ def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
 
 
 def test_every_image_is_evaluated_once(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
     numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
     monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    loader = cells["make_evaluation_loader"](world(cells), part, 2)
     found = []
     for _, targets in loader:
-        shares = notebook["on_each"](targets)
+        shares = cells["on_each"](targets)
         assert [len(share) for share in shares] == [64, 64], "a fixed shape: one program"
         found.append(np.asarray(targets))
     assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
-    logits, loss = notebook["predict"](shallow_replica(notebook), iter(loader), len(part))
+    logits, loss = cells["predict"](shallow_replica(cells), iter(loader), len(part))
     assert logits.shape == (len(part), 14)
     expected = (np.logaddexp(0, logits) - numbered * logits).mean()
     assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
 
 
 def test_an_evaluation_is_read_before_it_is_asked_for(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
     asked, may_continue = threading.Event(), threading.Event()
@@ -266,11 +205,11 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
         return read(images, row)
 
     monkeypatch.setattr(image_data.Data, "read", slow)
-    part = notebook["images"].valid
-    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    part = cells["images"].valid
+    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
     assert asked.wait(60)
     may_continue.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
+    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
@@ -303,18 +242,18 @@ def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
     assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
 
 
-def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
-    replica = shallow_replica(notebook)
+def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
+    replica = shallow_replica(cells)
     network, optimizer = replica.network, replica.optimizer
     framework.load_optimizer(network, optimizer, {})
     with StepClock(framework.completion) as clock:
-        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+        cells["train_epoch"](replica, noise(cells), 2, clock)
     optimizer.scale = jnp.array(8.0)
     state = framework.dump_optimizer(network, optimizer)
     assert state["step"] == 2 and state["scale"] == 8
     assert len(state) == 2 + 2 * 5
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(notebook)
+    again = shallow_replica(cells)
     framework.load_optimizer(again.network, again.optimizer, state)
     found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
@@ -322,9 +261,9 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
-def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) -> None:
+def test_the_state_is_donated_and_lies_where_it_lay(cells: dict[str, Any]) -> None:
     """One copy on each device: a step writes the new state in the old one's place."""
-    replica, given = shallow_replica(notebook), []
+    replica, given = shallow_replica(cells), []
     of = replica.train_step
 
     def noted(graph: Any) -> Any:
@@ -336,17 +275,17 @@ def test_the_state_is_donated_and_lies_where_it_lay(notebook: dict[str, Any]) ->
 
     replica.train_step = noted
     with StepClock(framework.completion) as clock:
-        notebook["train_epoch"](replica, noise(notebook), 3, clock)
+        cells["train_epoch"](replica, noise(cells), 3, clock)
     assert all(array.is_deleted() for state in given[1:] for array in jax.tree.leaves(state))
     norms = jax.tree.leaves(given[0].norms)
     assert {array.sharding.spec for array in norms} == {jax.P("replica")}
 
 
-def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
+def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:
     """On files and on synthetic batches, again and again, whatever the rate."""
-    replica, batch = shallow_replica(notebook), notebook["scaled"].recipe.batch_size
-    files = notebook["make_train_loader"](world(notebook), 0, 2)
-    fixed = notebook["make_fixed_loader"](world(notebook), shares(notebook, batch))
+    replica, batch = shallow_replica(cells), cells["scaled"].recipe.batch_size
+    files = cells["make_train_loader"](world(cells), 0, 2)
+    fixed = cells["make_fixed_loader"](world(cells), shares(cells, batch))
     of, steps = replica.train_step, set()
 
     def noted(graph: Any) -> Any:
@@ -357,18 +296,13 @@ def test_a_step_is_compiled_once(notebook: dict[str, Any]) -> None:
     for loader in (files, fixed, files):
         replica.rates = iter([0.1, 0.01])
         with StepClock(framework.completion) as clock:
-            notebook["train_epoch"](replica, loader, 2, clock)
+            cells["train_epoch"](replica, loader, 2, clock)
     (step,) = steps
     assert step._cache_size() == 1
 
 
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow  # three processes compile
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes(NOTEBOOK, tmp_path, bits=True)
 
 
 def test_running_out_of_memory_is_known_for_what_it_is() -> None:
@@ -390,23 +324,6 @@ def test_float32_is_float32() -> None:
     assert jax.config.jax_default_matmul_precision == "float32"
 
 
-def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
-    assert_too_few_images_are_refused(notebook["this_run"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
-
-
-def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probed.assert_finds_faults(framework, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule(NOTEBOOK, tmp_path, optimizer)
-
-
 @pytest.mark.slow  # the loss of findings is caught every day
 def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     def one_hot_sigmoids(sound: Any) -> Any:
@@ -424,27 +341,14 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow  # planted_ trains one every day
-def test_a_custom_network_is_trained(tmp_path: Path) -> None:
-    own_networks.assert_it_is_trained(NOTEBOOK, "jax", tmp_path, set(BIASED[1:]), "replica 0's")
-
-
-def test_each_replica_draws_its_own_numbers(notebook: dict[str, Any]) -> None:
+def test_each_replica_draws_its_own_numbers(cells: dict[str, Any]) -> None:
     """Dropout's; BatchNorm's statistics are the same, until a step has changed them."""
     norms = {"key": jax.random.key(0), "keys": jax.random.split(jax.random.key(1), 3)}
-    found = notebook["for_each"]({**norms, "mean": jnp.arange(3.0)})
+    found = cells["for_each"]({**norms, "mean": jnp.arange(3.0)})
     for name, key in norms.items():
         draws = jax.vmap(lambda one: jax.random.bits(one, (4,)))(found[name].ravel())
         assert found[name].shape == (2, *key.shape) and len(np.unique(draws)) == draws.size
     assert found["mean"].tolist() == [[0.0, 1.0, 2.0]] * 2
-
-
-def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(framework, "jax", tmp_path)
-
-
-def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(networks, "jax", tmp_path)
 
 
 def world(names: dict[str, Any]) -> World:
@@ -507,5 +411,20 @@ def readers() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("grain-prefetch")]
 
 
-def test_a_matrix_product_is_waited_for() -> None:
-    multiplied.assert_waited_for(framework, TWO[1])
+ADAPTER = Adapter(
+    framework,
+    networks,
+    TWO,
+    scalar=lambda number, device: jax.device_put(jnp.array([number]), device),
+    evaluated=evaluated,
+    first_batch=first_batch,
+    grey={NOTEBOOK: "eaeef95c3d199e29"},
+    colour={NOTEBOOK: "cf1b5e5a3790a1f6"},
+    known=frozenset(BIASED),
+)
+
+
+def test_only_the_sums_of_losses_are_in_float64() -> None:
+    losses = framework.DeviceLosses(TWO)
+    losses.add(0, jnp.array(1.0), 3)
+    assert losses.mean() == 1.0 and jnp.ones(1).dtype == jnp.float32

@@ -14,19 +14,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
-import multiplied
 import numpy as np
-import own_networks
-import probed
 import pytest
 import rules
 import same_networks
 import tensorflow as tf
+from adapter import *
+from adapter import Adapter
 from agreed import (
-    assert_colour_is_read,
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
     ramp,
     steps_of,
@@ -39,15 +36,12 @@ from notebook_cells import (
     EPSILON_FIRST,
     SIDE,
     adam,
-    assert_passed,
-    assert_too_few_images_are_refused,
     cell_with,
     failed,
     failed_in_training_loop,
     namespace_of,
     other_norms,
 )
-from resuming import assert_resumes
 
 from helpers.errors import UserError
 from helpers.fairness import reference, reference_checks
@@ -68,43 +62,19 @@ def heard() -> Iterator[Heard]:
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
+def cells(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of("Keras_MultiGPU", folder, devices=2, until=CHECKED)
 
 
-def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
     initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
-
-
-def test_weights_that_do_not_fit_are_refused() -> None:
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="predictions")])
-    arrays = {"classifier.weight": np.zeros((2, 3)), "classifier.bias": np.zeros(2)}
-    framework.load_weights(model, arrays)
-    with pytest.raises(ValueError, match=r"classifier\.odd"):
-        framework.load_weights(model, {**arrays, "classifier.odd": np.zeros(1)})
-    with pytest.raises(ValueError, match=r"classifier\.weight"):
-        framework.load_weights(model, {**arrays, "classifier.weight": np.zeros((3, 2))})
+    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
 
 
 KNOWN = {"running variance after a step", "gradients, uneven batch, n devices / one"}
 """Known differences of a network."""
-
-
-def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
-    known = {*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST}
-    assert_passed(notebook["this_run"], known=known)
-
-
-def test_resnet50_is_the_references() -> None:
-    known = {"running variance after a step"}
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1], known)
-
-
-def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
 WRONG_STRIDE = (
@@ -119,53 +89,35 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_the_notebook_trains_the_recipes_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same_networks.assert_notebook_trains_the_recipes_network(
-        "Keras_MultiGPU",
-        tmp_path,
-        monkeypatch,
-        {*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST},
-    )
-
-
-def test_another_momentum_is_caught(notebook: dict[str, Any]) -> None:
-    with other_norms(notebook, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
-        network = framework.exact(notebook["build_model"], reference.arrays())
-        checks = reference_checks.same_in_training(framework, notebook["build_model"], network)
+def test_another_momentum_is_caught(cells: dict[str, Any]) -> None:
+    with other_norms(cells, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
+        network = framework.exact(cells["build_model"], reference.arrays())
+        checks = reference_checks.same_in_training(framework, cells["build_model"], network)
     assert failed(checks) == {"running mean after a step", "running variance after a step"}
 
 
 def test_a_validation_with_every_replicas_own_statistics_is_caught(
-    notebook: dict[str, Any],
+    cells: dict[str, Any],
 ) -> None:
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_training_loop(notebook, "Keras_MultiGPU", shared, kept)
+    found = failed_in_training_loop(cells, "Keras_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
-def test_adam_adds_epsilon_before_the_bias_correction(notebook: dict[str, Any]) -> None:
+def test_adam_adds_epsilon_before_the_bias_correction(cells: dict[str, Any]) -> None:
     """As the notebook says; gradients so small that it shows."""
-    strategy = notebook["strategy"]
+    strategy = cells["strategy"]
     gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         weight = keras.Variable(np.ones(3, np.float32))
         network = SimpleNamespace(trainable_variables=[weight])
-        optimizer = notebook["make_optimizer"](network, Rule("adam"))
-        optimizer.learning_rate = notebook["scaled"].learning_rate
+        optimizer = cells["make_optimizer"](network, Rule("adam"))
+        optimizer.learning_rate = cells["scaled"].learning_rate
     for gradient in gradients:
         half = gradient / 2  # Keras adds the gradients of its two replicas up
         strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
-    expected = adam(gradients, notebook["scaled"], epsilon_first=True)
+    expected = adam(gradients, cells["scaled"], epsilon_first=True)
     assert np.allclose(weight.numpy(), expected, atol=1e-7)
-
-
-def test_losses_are_weighted_by_images() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, tf.constant(1.0), 3)
-    losses.add(1, tf.constant(5.0), 1)
-    assert losses.mean() == pytest.approx(2.0)
 
 
 def test_devices_and_versions() -> None:
@@ -175,96 +127,76 @@ def test_devices_and_versions() -> None:
         framework.list_devices("cpu", 9)
     assert framework.versions()["keras"] == keras.__version__
     framework.synchronize(TWO)
-    assert framework.skip("virtual devices") is None
+    assert framework.SKIPPED.get("virtual devices") is None
 
 
-def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
     """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(notebook, batches, seed=0)
-    assert np.array_equal(first, crops(notebook, batches, seed=0)), (
+    first = crops(cells, batches, seed=0)
+    assert np.array_equal(first, crops(cells, batches, seed=0)), (
         "the same seed must give the same run"
     )
-    assert not np.array_equal(first, crops(notebook, batches, seed=1))
+    assert not np.array_equal(first, crops(cells, batches, seed=1))
     assert len(np.unique(first, axis=0)) > 0.6 * len(first)
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "10971c16b40c81f3"
-    assert_pixels_are_pillows(
-        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
-    )
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "d97fcb2c8de0c9ee"
-    assert_colour_is_read(
-        "Keras_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
-    )
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(cells, partial(batches, cells))
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
     assert_examples_deliver("keras", tmp_path)
 
 
-def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
     lots = np.random.default_rng(0).random((200, 3), np.float32)
-    grey = ramp(notebook["crop"])
-    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
+    grey = ramp(cells["crop"])
+    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
 
 
-def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = threading.active_count()
-    stream = notebook["this_run"].training_batches(2)
-    assert len(next(stream)[0]) == notebook["scaled"].global_batch_size
+    stream = cells["this_run"].training_batches(2)
+    assert len(next(stream)[0]) == cells["scaled"].global_batch_size
     stream.close()
     assert threading.active_count() == before
 
 
 def test_every_image_is_evaluated_once(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
     numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
     monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    loader = cells["make_evaluation_loader"](world(cells), part, 2)
     found = list(loader)
     assert {len(grey) for grey, _ in found} == {128}  # a fixed shape: one trace
     assert np.array_equal(np.concatenate([t for _, t in found])[: len(part)], numbered)
-    replica = shallow_replica(notebook)
+    replica = shallow_replica(cells)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # not that the input ran out of data
-        logits, loss = notebook["predict"](replica, iter(loader), len(part))
+        logits, loss = cells["predict"](replica, iter(loader), len(part))
     assert logits.shape == (len(part), 14)
     expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
     assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
 
 
-def test_images_are_evaluated_in_order(notebook: dict[str, Any]) -> None:
+def test_images_are_evaluated_in_order(cells: dict[str, Any]) -> None:
     """Through `predict`, over the devices: each image's own number comes back."""
-    part = notebook["images"].train.iloc[:130]
-    loader = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    part = cells["images"].train.iloc[:130]
+    loader = iter(cells["make_evaluation_loader"](world(cells), part, 2))
     numbers = iter(np.arange(2 * 128, dtype=np.float32))
 
     def numbered() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for grey, targets in loader:
             yield np.stack([np.full_like(one, next(numbers), np.float32) for one in grey]), targets
 
-    found, _ = notebook["predict"](corners(notebook), numbered(), len(part))
+    found, _ = cells["predict"](corners(cells), numbered(), len(part))
     assert np.array_equal(found[:, 0], np.arange(len(part)))
 
 
 def test_an_evaluation_is_read_before_it_is_asked_for(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
     asked, may_continue = threading.Event(), threading.Event()
@@ -275,11 +207,11 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
         return np.zeros((SIDE, SIDE, 1), np.uint8)
 
     monkeypatch.setattr(image_data.Data, "read", slow)
-    part = notebook["images"].valid
-    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    part = cells["images"].valid
+    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
     assert asked.wait(60)
     may_continue.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
+    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
@@ -308,15 +240,15 @@ def test_the_training_loop_check_is_passed_in_16_bits(lower: dict[str, Any]) -> 
         assert framework.dump_optimizer(replica.network, replica.optimizer)["scale"] == 8
 
 
-def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
-    replica = shallow_replica(notebook)
+def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
+    replica = shallow_replica(cells)
     network = replica.network
     framework.load_optimizer(network, replica.optimizer, {})
-    train(notebook, replica, noise(notebook), 2)
+    train(cells, replica, noise(cells), 2)
     state = framework.dump_optimizer(network, replica.optimizer)
     assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(notebook)
+    again = shallow_replica(cells)
     framework.load_optimizer(again.network, again.optimizer, state)
     found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
@@ -324,60 +256,60 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
-def test_fit_takes_every_batch_once_and_in_order(notebook: dict[str, Any]) -> None:
+def test_fit_takes_every_batch_once_and_in_order(cells: dict[str, Any]) -> None:
     """Epoch after epoch; Keras would draw some more batches to build the model by."""
-    grey, targets = next(noise(notebook))
+    grey, targets = next(noise(cells))
     given = ((np.full_like(grey, number), targets) for number in range(20))
-    replica, taken = shallow_replica(notebook), []
+    replica, taken = shallow_replica(cells), []
 
     class Noting(StepClock):
         def batches(self, loader: Any) -> Iterator[Any]:
             for batch in super().batches(loader):
-                shares = notebook["strategy"].experimental_local_results(batch[0])
+                shares = cells["strategy"].experimental_local_results(batch[0])
                 taken.append({int(share.numpy().mean()) for share in shares})
                 yield batch
 
     for steps in (3, 3, 2):
         with Noting(framework.completion) as clock, warnings.catch_warnings():
             warnings.simplefilter("error")
-            notebook["train_epoch"](replica, given, steps, clock)
+            cells["train_epoch"](replica, given, steps, clock)
     assert taken == [{number} for number in range(8)]
     assert next(given)[0].mean() == 8, "what comes next was not read ahead by fit"
 
 
-def test_the_clock_sees_what_fit_waits_for(notebook: dict[str, Any]) -> None:
+def test_the_clock_sees_what_fit_waits_for(cells: dict[str, Any]) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             time.sleep(0.5)  # longer than a step of this network on any machine
             yield batch
 
-    replica, waited = shallow_replica(notebook), []
-    for loader in (noise(notebook), slowly(noise(notebook))):
-        loss, clock = train(notebook, replica, loader, 6)
+    replica, waited = shallow_replica(cells), []
+    for loader in (noise(cells), slowly(noise(cells))):
+        loss, clock = train(cells, replica, loader, 6)
         assert len(clock.step_seconds) == 5 and loss > 0
         waited.append(clock.data_seconds)
     assert waited[1] > waited[0] + 0.5
 
 
 def test_nothing_that_is_iterated_is_tuned(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
-    found, replica = tuned(monkeypatch), shallow_replica(notebook)
-    train(notebook, replica, notebook["make_train_loader"](world(notebook), 0, 2), 1)
-    fitted, part = len(found), notebook["images"].valid
-    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
-    notebook["predict"](replica, iter(loader), len(part))
+    found, replica = tuned(monkeypatch), shallow_replica(cells)
+    train(cells, replica, cells["make_train_loader"](world(cells), 0, 2), 1)
+    fitted, part = len(found), cells["images"].valid
+    loader = cells["make_evaluation_loader"](world(cells), part, 2)
+    cells["predict"](replica, iter(loader), len(part))
     assert 1 + len(TWO) <= fitted < len(found), "what Keras makes, and what it has on each device"
     assert not any(found)
 
 
-def test_nothing_is_said_that_none_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
     """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
-    replica = shallow_replica(notebook)
-    next(notebook["make_train_loader"](world(notebook), 0, 2))
-    _, clock = train(notebook, replica, noise(notebook), 2)
-    notebook["all_reduce_alone"](replica, 2, clock)
+    replica = shallow_replica(cells)
+    next(cells["make_train_loader"](world(cells), 0, 2))
+    _, clock = train(cells, replica, noise(cells), 2)
+    cells["all_reduce_alone"](replica, 2, clock)
     assert not heard.lines, "in the check of fairness, the training-loop check, or here"
 
 
@@ -411,11 +343,6 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
-@pytest.mark.slow  # three processes compile
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes("Keras_MultiGPU", tmp_path, bits=True)
-
-
 def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,53 +362,36 @@ def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
 
 
 def train(
-    notebook: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
+    cells: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
 ) -> tuple[float, StepClock]:
     with StepClock(framework.completion) as clock:
-        loss = notebook["train_epoch"](replica, loader, steps, clock)
+        loss = cells["train_epoch"](replica, loader, steps, clock)
     return loss, clock
 
 
-def corners(notebook: dict[str, Any]) -> keras.Model:
+def corners(cells: dict[str, Any]) -> keras.Model:
     """A model, on the notebook's devices, that gives back each image's first pixel, 14 times."""
-    with notebook["scope"]():
-        grey = keras.Input((notebook["crop"], notebook["crop"], 1))
+    with cells["scope"]():
+        grey = keras.Input((cells["crop"], cells["crop"], 1))
         return keras.Model(grey, keras.ops.repeat(grey[:, 0, :1, 0], 14, axis=1))
 
 
 def batches(
-    notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+    cells: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first training batches of a loader that begins with an epoch."""
-    return list(islice(notebook["make_train_loader"](world(notebook), epoch, workers), count))
+    return list(islice(cells["make_train_loader"](world(cells), epoch, workers), count))
 
 
-def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
+def evaluated(cells: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and targets of all images of a part."""
-    found = list(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    found = list(cells["make_evaluation_loader"](world(cells), part, 2))
     pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return pixels, targets
 
 
-def first_batch(notebook: dict[str, Any]) -> tuple[np.ndarray, ...]:
-    return batches(notebook, 1)[0]
-
-
-def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
-    assert_too_few_images_are_refused(notebook["this_run"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.in_own_process("keras", tmp_path, "works")
-
-
-def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
-    probed.in_own_process("keras", tmp_path, "faults")
-
-
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule("Keras_MultiGPU", tmp_path, optimizer)
+def first_batch(cells: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    return batches(cells, 1)[0]
 
 
 @pytest.mark.slow  # the loss of findings is caught every day
@@ -503,19 +413,15 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow  # planted_ trains one every day
-def test_a_custom_network_is_trained(tmp_path: Path) -> None:
-    known = {"gradients, uneven batch, n devices / one", "running variance after 5 SGD steps"}
-    own_networks.assert_it_is_trained("Keras_MultiGPU", "keras", tmp_path, known, "replica 0's")
-
-
-def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(framework, "keras", tmp_path)
-
-
-def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(networks, "keras", tmp_path)
-
-
-def test_a_matrix_product_is_waited_for() -> None:
-    multiplied.assert_waited_for(framework, TWO[1])
+ADAPTER = Adapter(
+    framework,
+    networks,
+    TWO,
+    scalar=lambda number, device: tf.constant(number),
+    evaluated=evaluated,
+    first_batch=first_batch,
+    grey={"Keras_MultiGPU": "10971c16b40c81f3"},
+    colour={"Keras_MultiGPU": "d97fcb2c8de0c9ee"},
+    known=frozenset({*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST}),
+    probe_apart=True,
+)

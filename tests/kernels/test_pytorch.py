@@ -10,33 +10,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import multiplied
 import numpy as np
 import own_networks
-import probed
 import psutil
 import pytest
 import rules
 import same_networks
 import torch
 import torch.distributed as dist
+from adapter import *
+from adapter import Adapter
 from agreed import (
-    assert_colour_is_read,
-    assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
     steps_of,
 )
 from examples import assert_examples_deliver
 from notebook_cells import (
     CHECKED,
-    assert_passed,
-    assert_too_few_images_are_refused,
     failed,
     failed_in_training_loop,
     namespace_of,
     write_noise_images,
 )
-from resuming import assert_own_resumes, assert_resumes
+from resuming import assert_own_resumes
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -67,10 +63,6 @@ def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     """A notebook's names for two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of(request.param, folder, devices=2, until=CHECKED)
-
-
-def test_the_fairness_check_is_passed(cells: dict[str, Any]) -> None:
-    assert_passed(cells["this_run"], known={"gradients, uneven batch, n devices / one"})
 
 
 OWN_STATISTICS = {
@@ -115,22 +107,6 @@ def test_weights_come_back_bit_for_bit() -> None:
     assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
 
-def test_weights_that_do_not_fit_are_refused() -> None:
-    model = densenet121(weights=None, num_classes=14)
-    arrays = weights.canonical("random").arrays
-    arrays["features.odd"] = np.zeros(1, np.float32)
-    with pytest.raises(ValueError, match=r"features\.odd"):
-        framework.load_weights(model, arrays)
-
-
-def test_resnet50_is_the_references() -> None:
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1])
-
-
-def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
-
-
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     """The image is halved in Caffe's convolution, a block's first. The weights fit."""
 
@@ -139,22 +115,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
         block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
 
     same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_the_notebook_trains_the_recipes_network(
-    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same_networks.assert_notebook_trains_the_recipes_network(
-        notebook, tmp_path, monkeypatch, {"gradients, uneven batch, n devices / one"}
-    )
-
-
-def test_losses_are_weighted_by_images() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, torch.tensor(1.0), 3)
-    losses.add(1, torch.tensor(5.0), 1)
-    assert losses.mean() == pytest.approx(2.0)
 
 
 def test_nothing_in_the_accumulator_waits_for_the_device() -> None:
@@ -171,7 +131,7 @@ def test_nothing_in_the_accumulator_waits_for_the_device() -> None:
 def test_devices_and_versions() -> None:
     assert [device.type for device in TWO] == ["cpu", "cpu"]
     assert framework.versions()["torch"] == torch.__version__
-    assert framework.skip("virtual devices") is None
+    assert framework.SKIPPED.get("virtual devices") is None
 
 
 def corners(
@@ -235,23 +195,6 @@ def together(cells: dict[str, Any], batches: Any) -> list[np.ndarray]:
     """All batches in one, those of the only device."""
     each = [batch[0] if isinstance(batch[0], tuple) else batch for batch in batches]
     return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*each, strict=True)]
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    cells: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = AS_EVER[cells["this_run"].record.content["run"]["notebook"]]
-    assert_pixels_are_pillows(cells, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = IN_COLOUR[notebook]
-    assert_colour_is_read(notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever)
 
 
 class Numbers:
@@ -459,12 +402,6 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
         assert len(found) == 120 and all(found)
 
 
-@pytest.mark.slow  # the run of a custom recipe is killed every day
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
-    assert_resumes(notebook, tmp_path, bits=True)
-
-
 def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,24 +459,6 @@ def test_the_pixels_of_the_reference_are_torchvisions() -> None:
     assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6
 
 
-def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> None:
-    assert_too_few_images_are_refused(cells["this_run"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
-
-
-def test_the_probe_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probed.assert_finds_faults(framework, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_every_rule_is_the_references(notebook: str, tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule(notebook, tmp_path, optimizer)
-
-
 def one_hot_sigmoids(sound: Any) -> Any:
     def criterion(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         one_hot = torch.nn.functional.one_hot(targets, output.shape[1]).float()
@@ -557,21 +476,6 @@ def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> Non
         sigmoids=one_hot_sigmoids,
         a_sum=lambda sound: torch.nn.CrossEntropyLoss(reduction="sum"),
     )
-
-
-@pytest.mark.slow  # planted_ trains one every day
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_custom_network_is_trained(notebook: str, tmp_path: Path) -> None:
-    uneven = {"gradients, uneven batch, n devices / one"}
-    own_networks.assert_it_is_trained(notebook, "pytorch", tmp_path, uneven, "replica 0's")
-
-
-def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(framework, "pytorch", tmp_path)
-
-
-def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(networks, "pytorch", tmp_path)
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
@@ -618,5 +522,14 @@ def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_p
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
 
 
-def test_a_matrix_product_is_waited_for() -> None:
-    multiplied.assert_waited_for(framework, TWO[1])
+ADAPTER = Adapter(
+    framework,
+    networks,
+    TWO,
+    scalar=lambda number, device: torch.tensor(number),
+    evaluated=evaluated,
+    first_batch=first_batch,
+    grey=AS_EVER,
+    colour=IN_COLOUR,
+    known=frozenset({"gradients, uneven batch, n devices / one"}),
+)

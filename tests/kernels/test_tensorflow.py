@@ -10,19 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import multiplied
 import numpy as np
-import own_networks
-import probed
 import pytest
 import rules
 import same_networks
 import tensorflow as tf
+from adapter import *
+from adapter import Adapter
 from agreed import (
-    assert_colour_is_read,
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_pixels_are_pillows,
     assert_stops_within_an_epoch,
     ramp,
     steps_of,
@@ -35,13 +32,10 @@ from notebook_cells import (
     CHECKED,
     SIDE,
     adam,
-    assert_passed,
-    assert_too_few_images_are_refused,
     cell_with,
     failed_in_training_loop,
     namespace_of,
 )
-from resuming import assert_resumes
 
 from helpers.errors import UserError
 from helpers.fairness import process_checks, reference
@@ -63,46 +57,25 @@ def heard() -> Iterator[Heard]:
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
+def cells(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
     """The notebook's names on two virtual devices, before it trains."""
     folder = tmp_path_factory.mktemp("notebook")
     return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CHECKED)
 
 
-def test_weights_come_back_bit_for_bit(notebook: dict[str, Any]) -> None:
+def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
     initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(notebook["model"])) == initial.sha256
+    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
 
 
-def test_weights_that_do_not_fit_are_refused() -> None:
-    layer = tf.Module()
-    layer.kernel = tf.Variable(tf.zeros((3, 2)), name="classifier.weight")
-    with pytest.raises(ValueError, match=r"classifier\.odd"):
-        framework.load_weights(
-            layer, {"classifier.weight": np.zeros((2, 3)), "classifier.odd": np.zeros(1)}
-        )
-    with pytest.raises(ValueError, match=r"classifier\.weight"):
-        framework.load_weights(layer, {"classifier.weight": np.zeros((3, 2))})
-
-
-def test_the_fairness_check_is_passed(notebook: dict[str, Any]) -> None:
-    assert_passed(notebook["this_run"])
-
-
-def test_faults_in_the_world_are_caught(notebook: dict[str, Any]) -> None:
+def test_faults_in_the_world_are_caught(cells: dict[str, Any]) -> None:
     """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
     fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
-    assert failed_in_data_coverage(notebook, "TensorFlow_MultiGPU", *fixed) == {
-        process_checks.ORDER
-    }
+    assert failed_in_data_coverage(cells, "TensorFlow_MultiGPU", *fixed) == {process_checks.ORDER}
     cut = "(exchange.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
     padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
-    found = failed_in_data_coverage(notebook, "TensorFlow_MultiGPU", cut, padded)
+    found = failed_in_data_coverage(cells, "TensorFlow_MultiGPU", cut, padded)
     assert found == {process_checks.LOSS}
-
-
-def test_resnet50_is_the_references() -> None:
-    same_networks.assert_is_the_references(framework, networks, "resnet50", TWO[:1])
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -116,10 +89,6 @@ def test_only_a_convolution_with_stride_pads_by_numbers(network: str) -> None:
     by_numbers = [op for op in convolutions if op.get_attr("padding") == b"EXPLICIT"]
     assert len(by_numbers) < len(convolutions)
     assert all(2 in op.get_attr("strides") for op in by_numbers)
-
-
-def test_a_resnet_with_another_epsilon_is_caught() -> None:
-    same_networks.assert_caught(framework, networks, "resnet44", TWO[:1], bn_epsilon=2e-5)
 
 
 WRONG_STRIDE = (
@@ -137,46 +106,31 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_the_notebook_trains_the_recipes_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same_networks.assert_notebook_trains_the_recipes_network(
-        "TensorFlow_MultiGPU", tmp_path, monkeypatch
-    )
-
-
-def test_a_sum_in_place_of_a_mean_is_caught(notebook: dict[str, Any]) -> None:
+def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
     divided = "loss / strategy.num_replicas_in_sync"
-    found = failed_in_training_loop(notebook, "TensorFlow_MultiGPU", divided, "loss")
+    found = failed_in_training_loop(cells, "TensorFlow_MultiGPU", divided, "loss")
     assert "weight change after 5 SGD steps" in found
 
 
 def test_a_validation_with_every_replicas_own_statistics_is_caught(
-    notebook: dict[str, Any],
+    cells: dict[str, Any],
 ) -> None:
     shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_training_loop(notebook, "TensorFlow_MultiGPU", shared, kept)
+    found = failed_in_training_loop(cells, "TensorFlow_MultiGPU", shared, kept)
     assert found == {"validated with the statistics that are saved"}
 
 
-def test_the_notebooks_adam_is_pytorchs(notebook: dict[str, Any]) -> None:
+def test_the_notebooks_adam_is_pytorchs(cells: dict[str, Any]) -> None:
     """Gradients so small that it shows where epsilon is added."""
-    strategy = notebook["strategy"]
+    strategy = cells["strategy"]
     model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
     with strategy.scope():
         model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
-    optimizer = notebook["make_optimizer"](model, Rule("adam"))
-    optimizer.learning_rate.assign(notebook["scaled"].learning_rate)
+    optimizer = cells["make_optimizer"](model, Rule("adam"))
+    optimizer.learning_rate.assign(cells["scaled"].learning_rate)
     for gradient in gradients:
         strategy.run(optimizer, args=([tf.constant(gradient)],))
-    assert np.allclose(model.weight.numpy(), adam(gradients, notebook["scaled"]), atol=1e-7)
-
-
-def test_losses_are_weighted_by_images() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, tf.constant(1.0), 3)
-    losses.add(1, tf.constant(5.0), 1)
-    assert losses.mean() == pytest.approx(2.0)
+    assert np.allclose(model.weight.numpy(), adam(gradients, cells["scaled"]), atol=1e-7)
 
 
 def test_a_run_in_the_same_kernel_takes_no_earlier_ones_all_reduce_for_its_own() -> None:
@@ -198,84 +152,64 @@ def test_devices_and_versions() -> None:
         framework.list_devices("cpu", 9)
     assert framework.versions()["tensorflow"] == tf.__version__
     framework.synchronize(TWO)
-    assert framework.skip("virtual devices") is None
+    assert framework.SKIPPED.get("virtual devices") is None
 
 
-def test_no_two_images_draw_the_same_crop(notebook: dict[str, Any]) -> None:
+def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
     """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(notebook, batches, seed=0)
-    assert np.array_equal(first, crops(notebook, batches, seed=0)), (
+    first = crops(cells, batches, seed=0)
+    assert np.array_equal(first, crops(cells, batches, seed=0)), (
         "the same seed must give the same run"
     )
-    assert not np.array_equal(first, crops(notebook, batches, seed=1))
+    assert not np.array_equal(first, crops(cells, batches, seed=1))
     assert len(np.unique(first, axis=0)) > 0.6 * len(first)
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(notebook: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(notebook, partial(batches, notebook))
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "10971c16b40c81f3"
-    assert_pixels_are_pillows(
-        notebook, monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
-    )
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
-    as_ever = "d97fcb2c8de0c9ee"
-    assert_colour_is_read(
-        "TensorFlow_MultiGPU", monkeypatch, tmp_path, suffix, evaluated, first_batch, as_ever
-    )
+def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
+    assert_later_epochs_are_the_same(cells, partial(batches, cells))
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
     assert_examples_deliver("tensorflow", tmp_path)
 
 
-def test_half_of_the_images_are_flipped(notebook: dict[str, Any]) -> None:
+def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
     lots = np.random.default_rng(0).random((200, 3), np.float32)
-    grey = ramp(notebook["crop"])
-    assert_half_are_flipped(notebook["train_transform"](grey, lot) for lot in lots)
+    grey = ramp(cells["crop"])
+    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
 
 
-def test_closed_batches_leave_no_worker(notebook: dict[str, Any]) -> None:
+def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = threads()
-    stream = notebook["this_run"].training_batches(2)
-    assert len(joined(notebook, next(stream))[0]) == notebook["scaled"].global_batch_size
+    stream = cells["this_run"].training_batches(2)
+    assert len(joined(cells, next(stream))[0]) == cells["scaled"].global_batch_size
     assert threads() > before
     stream.close()
     assert threads() == before
 
 
 def test_every_image_is_evaluated_once(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = notebook["images"].train.iloc[:130]  # two images into a second batch of 128
+    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
     numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
     monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    replica = shallow_replica(notebook)
-    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
+    replica = shallow_replica(cells)
+    loader = cells["make_evaluation_loader"](world(cells), part, 2)
     found = []
     for batch in loader:
-        for share in notebook["on_each"](batch[1]):
+        for share in cells["on_each"](batch[1]):
             assert len(share) == 64  # a fixed shape: one trace
             found.append(share.numpy())
     assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
-    logits, loss = notebook["predict"](replica, iter(loader), len(part))
+    logits, loss = cells["predict"](replica, iter(loader), len(part))
     assert logits.shape == (len(part), 14)
     expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
     assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
 
 
 def test_an_evaluation_is_read_before_it_is_asked_for(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``iter`` of its loader does not wait, and begins."""
     asked, may_continue = threading.Event(), threading.Event()
@@ -288,12 +222,12 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
 
         return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (SIDE, SIDE, 1))
 
-    monkeypatch.setitem(notebook, "reader", lambda part: slow)
-    part = notebook["images"].valid
-    batches = iter(notebook["make_evaluation_loader"](world(notebook), part, 2))
+    monkeypatch.setitem(cells, "reader", lambda part: slow)
+    part = cells["images"].valid
+    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
     assert asked.wait(60)
     may_continue.set()
-    assert len(list(batches)) == -(-len(part) // notebook["scaled"].global_batch_size)
+    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
@@ -330,18 +264,18 @@ def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
     assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
 
 
-def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
-    replica = shallow_replica(notebook)
+def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
+    replica = shallow_replica(cells)
     network, optimizer = replica.network, replica.optimizer
     framework.load_optimizer(network, optimizer, {})
     with StepClock(framework.completion) as clock:
-        notebook["train_epoch"](replica, noise(notebook), 2, clock)
+        cells["train_epoch"](replica, noise(cells), 2, clock)
     optimizer.loss_scale.assign(8.0)
     state = framework.dump_optimizer(network, optimizer)
     assert state["step"] == 2 and state["scale"] == 8
     assert len(state) == 2 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(notebook)
+    again = shallow_replica(cells)
     framework.load_optimizer(again.network, again.optimizer, state)
     found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
@@ -350,23 +284,23 @@ def test_adam_is_where_it_was(notebook: dict[str, Any]) -> None:
 
 
 def test_nothing_that_is_iterated_is_tuned(
-    notebook: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
     found = tuned(monkeypatch)
-    next(notebook["make_train_loader"](world(notebook), 0, 2))
-    for _ in notebook["make_evaluation_loader"](world(notebook), notebook["images"].valid, 2):
+    next(cells["make_train_loader"](world(cells), 0, 2))
+    for _ in cells["make_evaluation_loader"](world(cells), cells["images"].valid, 2):
         pass
     assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
 
 
-def test_nothing_is_said_that_none_asked_for(notebook: dict[str, Any], heard: Heard) -> None:
+def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
     """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
-    replica = shallow_replica(notebook)
-    next(notebook["make_train_loader"](world(notebook), 0, 2))
+    replica = shallow_replica(cells)
+    next(cells["make_train_loader"](world(cells), 0, 2))
     with StepClock(framework.completion) as clock:
-        notebook["train_epoch"](replica, noise(notebook), 2, clock)
-    notebook["all_reduce_alone"](replica, 2, clock)
+        cells["train_epoch"](replica, noise(cells), 2, clock)
+    cells["all_reduce_alone"](replica, 2, clock)
     assert not heard.lines, "in the check of fairness, the training-loop check, or here"
 
 
@@ -399,11 +333,6 @@ def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
     assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
 
 
-@pytest.mark.slow  # three processes compile
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes("TensorFlow_MultiGPU", tmp_path, bits=True)
-
-
 def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,51 +359,34 @@ def test_float32_is_float32() -> None:
 
 
 def batches(
-    notebook: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
+    cells: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
 ) -> list[tuple[np.ndarray, ...]]:
     """The first training batches of a loader that begins with an epoch."""
-    loader = notebook["make_train_loader"](world(notebook), epoch, workers)
-    return [joined(notebook, batch) for batch in islice(loader, count)]
+    loader = cells["make_train_loader"](world(cells), epoch, workers)
+    return [joined(cells, batch) for batch in islice(loader, count)]
 
 
-def evaluated(notebook: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
+def evaluated(cells: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Pixels and targets of all images of a part."""
-    loader = notebook["make_evaluation_loader"](world(notebook), part, 2)
-    found = [joined(notebook, batch) for batch in loader]
+    loader = cells["make_evaluation_loader"](world(cells), part, 2)
+    found = [joined(cells, batch) for batch in loader]
     pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
     return pixels, targets
 
 
-def first_batch(notebook: dict[str, Any]) -> tuple[np.ndarray, ...]:
-    return batches(notebook, 1)[0]
+def first_batch(cells: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    return batches(cells, 1)[0]
 
 
-def joined(notebook: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
+def joined(cells: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
     """A batch that is spread over the devices."""
-    on_each = notebook["on_each"]
+    on_each = cells["on_each"]
     return tuple(np.concatenate([share.numpy() for share in on_each(part)]) for part in batch)
 
 
 def threads() -> int:
     """Threads of this process, TensorFlow's among them."""
     return len(list(Path("/proc/self/task").iterdir()))
-
-
-def test_a_loader_that_leaves_images_out_is_refused(notebook: dict[str, Any]) -> None:
-    assert_too_few_images_are_refused(notebook["this_run"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.in_own_process("tensorflow", tmp_path, "works")
-
-
-def test_the_probe_finds_what_is_wrong(tmp_path: Path) -> None:
-    probed.in_own_process("tensorflow", tmp_path, "faults")
-
-
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule("TensorFlow_MultiGPU", tmp_path, optimizer)
 
 
 @pytest.mark.slow  # the loss of findings is caught every day
@@ -494,20 +406,14 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow  # planted_ trains one every day
-def test_a_custom_network_is_trained(tmp_path: Path) -> None:
-    own_networks.assert_it_is_trained(
-        "TensorFlow_MultiGPU", "tensorflow", tmp_path, set(), "replica 0's"
-    )
-
-
-def test_its_weights_follow_from_the_seed(tmp_path: Path) -> None:
-    own_networks.assert_same_seed_same_bytes(framework, "tensorflow", tmp_path)
-
-
-def test_mistakes_in_own_code_are_one_line_each(tmp_path: Path) -> None:
-    own_networks.assert_mistakes_are_one_line_each(networks, "tensorflow", tmp_path)
-
-
-def test_a_matrix_product_is_waited_for() -> None:
-    multiplied.assert_waited_for(framework, TWO[1])
+ADAPTER = Adapter(
+    framework,
+    networks,
+    TWO,
+    scalar=lambda number, device: tf.constant(number),
+    evaluated=evaluated,
+    first_batch=first_batch,
+    grey={"TensorFlow_MultiGPU": "10971c16b40c81f3"},
+    colour={"TensorFlow_MultiGPU": "d97fcb2c8de0c9ee"},
+    probe_apart=True,
+)

@@ -201,8 +201,7 @@ def gradients_alone(world: World, work: Work) -> tuple[int, float]:
     replica = work.functions.start(world, network)
     measured = bus_bandwidth.measure(world, framework, replica)
     assert measured is not None and min(measured.seconds) > 0
-    hooks = importlib.import_module(f"{framework.__name__}_ranks")
-    reduction = hooks.gradient_all_reduce(replica, world.devices)
+    reduction = framework.gradient_all_reduce(replica, world.devices)
     framework.synchronize(world.devices)
     framework.slowest(0.0, world.devices)
     began = time.perf_counter()

@@ -186,6 +186,9 @@ def names_in(tree: ast.Module) -> set[str]:
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            file = module(node.module or "")
+            found |= names_of(file) if file else set()
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     return found

@@ -3,7 +3,6 @@
 Real ranks, with faults planted, are in ``tests/kernels``.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,20 +24,19 @@ NONE = np.zeros(0)
 
 
 class Rank:
-    """A framework, its module for ranks, and functions, which note what is asked of them."""
+    """A framework and functions, which note what is asked of them."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.calls: list[Any] = []
         self.in_scope = False
-        framework, hooks = ModuleType("a_framework"), ModuleType("a_framework_ranks")
+        framework = ModuleType("a_framework")
         vars(framework).update(
             gradients=self.noted("alone"),
             shallow=self.noted("shallow"),
             exact=self.noted("exact"),
             slowest=self.noted("slowest"),
+            rank_gradients=self.noted("all ranks"),
         )
-        vars(hooks)["gradients"] = self.noted("all ranks")
-        patch.setitem(sys.modules, "a_framework_ranks", hooks)
         functions = SimpleNamespace(
             scope=self.scope, build_model=None, start=self.noted("start"), stop=self.noted("stop")
         )
@@ -68,8 +66,8 @@ class Rank:
 
 
 @pytest.fixture
-def rank(monkeypatch: pytest.MonkeyPatch) -> Rank:
-    return Rank(monkeypatch)
+def rank() -> Rank:
+    return Rank()
 
 
 def test_one_device_is_this_ranks_first_and_several_are_all_of_the_world(rank: Rank) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 
 from helpers import paths
-from helpers.frameworks import devices, driver_errors, topology
+from helpers.frameworks import capabilities, devices, topology
 from helpers.frameworks.capabilities import generation
 from helpers.record import run_identity
 
@@ -36,7 +36,7 @@ def gpus() -> list[tuple[str, str]]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        what = "none" if error.value in driver_errors.ABSENT else "does not start"
+        what = "none" if error.value in capabilities.NO_DRIVER else "does not start"
         return [("driver", f"{what} ({devices.words(error)})")]
     try:
         driver = devices.text(pynvml.nvmlSystemGetDriverVersion())

@@ -1,0 +1,349 @@
+"""The functions that every framework's module has, and what they exchange with their callers.
+
+This is their only full documentation. A module describes a function only where it differs from
+what is said here. ``tests/frameworks/test_contract.py`` compares names, signatures and order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+Device: TypeAlias = Any
+"""A framework's handle for a device; each module has its own type."""
+Model: TypeAlias = Any
+"""A framework's network; each module has its own type."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a framework's own objects say of a training when it has ended.
+
+    ``constants`` are those of the optimiser's rule: ``beta 1``, ``beta 2`` and ``epsilon`` of Adam,
+    ``momentum``, and ``weight decay`` as it is added to the gradient; each the smallest and the
+    largest that any weight has. ``rate factor`` is what a weight's own rate is of the optimiser's,
+    where some have one. What cannot be read is None.
+    """
+
+    optimizer: str
+    constants: Mapping[str, tuple[float, float]]
+    updates: int | None
+    """Of the weights, counted by the optimiser."""
+    convolutions: str | None
+    """The type that they compute in, such as ``bfloat16``."""
+    execution: str
+    """``eager``, ``graph`` or ``compiled``, and by what."""
+    tf32: bool | None = None
+    threads: int | None = None
+    weights: int | None = None
+    """How many numbers the optimiser updates."""
+    rate_in_velocity: bool = False
+    """Whether momentum's velocity has the rate in it: then a step at which the rate changes has
+    its momentum times the change."""
+
+
+class Watch(NamedTuple):
+    """How a framework's own objects are read while a replica trains, and after."""
+
+    rate: Callable[[], float]
+    """The learning rate of the step that was queued last."""
+    seen: Callable[[], Seen]
+    """Called once, when training has ended."""
+    waits: bool = False
+    """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
+
+
+class AllReduce(NamedTuple):
+    """An all-reduce of as many numbers as the model has gradients, to be timed.
+
+    All processes have to call ``once`` equally often. It returns what the framework's
+    ``completion`` can wait for.
+    """
+
+    once: Callable[[], Any]
+    bytes: int
+    """Of the gradients of one device."""
+    by: str
+    """What the framework calls the way: ``nccl``, ``gloo``."""
+
+
+class Losses(Protocol):
+    """Sums losses where they are computed; the host reads them once per epoch."""
+
+    def add(self, position: int, loss: Any, images: int) -> None:
+        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
+
+    def mean(self) -> float:
+        """Mean loss per image over all devices; waits for them."""
+
+
+class Framework(Protocol):
+    """A framework's module in this folder."""
+
+    NAME: str
+    """The framework's name in the registry."""
+    KERNEL: str
+    """The environment that it runs in."""
+
+    @property
+    def SKIPPED(self) -> Mapping[str, str]:
+        """What the framework cannot do, and why.
+
+        A name that ends in "on CPUs" or "on GPUs" applies to these devices only. The fairness check
+        looks up "training in float64".
+        """
+
+    @property
+    def DeviceLosses(self) -> Callable[[Sequence[Device]], Losses]:
+        """The class whose objects sum the losses of one replica a device."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and of the libraries its speed depends on."""
+
+    def list_devices(self, kind: str, count: int, gpus: int | None = None) -> list[Device]:
+        """The framework's handles for the devices of a run.
+
+        Called before :meth:`configure`, and before anything is computed.
+
+        Args:
+            kind: ``gpu`` or ``cpu``.
+            count: number of replicas.
+            gpus: number of GPUs that the replicas share; None: one GPU per replica.
+
+        Raises:
+            UserError: the devices cannot be had, or lack memory.
+            UnsupportedError: the framework's replicas cannot share a GPU.
+        """
+
+    def configure(self, precision: str, kind: str) -> None:
+        """Set the process up for a precision, and for speed on the given kind of device.
+
+        The notebook says what is cast.
+
+        Args:
+            precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+            kind: ``gpu`` or ``cpu``.
+
+        Raises:
+            UnsupportedError: the framework cannot compute in this precision there.
+        """
+
+    def synchronize(self, devices: Sequence[Device]) -> None:
+        """Wait until the devices have finished all queued work; for timing only."""
+
+    def completion(self, result: Any) -> Callable[[], None] | None:
+        """A callable that waits until ``result`` has been computed; None if it already has.
+
+        Args:
+            result: what a step returned.
+
+        Returns:
+            A callable for another thread, which does not wait for work queued later.
+        """
+
+    def load_weights(self, model: Model, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy canonical weights into ``model``, on every replica.
+
+        Args:
+            model: the notebook's model.
+            weights: float arrays by torchvision's names; convolutions are (out, in, height,
+                width). Those of a custom network (``custom.is_own``) have the framework's names.
+
+        Raises:
+            ValueError: an array is missing, or there is one that the model has not.
+        """
+
+    def dump_weights(self, model: Model) -> dict[str, np.ndarray]:
+        """The model's weights in the canonical layout; the inverse of :meth:`load_weights`."""
+
+    def load_optimizer(
+        self, model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
+    ) -> None:
+        """Restore the optimiser's state as :meth:`dump_optimizer` returned it.
+
+        Args:
+            model: the model whose weights the optimiser updates.
+            optimizer: the optimiser to restore.
+            state: arrays by name; if empty, nothing changes.
+            scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+        """
+
+    def dump_optimizer(
+        self, model: Model, optimizer: Any, scaler: Any = None
+    ) -> dict[str, np.ndarray]:
+        """The optimiser's state as arrays in the canonical layout.
+
+        Args:
+            model: the model whose weights the optimiser updates.
+            optimizer: the optimiser to save.
+            scaler: what multiplies fp16's loss, if that is not part of the optimiser.
+
+        Returns:
+            Adam's two moments of each weight (``first/...``, ``second/...``), or momentum's
+            velocity (``first/...``) as PyTorch has it, without the rate; the number of steps
+            (``step``) and, if something scales fp16's loss, its factor (``scale``).
+        """
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """The learning rate of the optimiser's last step."""
+
+    def watch(self, replica: Any) -> Watch:
+        """Look on while a replica trains; it must not have taken a step yet.
+
+        Args:
+            replica: the notebook's.
+
+        Returns:
+            What the framework's own objects say of it, while it trains and afterwards.
+        """
+
+    def exact(
+        self,
+        build_model: Callable[[Mapping[str, np.ndarray]], Model],
+        weights: Mapping[str, np.ndarray],
+    ) -> Model:
+        """The notebook's model in float64.
+
+        The fairness check and the self-test call this function and the next five a few times at
+        most, so a compiler should not optimise there.
+
+        Args:
+            build_model: the notebook's function, which makes a model of canonical weights.
+            weights: arrays by torchvision's names.
+        """
+
+    def shallow(self, weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+        """A network of one convolution, BatchNorm and classifier, to test a training loop on.
+
+        Args:
+            weights: arrays by the names in ``shapes.SHALLOW``; their dtype is the network's.
+            devices: the devices that hold a replica.
+        """
+
+    def logits(self, model: Model, images: np.ndarray) -> np.ndarray:
+        """The model's logits in evaluation mode.
+
+        Args:
+            model: the notebook's model.
+            images: normalised floats (N, 3, H, W).
+
+        Returns:
+            Logits before the sigmoid (N, outputs).
+        """
+
+    def train_forward(
+        self, model: Model, images: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """A forward pass in training mode, on one device.
+
+        Args:
+            model: the notebook's model; it is not changed.
+            images: normalised floats (N, 3, H, W).
+
+        Returns:
+            Logits (N, outputs), and the weights after the pass, in which only BatchNorm's running
+            statistics differ.
+        """
+
+    def gradients(
+        self, model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        """Loss and gradients of the mean loss, as the optimiser would get them.
+
+        Args:
+            model: the notebook's model; BatchNorm uses its running statistics, so that the split
+                over devices cannot change the result.
+            images: normalised floats (N, 3, H, W).
+            targets: labels (N, outputs), 0 or 1.
+            devices: the devices that share the batch.
+
+        Returns:
+            The mean loss, and the gradients by torchvision's names.
+        """
+
+    def through_layer(
+        self, layer: str, arrays: Mapping[str, np.ndarray], device: Device
+    ) -> dict[str, np.ndarray]:
+        """One layer, forward and backward, on one device; for the self-test.
+
+        Args:
+            layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
+            arrays: the layer's inputs by name; ``gradient`` flows back from its output.
+            device: a handle from :meth:`list_devices`.
+
+        Returns:
+            ``output``, and the gradient of each array except ``gradient``, by its name.
+        """
+
+    def matrix_product(self, size: int, dtype: str, device: Device) -> Callable[[], None]:
+        """A callable that multiplies two square matrices on one device and waits for the result.
+
+        Args:
+            size: rows of a matrix, and columns.
+            dtype: ``float32``, ``bfloat16`` or ``float16``.
+            device: a handle from :meth:`list_devices`.
+
+        Returns:
+            The callable. The matrices are already on the device.
+        """
+
+    def all_reduced(
+        self, shares: Sequence[np.ndarray], devices: Sequence[Device]
+    ) -> list[np.ndarray]:
+        """What each device has after an all-reduce, done as the notebook does it.
+
+        Args:
+            shares: one float32 array (N,) per device.
+            devices: handles from :meth:`list_devices`.
+
+        Returns:
+            One float32 array (N,) per device: the sum of the shares.
+        """
+
+    def slowest(self, seconds: float, devices: Sequence[Device]) -> float:
+        """The longest time that any replica's process measured.
+
+        Args:
+            seconds: what this process measured.
+            devices: handles from :meth:`list_devices`.
+
+        Returns:
+            Seconds.
+        """
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
+
+
+class OverNodes(Protocol):
+    """What a framework's module has in addition if a notebook of it spans several nodes.
+
+    ``<module>_ranks.py`` beside it, if there is one, has what comes before or besides training:
+    ``environment(place)`` gives the variables that a rank has before any cell runs.
+    """
+
+    def rank_gradients(
+        self, model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        """Loss and gradients of the mean loss over all ranks, as the optimiser would get them.
+
+        Called by all ranks, in the world that the notebook's ``start`` has joined.
+
+        Args:
+            model: the notebook's model; BatchNorm uses its running statistics.
+            images: normalised floats (N, 3, H, W), those of all ranks.
+            targets: labels (N, outputs), 0 or 1.
+            devices: this process's.
+
+        Returns:
+            The mean loss, and the gradients by torchvision's names.
+        """
+
+    def gradient_all_reduce(self, replica: Any, devices: Sequence[Device]) -> AllReduce:
+        """The all-reduce that sums or averages the gradients, by itself.
+
+        Args:
+            replica: the notebook's, in a world that is up.
+            devices: this process's.
+        """
