@@ -14,16 +14,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-import gpumon
-from gpumon import compressed_parts, launch
+from gpumon import launch
 from gpumon.errors import MonitorError, printable, warn
+from gpumon.launch import check_can_record, unsupported
+from gpumon.long_traces import remove_parts
 from gpumon.phases import Marker, Phase
-from gpumon.platforms import check_can_record, unsupported
 from gpumon.trace_files import marks_file, prefix_of, samples_file, take
-from gpumon.trace_methods import TraceMethods
+from gpumon.trace_format import VERSION
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from gpumon.diagnosis import Diagnosis
     from gpumon.live_chart import LiveView
+    from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
@@ -32,7 +37,7 @@ LIVE_SECONDS = 2.0
 LISTEN_SECONDS = 1.0
 
 
-class Monitor(TraceMethods):
+class Monitor:
     """Records the GPUs and the host from a separate process, and marks phases.
 
     Parameters
@@ -151,7 +156,7 @@ class Monitor(TraceMethods):
             "program_root": self._program_root,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
-            "version": gpumon.__version__,
+            "version": VERSION,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
         self._complaints = launch.temporary_file()
@@ -208,6 +213,40 @@ class Monitor(TraceMethods):
             finally:
                 # Also where the program has warnings be errors.
                 self._close(process)
+
+    # --- The trace as far as it is written ---
+
+    def read(self) -> Trace:
+        """The trace so far, as :func:`gpumon.read` gives it."""
+        from gpumon.trace import read
+
+        return read(self.path)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Every series; see :meth:`gpumon.Trace.to_pandas`."""
+        return self.read().to_pandas()
+
+    def phases(self) -> pd.DataFrame:
+        """Every marked phase; see :meth:`gpumon.Trace.phases`."""
+        return self.read().phases()
+
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
+        """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
+        return self.read().summary(by=by, idle_threshold=idle_threshold)
+
+    def diagnosis(self) -> list[Diagnosis]:
+        """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
+        return self.read().diagnosis()
+
+    def metadata(self) -> dict[str, Any]:
+        """How the trace was recorded, and what it cost; see :meth:`gpumon.Trace.metadata`."""
+        return self.read().metadata()
+
+    def plot(self, **options: Any) -> Figure:
+        """The chart; see :meth:`gpumon.Trace.plot`."""
+        return self.read().plot(**options)
+
+    # ---
 
     def _close(self, process: subprocess.Popen[bytes]) -> None:
         """Close what is open; the sampler has ended."""
@@ -290,7 +329,7 @@ def create_files(monitor: Monitor) -> int:
         # Held from here on: a second monitor that starts meanwhile must not touch a thing.
         held = take(samples_file(monitor.path))
         try:
-            compressed_parts.remove_parts(monitor.path)
+            remove_parts(monitor.path)
             monitor.marker.path.unlink(missing_ok=True)  # never through a link, see take()
             monitor.marker.path.write_text('{"gpumon marks": 1}\n')
         except BaseException:

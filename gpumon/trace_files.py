@@ -13,22 +13,23 @@
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
-A long trace has two more, :mod:`gpumon.compressed_parts` and :mod:`gpumon.downsampling`.
+A long trace has two more, :mod:`gpumon.long_traces` and :mod:`gpumon.long_traces`.
 
 A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon import compressed_parts
 from gpumon.errors import MonitorError
+from gpumon.long_traces import header_error
 from gpumon.trace_format import (
     DAMAGED,
     check_header,
@@ -40,7 +41,6 @@ from gpumon.trace_format import (
 
 if sys.platform != "win32":
     import fcntl
-
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
 
@@ -147,7 +147,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    if wrong := compressed_parts.header_error(header):
+    if wrong := header_error(header):
         raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged
@@ -173,3 +173,25 @@ def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, in
 
 def _heads_marks(line: Any) -> bool:
     return isinstance(line, dict) and "gpumon marks" in line
+
+
+def temporary_path(path: Path, process: int) -> Path:
+    """Where a process writes what is to become the file."""
+    return path.with_name(f".gpumon-{process}{path.suffix}")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Have ``write`` make the file under another name beside it, then rename it.
+
+    Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
+    """
+    part = temporary_path(path, os.getpid())
+    try:
+        write(part)
+        part.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
+        raise

@@ -11,9 +11,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpumon.compressed_parts import PART, Steps, columns_of, parts_folder, write_part
-from gpumon.downsampling import bit_mask_series, encode_row, rows_of, tiers_file
 from gpumon.errors import MonitorError, printable
+from gpumon.long_traces import (
+    PART,
+    Steps,
+    bit_mask_series,
+    columns_of,
+    encode_row,
+    parts_folder,
+    rows_of,
+    tiers_file,
+    write_part,
+)
 from gpumon.trace_files import prefix_of, take
 
 MOST_OWED = 100
@@ -32,7 +41,7 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`);
+    and written then. A file that is full becomes a part (:mod:`gpumon.long_traces`);
     limit: bytes that parts may have, the oldest of which are dropped; 0: there are no parts and no
     rows.
     """

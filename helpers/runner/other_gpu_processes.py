@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpumon import gpu_processes
+from gpumon import gpu_events
 from gpumon.series import Unavailable
 from helpers.launch import processes
 from helpers.runner import kernel_processes
@@ -84,7 +84,7 @@ class Watch:
             seen = self._ask()
         for gpu, process, memory in seen:
             self._note(
-                OtherProcess(gpu, process, gpu_processes.process_name(process), memory, "before")
+                OtherProcess(gpu, process, gpu_events.process_name(process), memory, "before")
             )
 
     def _keep_looking(self) -> None:
@@ -96,7 +96,7 @@ class Watch:
                 if kernel_processes.mark(process) != str(self._batch):
                     self._note(
                         OtherProcess(
-                            gpu, process, gpu_processes.process_name(process), memory, "during"
+                            gpu, process, gpu_events.process_name(process), memory, "during"
                         )
                     )
 
@@ -106,7 +106,7 @@ class Watch:
 
     def _ask(self) -> list[tuple[str, int, float | None]]:
         try:
-            return gpu_processes.compute_processes(self._uuids)
+            return gpu_events.compute_processes(self._uuids)
         except Unavailable as error:
             if self._reason is None:
                 self._reason = f"the driver does not list the processes on the GPUs ({error})"

@@ -10,7 +10,7 @@ import pytest
 from gpumon_tools import write
 
 import gpumon
-from gpumon.live_reader import GrowingTrace
+from gpumon.live_chart import GrowingTrace
 from gpumon.recording import Recording, load
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"

@@ -19,7 +19,8 @@ from test_long import Recorded
 
 import gpumon
 from gpumon import recording, writer
-from gpumon.live_reader import Follower, GrowingTrace
+from gpumon.live import Follower
+from gpumon.live_chart import GrowingTrace
 
 MARKS: Marks = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
 FILES = ("t.jsonl", "t.marks.jsonl", "t.tiers", "t.parts/000001.part", "t.parts/000002.part")

@@ -268,8 +268,7 @@ def test_terminal_view(tmp_path: Path) -> None:
     pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
-    from gpumon.live_reader import Follower
-    from gpumon.watch import render, sparkline
+    from gpumon.live import Follower, render, sparkline
 
     prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
     marks = prefix.with_name("t.marks.jsonl")

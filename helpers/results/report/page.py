@@ -17,7 +17,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from gpumon.drawing import interactive, interactive_comparison
+from gpumon.drawing import interactive
 from helpers.results import charts, conclusions, learning_curves, published
 from helpers.results.charts.style import family_of
 from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE, RESUMED, SHARED
@@ -84,7 +84,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
     return environment.get_template("page.html").render(
         policy=_policy(scripts.values()),
         style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
-        charts_style=Markup(interactive.STYLE),
+        charts_style=Markup(interactive.style()),
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
         headline=conclusions.headline(compared),
@@ -141,7 +141,7 @@ def _drawn(compared: Comparison, chart: Chart) -> dict[str, Markup] | None:
 
 def _utilisation(compared: Comparison) -> dict[str, Any]:
     lanes, without = charts.traces(compared)
-    chart = Markup(interactive_comparison.fragment(lanes)) if lanes else Markup("")
+    chart = Markup(interactive.comparison_fragment(lanes)) if lanes else Markup("")
     return {"chart": chart, "without": without}
 
 
