@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError, required_for
-from gpumon.prometheus import metrics, prometheus_text
 from gpumon.recording import Recording
 from gpumon.trace_files import write_atomically
 from gpumon.words import gpu_name
@@ -69,9 +68,8 @@ def export(
             import pandas  # noqa: F401
             import pyarrow  # noqa: F401
     if kind == "prom":
-        write_atomically(
-            path, lambda file: file.write_text(_prometheus(recording), encoding="utf-8")
-        )
+        data = _prometheus(recording)
+        write_atomically(path, lambda file: file.write_bytes(data))
     elif kind == "json":
         text = json.dumps(chrome_document(recording, Path(profile) if profile else None))
         write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
@@ -159,10 +157,12 @@ def _phases(recording: Recording) -> list[str]:
     return found
 
 
-def _prometheus(recording: Recording) -> str:
+def _prometheus(recording: Recording) -> bytes:
     """The last value of every series."""
+    from gpumon.prometheus import exposition, metrics
+
     last = {key: column[-1] for key, column in zip(recording.keys, recording.columns) if column}
-    return prometheus_text(metrics(recording.header, last))
+    return exposition(metrics(recording.header, last))[0]
 
 
 def chrome_document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:

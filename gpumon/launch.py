@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -55,11 +54,8 @@ def start(
     config: dict[str, Any],
     stdout: int,
     stderr: int | IO[bytes],
-    files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
-
-    It gets these open files, under the same numbers.
 
     Its separate session keeps an interrupt of the program away from it.
     """
@@ -70,7 +66,6 @@ def start(
         stderr=stderr,
         env=environment(),
         start_new_session=True,
-        pass_fds=files,
     )
 
 

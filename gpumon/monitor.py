@@ -19,11 +19,12 @@ from gpumon.errors import MonitorError, printable, warn
 from gpumon.launch import check_can_record, unsupported
 from gpumon.long_traces import remove_parts
 from gpumon.phases import Marker, Phase
-from gpumon.trace_files import marks_file, prefix_of, samples_file, take
+from gpumon.trace_files import create, hold, marks_file, prefix_of, release, samples_file
 from gpumon.trace_format import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
+    from filelock import FileLock
     from matplotlib.figure import Figure
 
     from gpumon.diagnosis import Diagnosis
@@ -102,6 +103,7 @@ class Monitor:
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
+        self._lock: FileLock | None = None
         self._complaints: IO[bytes] | None = None
         self._messages = b""
         self._heard = 0.0
@@ -139,11 +141,10 @@ class Monitor:
         check_can_record()
         if lacking := unsupported():
             warn(lacking)
-        held = create_files(self)
+        self._lock = create_files(self)
         self._owner = os.getpid()
         config = {
             "path": str(self.path),
-            "file": held,
             "interval": self.interval,
             "gpu_ids": self.gpu_ids,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -162,13 +163,12 @@ class Monitor:
         self._complaints = launch.temporary_file()
         try:
             self._process = launch.start(
-                "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
+                "gpumon.sampler", config, subprocess.PIPE, self._complaints
             )
         except OSError as error:
+            self._release()
             warn(f"gpumon cannot start its sampler: {error}")
             return
-        finally:
-            os.close(held)  # the sampler has it
         try:
             self._wait_until_ready()
             if self.live and self.running:
@@ -256,9 +256,15 @@ class Monitor:
                     stream.close()
         self._process = None
         self.marker.close()
+        self._release()
         view, self._view = self._view, None
         if view is not None:
             view.stop()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            release(self._lock)
+        self._lock = None
 
     def _show(self) -> None:
         from gpumon.live_chart import LiveView, in_notebook
@@ -317,8 +323,8 @@ def _marker(state: dict[str, Any]) -> Marker:
     return Marker(state["path"], state["parent"])
 
 
-def create_files(monitor: Monitor) -> int:
-    """Create the trace's files, locked for this monitor; returns the open samples file.
+def create_files(monitor: Monitor) -> FileLock:
+    """Clear the way for a trace, and hold it for this monitor until the lock is released.
 
     An older trace of the same name is deleted. Raises MonitorError where the files cannot be
     created, or another monitor writes them.
@@ -327,20 +333,22 @@ def create_files(monitor: Monitor) -> int:
         monitor.path.parent.mkdir(parents=True, exist_ok=True)
         monitor.marker.close()
         # Held from here on: a second monitor that starts meanwhile must not touch a thing.
-        held = take(samples_file(monitor.path))
+        lock = hold(monitor.path)
         try:
             remove_parts(monitor.path)
-            monitor.marker.path.unlink(missing_ok=True)  # never through a link, see take()
-            monitor.marker.path.write_text('{"gpumon marks": 1}\n')
+            os.close(create(samples_file(monitor.path)))
+            marks = create(monitor.marker.path)
+            os.write(marks, b'{"gpumon marks": 1}\n')
+            os.close(marks)
         except BaseException:
-            os.close(held)
+            release(lock)
             raise
     except OSError as error:
         raise MonitorError(
             f"the trace cannot be written to {monitor.path}: {error.strerror}; "
             "choose another path for Monitor"
         ) from error
-    return held
+    return lock
 
 
 def machine_monitor(path: Path, interval: float) -> Monitor:

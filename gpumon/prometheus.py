@@ -8,14 +8,14 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, required_for
 from gpumon.live import Follower
 
 UNITS = {
@@ -33,13 +33,12 @@ UNITS = {
 }
 # What only grows: Prometheus takes its rate, and wants to see it in the name.
 COUNTERS = ("J",)
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
 SECONDS = 10.0
 """That a connection may last, however it is used: each holds a thread and a file."""
 MOST = 50
 """Connections at once; a further one is closed unanswered."""
-HOME = "gpumon: the metrics are at /metrics\n"
+HOME = b"gpumon: the metrics are at /metrics\n"
 
 
 @dataclass
@@ -86,39 +85,29 @@ def metrics(header: dict[str, Any], values: Mapping[str, float]) -> list[Metric]
     return list(found.values())
 
 
-def prometheus_text(metrics: Sequence[Metric]) -> str:
-    """Prometheus' text format, version 0.0.4."""
-    lines = []
-    for metric in metrics:
-        kind = "counter" if metric.counter else "gauge"
-        lines += [f"# TYPE {metric.full_name} {kind}", *_samples(metric)]
-    return "\n".join(lines) + "\n"
+def exposition(metrics: Sequence[Metric], accept: str = "") -> tuple[bytes, str]:
+    """The metrics in the format that an ``Accept`` header asks for, and its content type.
 
+    Without one it is Prometheus' text format. OpenMetrics is the other.
+    """
+    with required_for("Prometheus' format"):
+        from prometheus_client import CollectorRegistry, exposition
+        from prometheus_client.core import Metric as Family
 
-def openmetrics(metrics: Sequence[Metric]) -> str:
-    """OpenMetrics 1.0.0."""
-    lines = []
-    for metric in metrics:
-        kind = "counter" if metric.counter else "gauge"
-        unit = re.sub(r"[^a-z0-9_]+", "_", metric.unit)
-        lines.append(f"# TYPE {metric.name} {kind}")
-        if unit and metric.name.endswith(f"_{unit}"):
-            lines.append(f"# UNIT {metric.name} {unit}")
-        lines += _samples(metric)
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    class Collector:
+        def collect(self) -> Iterator[Family]:
+            for metric in metrics:
+                kind = "counter" if metric.counter else "gauge"
+                unit = re.sub(r"[^a-z0-9_]+", "_", metric.unit)
+                family = Family(metric.name, "Recorded by gpumon.", kind, unit)
+                for labels, value in metric.samples:
+                    family.add_sample(metric.full_name, labels, value)
+                yield family
 
-
-def _samples(metric: Metric) -> list[str]:
-    return [
-        f"{metric.full_name}{{"
-        + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-        + f"}} {value:.10g}"
-        for labels, value in metric.samples
-    ]
-
-
-def _escaped(text: str) -> str:
-    return str(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    encode, kind = exposition.choose_encoder(accept)
+    return encode(registry), kind
 
 
 class MetricsSource:
@@ -182,6 +171,7 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
     Raises MonitorError where there is no trace, or the address cannot be had.
     """
     source = MetricsSource(prefix)
+    exposition(source.metrics())  # now, where a missing package is one clear error
     local = _local(host)
 
     class Handler(BaseHTTPRequestHandler):
@@ -195,18 +185,16 @@ def server(prefix: Path, host: str, port: int) -> ThreadingHTTPServer:
         def do_GET(self) -> None:
             # Guard against DNS rebinding: another site may point its own name at this address.
             if local and not _local(self.headers.get("Host", host)):
-                self._answer(403, "gpumon answers to this machine's own names alone\n", TEXT)
+                self._answer(403, b"gpumon answers to this machine's own names alone\n")
             elif self.path.partition("?")[0] == "/metrics":
-                wanted = "application/openmetrics-text" in self.headers.get("Accept", "")
-                write, kind = (openmetrics, OPEN) if wanted else (prometheus_text, TEXT)
-                self._answer(200, write(source.metrics()), kind)
+                accepted = self.headers.get("Accept", "")
+                self._answer(200, *exposition(source.metrics(), accepted))
             elif self.path == "/":
-                self._answer(200, HOME, TEXT)
+                self._answer(200, HOME)
             else:
-                self._answer(404, HOME, TEXT)
+                self._answer(404, HOME)
 
-        def _answer(self, code: int, text: str, kind: str) -> None:
-            data = text.encode("utf-8", "backslashreplace")
+        def _answer(self, code: int, data: bytes, kind: str = TEXT) -> None:
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))

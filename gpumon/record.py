@@ -22,6 +22,7 @@ from gpumon.errors import MonitorError, required_for
 from gpumon.launch import RankInfo, check_can_record
 from gpumon.monitor import Monitor, create_files, record_local_ranks
 from gpumon.phases import TRACE_VARIABLE, write_clock_offset
+from gpumon.trace_files import create, release, samples_file
 from gpumon.trace_format import VERSION
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
@@ -127,11 +128,12 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
         "version": VERSION,
         "rank": monitor.rank,
         "program": "gpumon record",
+        "interval": monitor.interval,
     }
-    config["interval"] = monitor.interval
     header = header_of(config, [], [], {"available": False, "reason": why})
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    held = create_files(monitor)
+    lock = create_files(monitor)
+    held = create(samples_file(monitor.path))
     try:
         try:
             _write(held, header)
@@ -147,6 +149,7 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
             ended = round(time.monotonic() - start, 4)
             _write(held, {"t": ended, "event": "end", "why": "closed"})
         os.close(held)
+        release(lock)
 
 
 def _write(file: int, line: dict[str, Any]) -> None:

@@ -172,7 +172,7 @@ def main(arguments: list[str]) -> int:
     header = header_of(config, sources, devices, nvml)
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])), config["file"], config["max_trace_bytes"])
+    writer = Writer(samples_file(Path(config["path"])), config["max_trace_bytes"])
     writer.line(header)
     gc.collect()
     gc.freeze()

@@ -23,7 +23,7 @@ from gpumon.long_traces import (
     tiers_file,
     write_part,
 )
-from gpumon.trace_files import prefix_of, take
+from gpumon.trace_files import create, prefix_of
 
 MOST_OWED = 100
 MOST_EVENTS = 1000
@@ -46,12 +46,12 @@ class Writer:
     rows.
     """
 
-    def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
+    def __init__(self, path: Path, limit: int | None = None) -> None:
         self.ticks = 0
         self.missed = 0
         self._path = path
         self._prefix = prefix_of(path)
-        self._file = take(path) if file is None else file
+        self._file = create(path)
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._trouble: str | None = None
@@ -172,7 +172,7 @@ class Writer:
     def _begin(self, header: dict[str, Any], samples: list[list[Any]]) -> None:
         """Begin the file anew with these samples, unseen until it is whole."""
         new = self._path.with_name(f".{self._path.name}.new")
-        file = take(new)
+        file = create(new)
         lines = (header, *self._events, *samples)
         data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         try:

@@ -19,7 +19,9 @@ import gpumon
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
-OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "pyarrow", "rich"}
+OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client"}
+OPTIONAL |= {"pyarrow", "rich"}
+NEEDED = {"filelock", "psutil", "pynvml"}
 PROJECT = tomllib.loads((GPUMON / "pyproject.toml").read_text())["project"]
 
 Run = subprocess.CompletedProcess[str]
@@ -301,7 +303,7 @@ print(gpumon.read("t").metadata()["ended"])
     assert "recording continues without the chart: a live chart needs matplotlib" in done.stderr
 
 
-HEAVY = OPTIONAL | {"psutil", "pynvml", "asyncio", "http", "multiprocessing", "ssl"}
+HEAVY = OPTIONAL | NEEDED | {"asyncio", "http", "multiprocessing", "ssl"}
 COMMANDS = {
     "import gpumon": set(),
     "main(['summary', 't'])": set(),
@@ -354,20 +356,18 @@ MODULES = sorted(GPUMON.rglob("*.py"))
 
 @pytest.mark.parametrize("file", MODULES, ids=[str(f.relative_to(GPUMON)) for f in MODULES])
 def test_modules_import_what_their_place_allows(file: Path) -> None:
-    assert imports(file, everywhere=True) <= {"gpumon", "psutil", "pynvml"} | OPTIONAL
-    allowed = {"gpumon", "psutil", "pynvml"}
+    assert imports(file, everywhere=True) <= {"gpumon"} | NEEDED | OPTIONAL
+    allowed = {"gpumon"} | NEEDED
     if file.parent.name == "drawing":
         allowed |= {"matplotlib", "numpy"}
-    if file.name == "watch.py":
-        allowed |= {"rich"}
     assert imports(file, everywhere=False) <= allowed
 
 
 # --- Described -------------------------------------------------------------------------------
 
 
-def test_it_depends_on_two_packages_and_says_what_the_others_are_for() -> None:
-    assert set(PROJECT["dependencies"]) == {"nvidia-ml-py", "psutil"}
+def test_it_depends_on_three_packages_and_says_what_the_others_are_for() -> None:
+    assert set(PROJECT["dependencies"]) == {"filelock", "nvidia-ml-py", "psutil"}
     readme = (GPUMON / "README.md").read_text()
     assert PROJECT["name"] in readme
     table = set(re.findall(r"^\| `(\w+)` \|", readme, re.M))
