@@ -93,7 +93,6 @@ def _write_csv(recording: Recording, path: Path) -> None:
 
 
 def _table(recording: Recording) -> pd.DataFrame:
-    """The frame with wall time and phase in front."""
     frame = to_pandas(recording)
     frame.insert(0, "wall time", _wall_times(recording))
     frame.insert(1, "phase", _phases(recording))
@@ -158,7 +157,6 @@ def _phases(recording: Recording) -> list[str]:
 
 
 def _prometheus(recording: Recording) -> bytes:
-    """The last value of every series."""
     from gpumon.prometheus import exposition, metrics
 
     last = {key: column[-1] for key, column in zip(recording.keys, recording.columns) if column}

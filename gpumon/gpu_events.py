@@ -132,7 +132,6 @@ def _counter(
     counts: Callable[[], list[int]],
     api: str,
 ) -> Source:
-    """Counts since the start; where one grows, an event."""
     first: list[int] = []
     last: list[int] = []
 

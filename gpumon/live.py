@@ -103,7 +103,6 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        """Take in what is there, from its beginning."""
         self.header = read_header(self._prefix)
         self.now: dict[str, float] = {}
         self.time = 0.0

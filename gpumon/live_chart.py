@@ -16,23 +16,15 @@ import subprocess
 import sys
 import threading
 import time
-from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon import launch
 from gpumon.errors import required_for
-from gpumon.live import Tail
-from gpumon.long_traces import bit_mask_series
-from gpumon.recording import Recording, Table, recording
 from gpumon.trace_files import (
-    marks_file,
-    read_header,
-    samples_file,
     temporary_path,
     write_atomically,
 )
-from gpumon.trace_format import is_mark, is_sample
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -108,60 +100,6 @@ class LiveView:
         self._put(_draw(read(self._prefix)))
 
 
-class GrowingTrace:
-    """A trace in memory that takes in only what is new; what becomes long becomes means.
-
-    most: rows that it may have. Beyond them each two become their mean.
-    """
-
-    def __init__(self, prefix: Path, most: int = 20_000) -> None:
-        self.prefix = prefix
-        self.header = read_header(prefix)
-        self.step = float(self.header["interval (s)"])
-        self._table = Table(len(self.header["series"]))
-        self._masks = set(bit_mask_series(self.header))
-        self._most = most
-        self._events: list[dict[str, Any]] = []
-        self._marked: list[list[Any]] = []
-        self._last = -1.0
-        self._samples = Tail(samples_file(prefix))
-        self._marks = Tail(marks_file(prefix))
-
-    def recording(self) -> Recording:
-        """What there is of it by now."""
-        new: list[Any] = []
-        for line in self._samples.lines():
-            if isinstance(line, dict) and "gpumon" in line:
-                self._events.clear()  # those of the parts before come again
-            elif is_sample(line, len(self._table.columns)):
-                if line[0] > self._last:  # so do some samples
-                    self._last = line[0]
-                    new.append(line)
-            else:
-                new.append(line)
-        self._table.take(new, self._events)
-        self._marked += filter(is_mark, self._marks.lines())
-        times, columns = self._table.filled()
-        while len(times) > self._most:
-            times, columns = self._halve()
-        events, marks = list(self._events), list(self._marked)
-        return recording(self.prefix, self.header, times, columns, events, marks, self.step, 0)
-
-    def _halve(self) -> tuple[array[float], list[array[float]]]:
-        """Each two rows as one, with their means; of bit masks the first."""
-        table = self._table
-        self.step *= 2
-        for number, column in enumerate(table.columns):
-            pairs = column[::2]
-            for place, second in enumerate(column[1::2] if number not in self._masks else ()):
-                first = pairs[place]
-                mean = (first + second) / 2
-                pairs[place] = mean if mean == mean else second if first != first else first
-            table.columns[number] = pairs
-        table.times = table.times[::2]
-        return table.times, table.columns
-
-
 def _draw(trace: Trace) -> bytes:
     return trace.plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
 
@@ -192,7 +130,7 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
-    from gpumon.trace import Trace
+    from gpumon.trace import read
 
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
@@ -200,7 +138,6 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.nice(10)
     wait = config["period"]
-    growing: GrowingTrace | None = None
     ended = False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
@@ -208,8 +145,7 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         with contextlib.suppress(MonitorError, OSError):
-            growing = growing or GrowingTrace(prefix)
-            data = _draw(Trace(growing.recording()))
+            data = _draw(read(prefix))
             write_atomically(target, functools.partial(_put_bytes, data))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0

@@ -32,6 +32,9 @@ from typing import Any, TypeVar
 from gpumon.stats import gap_threshold
 from gpumon.trace_format import HUGE, is_count, is_number
 
+if sys.byteorder == "big":
+    raise ImportError("gpumon writes little-endian numbers, which this machine does not have")
+
 PART = 2**20
 """Bytes of text."""
 LINES, SERIES = 100, 16
@@ -202,7 +205,7 @@ def _steps(numbers: array[int]) -> array[int]:
 
 def _pack(numbers: array[int]) -> bytes:
     """Numbers that are not negative, compressed."""
-    data = (numbers if sys.byteorder == "little" else _swapped(numbers)).tobytes()
+    data = numbers.tobytes()
     width = (max(numbers, default=0).bit_length() + 7) // 8
     packer = zlib.compressobj(PART_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_FILTERED)
     planes = [packer.compress(data[byte::8]) + packer.flush(zlib.Z_BLOCK) for byte in range(width)]
@@ -220,14 +223,7 @@ def _unpack(data: bytes, amount: int) -> array[int]:
     mixed = bytearray(8 * amount)
     for byte in range(len(planes) // max(1, amount)):
         mixed[byte::8] = planes[byte * amount : (byte + 1) * amount]
-    numbers = array("q", bytes(mixed))
-    return numbers if sys.byteorder == "little" else _swapped(numbers)
-
-
-def _swapped(numbers: array[int]) -> array[int]:
-    numbers = numbers[:]
-    numbers.byteswap()
-    return numbers
+    return array("q", bytes(mixed))
 
 
 def _unscaled(values: Iterable[int], unit: int, low: int) -> array[float]:
@@ -279,9 +275,6 @@ def rows_of(
             lows.append(low)
             highs.append(high)
         singles = lows + highs
-        if sys.byteorder == "big":
-            means.byteswap()
-            singles.byteswap()
         yield means.tobytes() + singles.tobytes()
         first = last
 
@@ -329,16 +322,12 @@ class Rows:
         last = self.times[-1] if self.times else -math.inf
         for place in range(0, len(data) - size + 1, size):
             row = array("d", data[place : place + 8 * (self.count + 1)])
-            if sys.byteorder == "big":
-                row.byteswap()
             if not (last < row[0] < 1e15) or any(map(math.isinf, row)):
                 wrong += 1
                 continue
             last = row[0]
             flat += row
             singles.frombytes(data[place + 8 * (self.count + 1) : place + size])
-        if sys.byteorder == "big":
-            singles.byteswap()
         self.times += flat[:: self.count + 1]
         for place in range(self.count):
             self.means[place] += flat[place + 1 :: self.count + 1]

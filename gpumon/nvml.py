@@ -113,7 +113,6 @@ def function_of(name: str) -> Callable[..., int]:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The driver's library; pynvml has it open."""
     return ctypes.CDLL("libnvidia-ml.so.1")
 
 

@@ -195,7 +195,6 @@ class Scheduler:
         self._without(turn, set(turn.others))
 
     def _without(self, turn: _Turn, these: Collection[int]) -> None:
-        """Make no more calls of these sources."""
         turn.calls = [
             _Calls.of([pair for pair in calls.polls if pair[0] not in these], self._places)
             for calls in turn.calls

@@ -115,7 +115,6 @@ def _throttled(recording: Recording) -> list[str]:
 
 
 def _shared(recording: Recording) -> list[str]:
-    """A sentence for each GPU that others used too."""
     by_device: dict[str, list[dict[str, Any]]] = {}
     for event in recording.events:
         if event["event"] == "shared":

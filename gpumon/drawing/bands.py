@@ -121,7 +121,6 @@ class Bands:
         ]
 
     def _fitting(self, mark: Mark, room: float) -> str:
-        """The longest form of a label that fits."""
         return next((form for form in labels(mark) if len(form) * LETTER + 0.05 <= room), "")
 
 

@@ -160,7 +160,6 @@ def _sides(lanes: Sequence[Lane], width: float) -> tuple[float, float]:
 
 
 def _inches(text: str, points: float, weight: str = "normal") -> float:
-    """The length of a text."""
     font = FontProperties(size=points, weight=weight)
     if not text:
         return 0.0

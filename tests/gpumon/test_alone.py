@@ -117,7 +117,6 @@ def test_alone_it_records_and_summarises_and_with_plot_it_draws(
 USES = {
     "nothing": [
         "export t -o t.csv",
-        "export t -o t.prom",
         "export t -o t.json",
         "merge t -o all",
         "compare a=t b=t",
@@ -126,10 +125,12 @@ USES = {
     "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').to_pandas()"],
     "watch": ["watch t --once"],
     "parquet": ["export t -o t.parquet"],
+    "prometheus": ["export t -o t.prom"],
     "otel": ["print(gpumon.otel.observe('t'))"],
 }
 """What each extra is for, as commands or as Python."""
-ALSO = {"tables": {"parquet"}, "parquet": {"tables"}, "otel": set(), "plot": set(), "watch": set()}
+ALSO: dict[str, set[str]] = {extra: set() for extra in ("otel", "plot", "prometheus", "watch")}
+ALSO |= {"tables": {"parquet"}, "parquet": {"tables"}}
 """Other extras whose packages it brings, or some of them."""
 
 
@@ -221,8 +222,13 @@ MAIN = "from gpumon.__main__ import main; sys.exit(main())"
 
 @pytest.mark.parametrize(
     "arguments",
-    ["summary t", "summary t t2 --by mark --csv", "summary t --metadata", "devices"]
-    + [f"export t -o t.{kind}" for kind in ("csv", "prom")],
+    [
+        "summary t",
+        "summary t t2 --by mark --csv",
+        "summary t --metadata",
+        "devices",
+        "export t -o t.csv",
+    ],
 )
 def test_what_works_without_extras(trace: Path, arguments: str) -> None:
     other = {"boot": "b", "host": "other"}
@@ -253,6 +259,8 @@ def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
         ("compare t", "matplotlib"),
         ("watch t --once", "rich"),
         ("export t -o t.parquet", "pandas"),
+        ("export t -o t.prom", "prometheus_client"),
+        ("serve t", "prometheus_client"),
     ],
 )
 def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, package: str) -> None:
