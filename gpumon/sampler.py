@@ -170,12 +170,12 @@ def main(arguments: list[str]) -> int:
         return 2
     probe(sources)
     header = header_of(config, sources, devices, nvml)
+    gc.collect()
+    gc.freeze()
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
     writer = Writer(samples_file(Path(config["path"])), config["max_trace_bytes"])
     writer.line(header)
-    gc.collect()
-    gc.freeze()
     scheduler = Scheduler(sources, config["interval"], writer)
     send_message("ready")
     reason = loop(scheduler, start, config["parent"])

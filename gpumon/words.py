@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
@@ -170,6 +169,8 @@ def throttle_intervals(
 
 
 def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None:
+    import csv
+
     table = csv.writer(out, lineterminator="\n")
     table.writerow(columns)
     for row in rows:
