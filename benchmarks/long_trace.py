@@ -22,8 +22,8 @@ from typing import Any
 
 import quick
 
-from gpumon import compressed_parts, gpm
-from gpumon.downsampling import ROW_SECONDS, decode_row, encode_row, tiers_file
+from gpumon import gpu_activity, long_traces
+from gpumon.long_traces import ROW_SECONDS, decode_row, encode_row, tiers_file
 from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer
 
@@ -56,10 +56,10 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     "SM use mine (%)": (5.0, 94, 3, 1),
     "SM use others (%)": (5.0, 0, 0, 1),
     **{
-        name: (gpm.LONGER, 55, 2, digits) if digits else (gpm.LONGER, 900, 90, 0)
-        for _, name, digits in gpm.METRICS
+        name: (gpu_activity.LONGER, 55, 2, digits) if digits else (gpu_activity.LONGER, 900, 90, 0)
+        for _, name, digits in gpu_activity.METRICS
     },
-    "SM activity (%)": (gpm.SHORTEST, 55, 2, 1),
+    "SM activity (%)": (gpu_activity.SHORTEST, 55, 2, 1),
 }
 """Of a GPU's series: seconds between two readings, mean, standard deviation, decimals."""
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
@@ -169,10 +169,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0, help="written sample by sample")
     options = quick.parse(parser, seconds=400.0, days=0.5, gpus=2)
     if options.quick:
-        compressed_parts.PART = 2**18
+        long_traces.PART = 2**18
         from gpumon import writer
 
-        writer.PART = compressed_parts.PART
+        writer.PART = long_traces.PART
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "t"
         write(prefix, options.gpus, options.seconds)

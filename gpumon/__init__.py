@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 from gpumon.errors import MonitorError, required_for
 from gpumon.monitor import Monitor
 from gpumon.phases import Marker, phase
+from gpumon.trace_format import VERSION as __version__  # noqa: F401
 
 if TYPE_CHECKING:
     from gpumon.drawing.comparison import compare
     from gpumon.trace import Trace, read
-
-__version__ = "0.1.0"
 
 __all__ = ["Marker", "Monitor", "MonitorError", "Trace", "compare", "phase", "read"]
 
@@ -40,7 +39,7 @@ _MODULES = ("callbacks", "otel")
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext gpumon``: adds the cell magic ``%%gpumon``."""
-    from gpumon.ipython_magic import register
+    from gpumon.record import register
 
     register(shell)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpumon import __version__
-from gpumon.atomic_write import write_atomically
 from gpumon.errors import MonitorError, required_for, warnings_as_lines
+from gpumon.trace_files import write_atomically
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -238,7 +238,7 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "record":
         return _record(options)
     if options.command == "devices":
-        from gpumon.capabilities import capabilities, describe
+        from gpumon.sampler import capabilities, describe
 
         found = capabilities()
         print(json.dumps(found, indent=1) if options.json else describe(found))
@@ -253,8 +253,8 @@ def run(options: argparse.Namespace) -> int:
         return _merge(options)
     from gpumon.diagnosis import sentences
     from gpumon.summary import summarize
-    from gpumon.tables import text, write_csv
     from gpumon.trace import read
+    from gpumon.words import table_text, write_csv
 
     trace = read(options.trace)
     _print_problems(trace)
@@ -266,7 +266,7 @@ def run(options: argparse.Namespace) -> int:
         if options.csv:
             write_csv(sys.stdout, columns, rows)
         else:
-            print(text(columns, rows))
+            print(table_text(columns, rows))
             for sentence in sentences(trace.diagnosis()):
                 print(sentence)
     elif options.command == "export":
@@ -322,9 +322,9 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
+    from gpumon.live import watch
     from gpumon.monitor import machine_monitor
     from gpumon.trace_files import prefix_of
-    from gpumon.watch import watch
 
     if options.trace is not None:
         watch(prefix_of(options.trace), once=options.once)
@@ -339,7 +339,7 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     from gpumon.monitor import machine_monitor
-    from gpumon.serve import server
+    from gpumon.prometheus import server
     from gpumon.trace_files import prefix_of
 
     with contextlib.ExitStack() as stack:

@@ -10,18 +10,29 @@ framework: it has the methods that the framework calls, and those that it may ca
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gpumon.monitor import Monitor
 from gpumon.phases import Marker, Phase
 
+Hooks = dict[str, tuple[tuple[str, ...], str]]
+
 
 class _Phases:
-    """Opens and closes phases by name, whatever order the framework calls in."""
+    """Opens and closes phases at the calls of a framework, whatever order they come in.
+
+    hooks: by the name of a call, the phases that end at it, and the one that begins.
+    """
+
+    hooks: ClassVar[Hooks]
 
     def __init__(self, monitor: Monitor | Marker) -> None:
         self.monitor = monitor
         self._open: dict[str, Phase] = {}
+
+    def _attributes(self, *arguments: Any) -> dict[str, Any]:
+        """The attributes of ``train``, by the arguments of its call."""
+        raise NotImplementedError
 
     def _begin(self, name: str, **attributes: Any) -> None:
         self._end(name)
@@ -35,10 +46,18 @@ class _Phases:
                 phase.__exit__(None, None, None)
 
     def __getattr__(self, name: str) -> Any:
-        # Hooks that need no action, also those of later versions of a framework.
-        if name.startswith(("on_", "set_")):
-            return _nothing
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # Hooks that need no action too, and those of later versions of a framework.
+        if not name.startswith(("on_", "set_", "setup", "teardown")):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        ending, beginning = self.hooks.get(name, ((), ""))
+
+        def hook(*arguments: Any, **_: Any) -> None:
+            self._end(*ending)
+            if beginning:
+                own = self._attributes(*arguments) if beginning == "train" else {}
+                self._begin(beginning, **own)
+
+        return hook
 
     def __getstate__(self) -> dict[str, Any]:
         return {"monitor": self.monitor, "_open": {}}
@@ -47,41 +66,39 @@ class _Phases:
         self.__dict__.update(state)
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
 class Keras(_Phases):
     """For ``fit``, ``evaluate`` and ``predict``. Validation within an epoch nests in ``train``."""
 
-    def on_train_begin(self, logs: Any = None) -> None:
-        self._end("validate", "train")  # what an interrupt or a failure left open
+    hooks: ClassVar[Hooks] = {
+        "on_train_begin": (("validate", "train"), ""),  # what an interrupt or a failure left open
+        "on_epoch_begin": (("validate",), "train"),
+        "on_epoch_end": (("validate", "train"), ""),
+        "on_train_end": (("validate", "train"), ""),
+        "on_test_begin": ((), "validate"),
+        "on_test_end": (("validate",), ""),
+        "on_predict_begin": ((), "predict"),
+        "on_predict_end": (("predict",), ""),
+    }
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._end("validate")
-        self._begin("train", epoch=epoch + 1)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._end("validate", "train")
-
-    def on_train_end(self, logs: Any = None) -> None:
-        self._end("validate", "train")
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        self._begin("validate")
-
-    def on_test_end(self, logs: Any = None) -> None:
-        self._end("validate")
-
-    def on_predict_begin(self, logs: Any = None) -> None:
-        self._begin("predict")
-
-    def on_predict_end(self, logs: Any = None) -> None:
-        self._end("predict")
+    def _attributes(self, epoch: int, *_: Any) -> dict[str, Any]:
+        return {"epoch": epoch + 1}
 
 
 class Lightning(_Phases):
     """For Lightning's Trainer. Its check of the validation before training is ``validate`` too."""
+
+    hooks: ClassVar[Hooks] = {
+        "on_train_epoch_start": ((), "train"),
+        "on_train_epoch_end": (("train",), ""),
+        "on_validation_start": ((), "validate"),
+        "on_validation_end": (("validate",), ""),
+        "on_test_start": ((), "test"),
+        "on_test_end": (("test",), ""),
+        "on_predict_start": ((), "predict"),
+        "on_predict_end": (("predict",), ""),
+        "on_exception": (("validate", "test", "predict", "train"), ""),
+        "teardown": (("validate", "test", "predict", "train"), ""),
+    }
 
     @property
     def state_key(self) -> str:
@@ -93,38 +110,8 @@ class Lightning(_Phases):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         pass
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        pass
-
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        self._end("validate", "test", "predict", "train")
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin("train", epoch=trainer.current_epoch + 1)
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._end("train")
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin("validate")
-
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        self._end("validate")
-
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin("test")
-
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        self._end("test")
-
-    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin("predict")
-
-    def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
-        self._end("predict")
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._end("validate", "test", "predict", "train")
+    def _attributes(self, trainer: Any, *_: Any) -> dict[str, Any]:
+        return {"epoch": trainer.current_epoch + 1}
 
 
 class HuggingFace(_Phases):
@@ -133,25 +120,18 @@ class HuggingFace(_Phases):
     What ``predict`` does is therefore ``validate`` too.
     """
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate")
-        self._begin("train", epoch=int(state.epoch or 0) + 1)
+    hooks: ClassVar[Hooks] = {
+        "on_epoch_begin": (("validate",), "train"),
+        "on_epoch_end": (("validate", "train"), ""),
+        "on_step_begin": (("validate",), ""),
+        "on_evaluate": (("validate",), ""),
+        "on_predict": (("validate",), ""),
+        "on_train_end": (("validate", "train"), ""),
+    }
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate", "train")
+    def _attributes(self, arguments: Any, state: Any, *_: Any) -> dict[str, Any]:
+        return {"epoch": int(state.epoch or 0) + 1}
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate")
-
-    def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_prediction_step(self, *_: Any, **__: Any) -> None:
         if "validate" not in self._open:
             self._begin("validate")
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate")
-
-    def on_predict(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate")
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._end("validate", "train")

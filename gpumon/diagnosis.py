@@ -27,7 +27,7 @@ from gpumon.phase_metrics import (
 )
 from gpumon.recording import NAN, Recording
 from gpumon.summary import WHOLE, summarize
-from gpumon.tables import Row
+from gpumon.words import Row
 
 LEAST_SECONDS = 5.0
 LEAST_STRETCH = 2.0

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import os
 from bisect import bisect_left
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpumon import chrome_trace, metrics
-from gpumon.atomic_write import write_atomically
-from gpumon.compat import zip_strict
 from gpumon.errors import MonitorError, required_for
+from gpumon.recording import Recording
+from gpumon.trace_files import write_atomically
+from gpumon.words import gpu_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gpumon.recording import Recording
-    from gpumon.trace import Trace
 
 FORMATS = ("csv", "parquet", "prom", "json")
+BASE = "baseTimeNanoseconds"
+"""The field in which torch.profiler says from when its microseconds count."""
+FIRST_PROCESS = 2_000_000_000
+"""Numbers of devices, above those of processes."""
+FIRST_THREAD = 1_000_000_000
 
 
 def export(
-    trace: Trace,
+    recording: Recording,
     target: str | os.PathLike[str],
     kind: str | None = None,
     profile: str | os.PathLike[str] | None = None,
@@ -39,7 +44,7 @@ def export(
     The file appears whole or not at all.
 
     Args:
-        trace: what to write.
+        recording: what to write.
         target: the file.
         kind: ``csv``, ``parquet``, ``prom`` or ``json``; None: the target's ending.
         profile: for ``json``, a profile of torch.profiler that the file is to hold as well.
@@ -63,38 +68,71 @@ def export(
             import pandas  # noqa: F401
             import pyarrow  # noqa: F401
     if kind == "prom":
-        write_atomically(path, lambda file: file.write_text(prometheus(trace), encoding="utf-8"))
+        data = _prometheus(recording)
+        write_atomically(path, lambda file: file.write_bytes(data))
     elif kind == "json":
-        text = json.dumps(
-            chrome_trace.document(trace.recording, Path(profile) if profile else None)
-        )
+        text = json.dumps(chrome_document(recording, Path(profile) if profile else None))
         write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
     elif kind == "csv":
-        write_atomically(path, lambda file: _write_csv(trace, file))
+        write_atomically(path, lambda file: _write_csv(recording, file))
     else:
-        table = _table(trace)
+        table = _table(recording)
         write_atomically(path, lambda file: table.to_parquet(file))
     return path
 
 
-def _write_csv(trace: Trace, path: Path) -> None:
+def _write_csv(recording: Recording, path: Path) -> None:
     """One line a sample; what is not known is empty."""
-    recording = trace.recording
     front = recording.times, _wall_times(recording), _phases(recording)
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["time (s)", "wall time", "phase", *recording.keys])
-        for moment, wall, phase, *values in zip_strict(*front, *recording.columns):
+        for moment, wall, phase, *values in zip(*front, *recording.columns):
             text = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
             table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *text])
 
 
-def _table(trace: Trace) -> pd.DataFrame:
-    """The frame with wall time and phase in front."""
-    frame = trace.to_pandas()
-    frame.insert(0, "wall time", _wall_times(trace.recording))
-    frame.insert(1, "phase", _phases(trace.recording))
+def _table(recording: Recording) -> pd.DataFrame:
+    frame = to_pandas(recording)
+    frame.insert(0, "wall time", _wall_times(recording))
+    frame.insert(1, "phase", _phases(recording))
     return frame
+
+
+def to_pandas(recording: Recording) -> pd.DataFrame:
+    """See :meth:`gpumon.Trace.to_pandas`."""
+    with required_for("Trace.to_pandas()"):
+        import numpy as np
+        import pandas as pd
+
+    index = pd.Index(np.asarray(recording.times), name="time (s)")
+    values = np.empty((len(index), len(recording.columns)))
+    for place, column in enumerate(recording.columns):
+        values[:, place] = column
+    return pd.DataFrame(values, index=index, columns=recording.keys)
+
+
+def phases_to_pandas(recording: Recording) -> pd.DataFrame:
+    """See :meth:`gpumon.Trace.phases`."""
+    with required_for("Trace.phases()"):
+        import pandas as pd
+
+    columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
+    rows = [
+        {
+            "phase": mark.name,
+            "depth": mark.depth,
+            "start (s)": mark.start,
+            "end (s)": mark.end,
+            "seconds": mark.end - mark.start,
+            "process": mark.process,
+            "open": mark.open,
+            **{k: v for k, v in mark.attributes.items() if k not in columns},
+        }
+        for mark in recording.marks
+    ]
+    extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
+    return pd.DataFrame(rows, columns=[*columns, *extra])
 
 
 def _wall_times(recording: Recording) -> list[datetime]:
@@ -118,10 +156,112 @@ def _phases(recording: Recording) -> list[str]:
     return found
 
 
-def prometheus(trace: Trace) -> str:
-    """The last value of every series in Prometheus' text format; see :mod:`gpumon.metrics`."""
-    recording = trace.recording
-    last = {
-        key: column[-1] for key, column in zip_strict(recording.keys, recording.columns) if column
-    }
-    return metrics.prometheus(metrics.metrics(recording.header, last))
+def _prometheus(recording: Recording) -> bytes:
+    from gpumon.prometheus import exposition, metrics
+
+    last = {key: column[-1] for key, column in zip(recording.keys, recording.columns) if column}
+    return exposition(metrics(recording.header, last))[0]
+
+
+def chrome_document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:
+    """The whole document, ready for JSON. profile: a file whose events it is to hold as well."""
+    start = recording.header["start (unix s)"]
+    whole: dict[str, Any] = {BASE: int(start * 1e9), "traceEvents": []}
+    if profile is not None:
+        whole = _profile(profile)
+    shift = start - whole.get(BASE, 0) / 1e9
+    whole["traceEvents"] += [*_slices(recording, shift), *_counters(recording, shift)]
+    return whole | {"displayTimeUnit": "ms"}
+
+
+def _profile(path: Path) -> dict[str, Any]:
+    """A profile; one without a base counts from 1970, as older ones do."""
+    try:
+        data = path.read_bytes()
+        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except OSError as error:
+        raise MonitorError(f"cannot read the profile {path}: {error.strerror}") from error
+    except (ValueError, EOFError, RecursionError) as error:
+        raise MonitorError(f"{path} is no profile in Chrome's format: {error}") from error
+    content = {"traceEvents": content} if isinstance(content, list) else content
+    base = content.get(BASE, 0) if isinstance(content, dict) else None
+    if not isinstance(base, (int, float)) or not isinstance(content.get("traceEvents"), list):
+        raise MonitorError(f"{path} is no profile in Chrome's format: it has no list traceEvents")
+    return dict(content)
+
+
+def _slices(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
+    """A slice each; on one row of a process only those that nest, as the format wants it."""
+    rows: dict[int, list[list[float]]] = {}
+    for mark in recording.marks:
+        process = mark.process if isinstance(mark.process, int) else 0
+        known = rows.setdefault(process, [])
+        place = _row(known, mark.start, mark.end)
+        if place == len(known):
+            known.append([])
+            name = "gpumon phases" + (f" {place + 1}" if place else "")
+            yield _meta("thread_name", process, name) | {"tid": FIRST_THREAD + place}
+        known[place].append(mark.end)
+        yield {
+            "ph": "X",
+            "cat": "gpumon",
+            "name": mark.name,
+            "pid": process,
+            "tid": FIRST_THREAD + place,
+            "ts": _micro(mark.start + shift),
+            "dur": _micro(mark.end - mark.start),
+            "args": mark.attributes,
+        }
+
+
+def _row(rows: list[list[float]], start: float, end: float) -> int:
+    """The first row that a slice nests in, or one more; rows: the ends of their open slices."""
+    for place, ends in enumerate(rows):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or end <= ends[-1]:
+            return place
+    return len(rows)
+
+
+def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
+    """A counter each, where it changes; a gap is an event, because counters cannot be unknown."""
+    processes: dict[str, int] = {}
+    for key, column in zip(recording.keys, recording.columns):
+        if all(map(math.isnan, column)):
+            continue
+        owner, _, quantity = key.partition("/")
+        if owner not in processes:
+            processes[owner] = FIRST_PROCESS + len(processes)
+            yield _meta("process_name", processes[owner], f"gpumon: {gpu_name(owner)}")
+        last = math.nan
+        for moment, value in zip(recording.times, column):
+            if value != last and not math.isnan(value):
+                yield {
+                    "ph": "C",
+                    "name": quantity,
+                    "pid": processes[owner],
+                    "tid": 0,
+                    "ts": _micro(moment + shift),
+                    "args": {"value": value},
+                }
+            last = value
+    for event in recording.events:
+        yield {
+            "ph": "i",
+            "s": "g",
+            "cat": "gpumon",
+            "pid": FIRST_PROCESS,
+            "tid": 0,
+            "name": event["event"],
+            "ts": _micro(event["t"] + shift),
+            "args": event,
+        }
+
+
+def _meta(name: str, process: int, text: str) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "pid": process, "args": {"name": text}}
+
+
+def _micro(seconds: float) -> float:
+    return round(seconds * 1e6, 3)

@@ -11,14 +11,17 @@ from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
-from gpumon.gpm import LONGER, METRICS, gpm_sources, gpm_supported
-from gpumon.gpu_errors import hardware_sources
-from gpumon.gpu_processes import sharing_sources
-from gpumon.link_traffic import link_sources
-from gpumon.memory_arena import allocate
+from gpumon.gpu_activity import (
+    LONGER,
+    METRICS,
+    gpm_sources,
+    gpm_supported,
+    link_sources,
+    utilisation_source,
+)
+from gpumon.gpu_events import hardware_sources, sharing_sources
 from gpumon.nvml import Device, nvml, poll, struct_field
-from gpumon.series import Number, Poll, Series, Source, Unavailable
-from gpumon.utilisation import utilisation_source
+from gpumon.series import Number, Poll, Series, Source, Unavailable, allocate
 
 MIB = 2**20
 MILLI = 1000
@@ -153,7 +156,7 @@ def _temperature(device: Device) -> Source:
 
 
 def _throttle(device: Device) -> Source:
-    """Why the clocks are not higher, as NVML's bits; see gpumon.throttle.reasons."""
+    """Why the clocks are not higher, as NVML's bits; see gpumon.words.reasons."""
     bits, name = allocate(c_ulonglong), "nvmlDeviceGetCurrentClocksEventReasons"
     try:
         poll(name, device.handle, byref(bits), numbers=[]).read()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +12,7 @@ from typing import Any
 
 import psutil
 
-from gpumon.compat import zip_strict
 from gpumon.series import Series, Source, Unavailable
-
-if sys.platform == "linux":
-    from gpumon import procfs as machine
-else:
-    from gpumon import psutil_host as machine
 
 MIB = 2**20
 # Layers over other disks, which would count the same bytes again, and disks in memory.
@@ -48,41 +42,46 @@ def _count() -> int:
     return os.cpu_count() or 1
 
 
+def _busy_and_total(times: Any) -> tuple[float, float]:
+    """Seconds: waiting for a disk is idle, and guests are in user time already."""
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - times.idle - getattr(times, "iowait", 0.0), total
+
+
 def _percent(new: tuple[float, float], old: tuple[float, float]) -> float:
     return min(100.0, max(0.0, 100 * (new[0] - old[0]) / (new[1] - old[1])))
 
 
 def _cpu() -> Source:
-    before = [machine.all_cores()]
+    before = [_busy_and_total(psutil.cpu_times())]
     share: list[float | None] = [None]
     # The kernel counts in ticks of 10 ms: over less than 50 ms a share means nothing.
     least = 0.05 * _count()
 
     def read() -> tuple[float | None]:
-        now = machine.all_cores()
+        now = _busy_and_total(psutil.cpu_times())
         if now[1] - before[0][1] >= least:
             share[0] = _percent(now, before[0])
             before[0] = now
         return (share[0],)
 
-    api = f"{machine.STAT}, busy share of all cores since the reading before"
+    api = "psutil.cpu_times, busy share of all cores since the reading before"
     return Source("host", [Series("host/cpu (%)", api, 1)], read, every=0.5)
 
 
 def _cores() -> Source:
-    before = machine.each_core()
-    api = f"{machine.STAT}, busy share since the reading before"
-    series = [Series(f"host/{name} (%)", api) for name in before]
+    before = [_busy_and_total(times) for times in psutil.cpu_times(percpu=True)]
+    api = "psutil.cpu_times, busy share since the reading before"
+    series = [Series(f"host/cpu{number} (%)", api) for number in range(len(before))]
 
     def read() -> list[float | None]:
-        now = machine.each_core()
-        if now.keys() != before.keys():
+        now = [_busy_and_total(times) for times in psutil.cpu_times(percpu=True)]
+        if len(now) != len(before):
             raise Unavailable("the number of cores has changed", permanent=True)
         shares = [
-            _percent(new, old) if new[1] - old[1] >= 0.05 else None
-            for new, old in zip_strict(now.values(), before.values())
+            _percent(new, old) if new[1] - old[1] >= 0.05 else None for new, old in zip(now, before)
         ]
-        before.update(now)
+        before[:] = now
         return shares
 
     return Source("host", series, read, every=1.0)
@@ -90,9 +89,11 @@ def _cores() -> Source:
 
 def _memory() -> Source:
     def read() -> tuple[float]:
-        return (machine.memory_used(),)
+        now = psutil.virtual_memory()
+        return ((now.total - now.available) / MIB,)
 
-    return Source("host", [Series("host/memory used (MiB)", machine.MEMORY)], read, every=1.0)
+    api = "psutil.virtual_memory, total less available"
+    return Source("host", [Series("host/memory used (MiB)", api)], read, every=1.0)
 
 
 def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int]]]) -> Source:
@@ -109,7 +110,7 @@ def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int
             seconds = now - before[0][0]
             rates = [
                 (new - old) / MIB / seconds if new >= old else None
-                for new, old in zip_strict(counts, before[0][1])
+                for new, old in zip(counts, before[0][1])
             ]
         before[:] = [(now, counts)]
         return rates
@@ -119,10 +120,15 @@ def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int
 
 def _disk() -> Source:
     def moved() -> list[tuple[int, int]]:
-        return [moved for name, moved in machine.disk_bytes().items() if _physical(name)]
+        # Some containers show no disks at all.
+        with contextlib.suppress(FileNotFoundError):
+            disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+            found = [disk for name, disk in disks.items() if _physical(name)]
+            return [(disk.read_bytes, disk.write_bytes) for disk in found]
+        return []
 
     keys = ["host/disk read (MiB/s)", "host/disk written (MiB/s)"]
-    return _rates(keys, f"{machine.DISKS}, all physical disks", moved)
+    return _rates(keys, "psutil.disk_io_counters, all physical disks", moved)
 
 
 @functools.cache
@@ -135,10 +141,14 @@ def _physical(name: str) -> bool:
 
 def _network() -> Source:
     def moved() -> list[tuple[int, int]]:
-        return [moved for name, moved in machine.card_bytes().items() if name not in LOOPBACK]
+        with contextlib.suppress(FileNotFoundError):
+            cards = psutil.net_io_counters(pernic=True, nowrap=False) or {}
+            found = [card for name, card in cards.items() if name not in LOOPBACK]
+            return [(card.bytes_recv, card.bytes_sent) for card in found]
+        return []
 
     keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, f"{machine.CARDS}, all interfaces except the loopback", moved)
+    return _rates(keys, "psutil.net_io_counters, all interfaces except the loopback", moved)
 
 
 def _sampler() -> Source:

@@ -1,4 +1,4 @@
-"""This module starts gpumon's own processes, and finds the rank of the current process."""
+"""This module starts gpumon's own processes, and knows the rank and the system of this one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,30 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from gpumon.errors import MonitorError
+
+
+def check_can_record() -> None:
+    """MonitorError where nothing can be recorded."""
+    if sys.platform == "win32":
+        raise MonitorError(
+            "gpumon cannot record on Windows, which lacks the file locks and signals it needs; "
+            "traces of other machines can be read, summarised, drawn and exported here"
+        )
+
+
+def unsupported() -> str | None:
+    """What is not recorded on this system; None where nothing is missing for the system's sake."""
+    if sys.platform == "linux":
+        return None
+    name = "macOS" if sys.platform == "darwin" else sys.platform
+    return (
+        f"on {name} gpumon records the host alone: no GPU, and no CPU, memory and limits of the "
+        "program itself, which it reads on Linux only; it has not been tried there"
+    )
 
 
 def environment() -> dict[str, str]:
@@ -33,11 +54,8 @@ def start(
     config: dict[str, Any],
     stdout: int,
     stderr: int | IO[bytes],
-    files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
-
-    It gets these open files, under the same numbers.
 
     Its separate session keeps an interrupt of the program away from it.
     """
@@ -48,7 +66,6 @@ def start(
         stderr=stderr,
         env=environment(),
         start_new_session=True,
-        pass_fds=files,
     )
 
 
@@ -67,6 +84,8 @@ LAUNCHERS = (
     ("PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"),
     ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
 )
+
+
 """Rank, rank among those of this host, and their number, as torchrun, Open MPI, MPICH and Intel
 MPI, PMIx and Slurm name them. Slurm comes last: what a batch script starts by mpiexec inherits the
 script's own variables."""

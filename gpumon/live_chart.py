@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon import launch
-from gpumon.atomic_write import temporary_path, write_atomically
 from gpumon.errors import required_for
+from gpumon.trace_files import (
+    temporary_path,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from gpumon.trace import Trace
@@ -127,8 +130,7 @@ def main(arguments: list[str]) -> int:
     import select
 
     from gpumon.errors import MonitorError
-    from gpumon.live_reader import GrowingTrace
-    from gpumon.trace import Trace
+    from gpumon.trace import read
 
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
@@ -136,7 +138,6 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.nice(10)
     wait = config["period"]
-    growing: GrowingTrace | None = None
     ended = False
     while not ended:
         ended = bool(select.select([0], [], [], wait)[0])
@@ -144,8 +145,7 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         with contextlib.suppress(MonitorError, OSError):
-            growing = growing or GrowingTrace(prefix)
-            data = _draw(Trace(growing.recording()))
+            data = _draw(read(prefix))
             write_atomically(target, functools.partial(_put_bytes, data))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0

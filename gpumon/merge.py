@@ -1,7 +1,7 @@
 """This module merges traces of several ranks or hosts on one time axis.
 
 Traces of one boot share the monotonic clock and are laid on each other exactly. Those of different
-machines are aligned by their clock offset, where one was measured (:mod:`gpumon.clock_offset`),
+machines are aligned by their clock offset, where one was measured (:mod:`gpumon.clocks`),
 else by wall time, as well as their clocks agree; the merged trace says which. A GPU or a
 host that several ranks of one machine have recorded is taken once, from the first. A recording that
 is in two of the traces is refused.
@@ -18,12 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpumon import clock_offset
-from gpumon.atomic_write import write_atomically
-from gpumon.compat import zip_strict
+from gpumon import clocks
 from gpumon.errors import MonitorError
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.trace_files import marks_file, prefix_of, samples_file
+from gpumon.trace_files import marks_file, prefix_of, samples_file, write_atomically
 from gpumon.trace_format import is_clock_offset
 
 
@@ -40,13 +38,13 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     shifts, sentences = _shifts(recordings, names)
     # Those of a trace that was merged before still hold.
     sentences = [
-        text for part in recordings for text in clock_offset.stated_offsets(part.header)
+        text for part in recordings for text in clocks.stated_offsets(part.header)
     ] + sentences
-    ends = [part.end + shift for part, shift in zip_strict(recordings, shifts)]
+    ends = [part.end + shift for part, shift in zip(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
     moments = {moment for moment in ends if moment < end}
-    for part, shift in zip_strict(recordings, shifts):
+    for part, shift in zip(recordings, shifts):
         moments.update(moment + shift for moment in part.times)
     times = array("d", sorted(moments))
     devices: list[dict[str, Any]] = []
@@ -55,7 +53,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     marks: list[Mark] = []
     events: list[dict[str, Any]] = []
     taken: set[tuple[str, str]] = set()
-    for number, (part, shift, machine) in enumerate(zip_strict(recordings, shifts, names)):
+    for number, (part, shift, machine) in enumerate(zip(recordings, shifts, names)):
         prefix = f"{machine}:" if several else ""
         rank = part.header["rank"]
         rank_name = f"rank{rank if rank is not None else number}:"
@@ -170,16 +168,14 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
             continue
         if known and offset is not None:
             sentences.append(
-                clock_offset.offset_sentence(offset, machines[boot], machines[offset["boot"]])
+                clocks.offset_sentence(offset, machines[boot], machines[offset["boot"]])
             )
         elif not any(each["boot"] == boot for each in offsets.values()):
             before = next(iter(first))
             sentences.append(
-                clock_offset.unknown_offset(machines[boot], machines[before])
+                clocks.unknown_offset(machines[boot], machines[before])
                 if machines[boot] != machines[before]
-                else clock_offset.unknown_boot(
-                    machines[boot], str(traces[boot]), str(traces[before])
-                )
+                else clocks.unknown_boot(machines[boot], str(traces[boot]), str(traces[before]))
             )
     return [start - min(starts) for start in starts], sentences
 

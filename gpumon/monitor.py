@@ -14,16 +14,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
-import gpumon
-from gpumon import compressed_parts, launch
+from gpumon import launch
 from gpumon.errors import MonitorError, printable, warn
+from gpumon.launch import check_can_record, unsupported
+from gpumon.long_traces import remove_parts
 from gpumon.phases import Marker, Phase
-from gpumon.platforms import check_can_record, unsupported
-from gpumon.trace_files import marks_file, prefix_of, samples_file, take
-from gpumon.trace_methods import TraceMethods
+from gpumon.trace_files import create, hold, marks_file, prefix_of, release, samples_file
+from gpumon.trace_format import VERSION
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from filelock import FileLock
+    from matplotlib.figure import Figure
+
+    from gpumon.diagnosis import Diagnosis
     from gpumon.live_chart import LiveView
+    from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
 READY_SECONDS = 20.0
@@ -32,7 +38,7 @@ LIVE_SECONDS = 2.0
 LISTEN_SECONDS = 1.0
 
 
-class Monitor(TraceMethods):
+class Monitor:
     """Records the GPUs and the host from a separate process, and marks phases.
 
     Parameters
@@ -97,6 +103,7 @@ class Monitor(TraceMethods):
         self._view: LiveView | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
+        self._lock: FileLock | None = None
         self._complaints: IO[bytes] | None = None
         self._messages = b""
         self._heard = 0.0
@@ -134,11 +141,10 @@ class Monitor(TraceMethods):
         check_can_record()
         if lacking := unsupported():
             warn(lacking)
-        held = create_files(self)
+        self._lock = create_files(self)
         self._owner = os.getpid()
         config = {
             "path": str(self.path),
-            "file": held,
             "interval": self.interval,
             "gpu_ids": self.gpu_ids,
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -151,19 +157,18 @@ class Monitor(TraceMethods):
             "program_root": self._program_root,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
-            "version": gpumon.__version__,
+            "version": VERSION,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
         self._complaints = launch.temporary_file()
         try:
             self._process = launch.start(
-                "gpumon.sampler", config, subprocess.PIPE, self._complaints, [held]
+                "gpumon.sampler", config, subprocess.PIPE, self._complaints
             )
         except OSError as error:
+            self._release()
             warn(f"gpumon cannot start its sampler: {error}")
             return
-        finally:
-            os.close(held)  # the sampler has it
         try:
             self._wait_until_ready()
             if self.live and self.running:
@@ -209,6 +214,40 @@ class Monitor(TraceMethods):
                 # Also where the program has warnings be errors.
                 self._close(process)
 
+    # --- The trace as far as it is written ---
+
+    def read(self) -> Trace:
+        """The trace so far, as :func:`gpumon.read` gives it."""
+        from gpumon.trace import read
+
+        return read(self.path)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Every series; see :meth:`gpumon.Trace.to_pandas`."""
+        return self.read().to_pandas()
+
+    def phases(self) -> pd.DataFrame:
+        """Every marked phase; see :meth:`gpumon.Trace.phases`."""
+        return self.read().phases()
+
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
+        """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
+        return self.read().summary(by=by, idle_threshold=idle_threshold)
+
+    def diagnosis(self) -> list[Diagnosis]:
+        """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
+        return self.read().diagnosis()
+
+    def metadata(self) -> dict[str, Any]:
+        """How the trace was recorded, and what it cost; see :meth:`gpumon.Trace.metadata`."""
+        return self.read().metadata()
+
+    def plot(self, **options: Any) -> Figure:
+        """The chart; see :meth:`gpumon.Trace.plot`."""
+        return self.read().plot(**options)
+
+    # ---
+
     def _close(self, process: subprocess.Popen[bytes]) -> None:
         """Close what is open; the sampler has ended."""
         for stream in (process.stdin, process.stdout, self._complaints):
@@ -217,9 +256,15 @@ class Monitor(TraceMethods):
                     stream.close()
         self._process = None
         self.marker.close()
+        self._release()
         view, self._view = self._view, None
         if view is not None:
             view.stop()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            release(self._lock)
+        self._lock = None
 
     def _show(self) -> None:
         from gpumon.live_chart import LiveView, in_notebook
@@ -278,8 +323,8 @@ def _marker(state: dict[str, Any]) -> Marker:
     return Marker(state["path"], state["parent"])
 
 
-def create_files(monitor: Monitor) -> int:
-    """Create the trace's files, locked for this monitor; returns the open samples file.
+def create_files(monitor: Monitor) -> FileLock:
+    """Clear the way for a trace, and hold it for this monitor until the lock is released.
 
     An older trace of the same name is deleted. Raises MonitorError where the files cannot be
     created, or another monitor writes them.
@@ -288,20 +333,22 @@ def create_files(monitor: Monitor) -> int:
         monitor.path.parent.mkdir(parents=True, exist_ok=True)
         monitor.marker.close()
         # Held from here on: a second monitor that starts meanwhile must not touch a thing.
-        held = take(samples_file(monitor.path))
+        lock = hold(monitor.path)
         try:
-            compressed_parts.remove_parts(monitor.path)
-            monitor.marker.path.unlink(missing_ok=True)  # never through a link, see take()
-            monitor.marker.path.write_text('{"gpumon marks": 1}\n')
+            remove_parts(monitor.path)
+            os.close(create(samples_file(monitor.path)))
+            marks = create(monitor.marker.path)
+            os.write(marks, b'{"gpumon marks": 1}\n')
+            os.close(marks)
         except BaseException:
-            os.close(held)
+            release(lock)
             raise
     except OSError as error:
         raise MonitorError(
             f"the trace cannot be written to {monitor.path}: {error.strerror}; "
             "choose another path for Monitor"
         ) from error
-    return held
+    return lock
 
 
 def machine_monitor(path: Path, interval: float) -> Monitor:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import json
+import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.cuda_order import query_cuda
-from gpumon.memory_arena import as_argument
-from gpumon.series import Call, Number, Poll, Unavailable
+from gpumon.launch import interpreter
+from gpumon.series import Call, Number, Poll, Unavailable, as_argument
 
 # Errors that asking again cannot cure.
 _PERMANENT = (
@@ -25,6 +27,8 @@ _PERMANENT = (
     "NVML_ERROR_NO_PERMISSION",
 )
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+LONGEST = 10.0
+"""Seconds to wait for CUDA."""
 
 
 @dataclass
@@ -109,7 +113,6 @@ def function_of(name: str) -> Callable[..., int]:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The driver's library; pynvml has it open."""
     return ctypes.CDLL("libnvidia-ml.so.1")
 
 
@@ -291,3 +294,41 @@ def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def query_cuda() -> list[str] | str:
+    """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say."""
+    try:
+        done = subprocess.run(
+            interpreter("gpumon.nvml"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LONGEST,
+        )
+        return [str(name) for name in json.loads(done.stdout)]
+    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired) as error:
+        return f"CUDA does not say in which order it numbers the GPUs ({error})"
+
+
+def cuda_uuids() -> list[str]:
+    """The same in this process; OSError where there is no CUDA or it fails."""
+    library = ctypes.CDLL("libcuda.so.1")
+
+    def call(name: str, *arguments: object) -> None:
+        if code := getattr(library, name)(*arguments):
+            raise OSError(f"{name} gives error {code}")
+
+    call("cuInit", 0)
+    count, device, name = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    call("cuDeviceGetCount", ctypes.byref(count))
+    asking = "cuDeviceGetUuid_v2" if hasattr(library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+    found = []
+    for number in range(count.value):
+        call("cuDeviceGet", ctypes.byref(device), number)
+        call(asking, name, device)
+        found.append(str(uuid.UUID(bytes=bytes(name))))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(cuda_uuids()))

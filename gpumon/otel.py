@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpumon.errors import required_for
-from gpumon.serve import MetricsSource
+from gpumon.prometheus import MetricsSource
 from gpumon.trace_files import prefix_of
 
 UNITS = {

@@ -6,17 +6,15 @@ The rules of :mod:`gpumon.diagnosis` are made of these.
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpumon import stats
-from gpumon.compat import zip_strict
-from gpumon.event_messages import qualified_gpu_name
-from gpumon.host_share import host_share
 from gpumon.recording import NAN, Recording
-from gpumon.tables import Row
-from gpumon.throttle import THROTTLING, is_throttled, reasons
+from gpumon.words import THROTTLING, Row, is_throttled, qualified_gpu_name, reasons
 
 IDLE_BELOW = 5.0
 """Percent of utilisation."""
@@ -39,6 +37,64 @@ SERIES = {
 """What each column of a GPU's row is a figure of."""
 NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
 """Without these, where a GPU has them, nothing of a phase is sure."""
+
+
+@dataclass
+class HostShare:
+    """A program's part of a host.
+
+    cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
+    limited it; None where nothing ever did. memory: MiB of the ``most`` it might use, likewise.
+    """
+
+    cpu: array[float] | None
+    cores: float
+    memory: array[float] | None
+    memory_peaks: array[float] | None
+    memory_limit: float
+
+
+def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
+    """The part of a host that the watched program might use.
+
+    Where several programs of one host were recorded, each has its own part, and none is treated
+    as the host's.
+    """
+    used, cores = _pair(recording, host, "CPU allowance", "%", "cores")
+    memory, most = _pair(recording, host, "memory allowance", "MiB", "MiB")
+    whole = recording.series(f"{host['name']}/cpu (%)")
+    cpu = recording.series(used) if used else None
+    if cpu is not None and whole is not None:
+        cpu = array("d", [w if math.isnan(m) else m for m, w in zip(cpu, whole)])
+    if memory is None:
+        return HostShare(cpu, cores, None, None, most)
+    return HostShare(cpu, cores, recording.series(memory), recording.highest(memory), most)
+
+
+def _pair(
+    recording: Recording, host: dict[str, Any], quantity: str, used: str, amount: str
+) -> tuple[str | None, float]:
+    """The series of what was used, by name, and the least amount that there was to use."""
+    prefix = host["name"].removesuffix("host")
+    endings = f"process/{quantity} used ({used})", f"process/{quantity} ({amount})"
+    keys = [
+        [k for k in recording.keys if k.startswith(prefix) and _owner(k, prefix) == ending]
+        for ending in endings
+    ]
+    if any(len(found) != 1 for found in keys):
+        return None, math.nan
+    series, limits = (recording.series(found[0]) for found in keys)
+    if series is None or limits is None:
+        return None, math.nan
+    held = [limit for limit in limits if not math.isnan(limit)]
+    return keys[0][0], min(held, default=math.nan)
+
+
+def _owner(key: str, prefix: str) -> str:
+    """A series of a process without the names of its machine and its rank."""
+    rest = key.removeprefix(prefix)
+    rank, colon, own = rest.partition(":")
+    return own if colon and rank.startswith("rank") else rest
 
 
 @dataclass
@@ -104,7 +160,7 @@ def phase_of(
     kinds = {device["name"]: device["kind"] for device in recording.devices}
     gpus = [row for row in rows if kinds.get(row["device"]) in ("gpu", "mig")]
     sure = [_sure(phase, row) for row in gpus]
-    if all(_is_enough(row, own, seconds) for row, own in zip_strict(gpus, sure)):
+    if all(_is_enough(row, own, seconds) for row, own in zip(gpus, sure)):
         phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
     phase.hosts = [_sure_host(phase, row) for row in rows if kinds.get(row["device"]) == "host"]
     phase.all_took_part = len(phase.gpus) == len(gpus)

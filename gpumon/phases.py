@@ -171,7 +171,7 @@ class Marker:
 
 
 def write_clock_offset(marker: Marker, offset: dict[str, Any]) -> None:
-    """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.clock_offset`."""
+    """Store how far this host's clock is ahead of rank 0's; see :mod:`gpumon.clocks`."""
     marker._write(json.dumps({"gpumon marks": 1, "clock": offset}) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""``gpumon record`` runs a command, and records while it runs."""
+"""``gpumon record`` records a command, and the IPython magic ``%%gpumon`` a notebook cell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import functools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,13 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import gpumon
-from gpumon import clock_offset
-from gpumon.errors import MonitorError
-from gpumon.launch import RankInfo
+from gpumon import clocks
+from gpumon.errors import MonitorError, required_for
+from gpumon.launch import RankInfo, check_can_record
 from gpumon.monitor import Monitor, create_files, record_local_ranks
 from gpumon.phases import TRACE_VARIABLE, write_clock_offset
-from gpumon.platforms import check_can_record
+from gpumon.trace_files import create, release, samples_file
+from gpumon.trace_format import VERSION
 
 OWN = ("KILL", "STOP", "CHLD", "CLD", "CONT", "TSTP", "TTIN", "TTOU")
 """Signals that cannot be caught, or are between a process and its terminal or its children."""
@@ -34,6 +35,7 @@ PASSED_ON = signal.valid_signals() - {
 ALONE = RankInfo()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+USAGE = "%%gpumon [TRACE] [--interval SECONDS] [--live]"
 
 
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
@@ -105,11 +107,11 @@ def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
             record_local_ranks(monitor)
             stack.enter_context(monitor)
             if rank_info.rank == 0:
-                stack.enter_context(clock_offset.answer_queries(monitor.path))
+                stack.enter_context(clocks.answer_queries(monitor.path))
             else:
                 write = functools.partial(write_clock_offset, monitor.marker)
                 first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{rank_info.rank}")])
-                stack.enter_context(clock_offset.query_reference(first, write))
+                stack.enter_context(clocks.query_reference(first, write))
         else:
             stack.enter_context(monitor)
         yield
@@ -123,14 +125,15 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
     start = time.monotonic()
     why = "this rank marks phases; the first rank of its host samples"
     config: dict[str, Any] = {
-        "version": gpumon.__version__,
+        "version": VERSION,
         "rank": monitor.rank,
         "program": "gpumon record",
+        "interval": monitor.interval,
     }
-    config["interval"] = monitor.interval
     header = header_of(config, [], [], {"available": False, "reason": why})
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    held = create_files(monitor)
+    lock = create_files(monitor)
+    held = create(samples_file(monitor.path))
     try:
         try:
             _write(held, header)
@@ -146,6 +149,7 @@ def phases_only(monitor: Monitor) -> Iterator[None]:
             ended = round(time.monotonic() - start, 4)
             _write(held, {"t": ended, "event": "end", "why": "closed"})
         os.close(held)
+        release(lock)
 
 
 def _write(file: int, line: dict[str, Any]) -> None:
@@ -170,3 +174,49 @@ def default_path(rank_info: RankInfo = ALONE) -> Path:
         number += 1
         path = Path(f"gpumon-trace-{number}")
     return path
+
+
+def register(shell: Any) -> None:
+    """Add the magic to an IPython shell."""
+
+    def gpumon(line: str, cell: str) -> None:
+        path, interval, live = options(line)
+        with required_for("%%gpumon"):
+            import matplotlib  # noqa: F401
+        with Monitor(path, interval, live=live) as monitor:
+            done = shell.run_cell(cell)
+        done.raise_error()  # otherwise "run all cells" would continue with the next cell
+        if not live:
+            from IPython.display import display
+
+            display(monitor.plot())
+
+    shell.register_magic_function(gpumon, magic_kind="cell", magic_name="gpumon")
+
+
+def options(line: str) -> tuple[Path, float, bool]:
+    """The trace, the interval (seconds) and whether it is live, from what is behind ``%%gpumon``.
+
+    Raises MonitorError for what it cannot take.
+    """
+    path: Path | None = None
+    interval, live = 0.1, False
+    try:
+        words = iter(shlex.split(line))
+    except ValueError as error:  # a quote that is not closed
+        raise MonitorError(f"{error} in {line}: {USAGE}") from None
+    for word in words:
+        if word == "--live":
+            live = True
+        elif word == "--interval":
+            try:
+                interval = float(next(words, ""))
+            except ValueError:
+                raise MonitorError(f"--interval needs seconds: {USAGE}") from None
+        elif word.startswith("-"):
+            raise MonitorError(f"{word} is not an option: use {USAGE}")
+        elif path is not None:
+            raise MonitorError(f"{word} is a second trace, beside {path}: {USAGE}")
+        else:
+            path = Path(word)
+    return path or default_path(), interval, live

@@ -9,11 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from gpumon import compressed_parts, sampling_gaps
-from gpumon.compat import zip_strict
-from gpumon.downsampling import ROW_SECONDS, Rows, bit_mask_series, read_rows, rows_of
+from gpumon.long_traces import (
+    ROW_SECONDS,
+    DamagedPart,
+    Rows,
+    bit_mask_series,
+    read_part,
+    read_rows,
+    rows_of,
+)
+from gpumon.stats import find_gaps
 from gpumon.trace_files import read_lines, read_marks
 from gpumon.trace_format import current_attributes, is_event, is_number, is_sample
 
@@ -46,7 +53,7 @@ class Recording:
 
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
-    (:mod:`gpumon.sampling_gaps`) is a NaN in every column and an event. damaged: lines that were
+    (:mod:`gpumon.stats`) is a NaN in every column and an event. damaged: lines that were
     left out because they could not be read. step: seconds between two of the times. ranges: where
     the values are means over the step, the minimum and maximum of each series. NumPy takes the
     arrays as they are, but nothing here needs it.
@@ -87,17 +94,17 @@ class Recording:
 
     def series(self, key: str) -> array[float] | None:
         """The values of one key, or None where the trace has no such series or never a value."""
-        for name, column in zip_strict(self.keys, self.columns):
+        for name, column in zip(self.keys, self.columns):
             if name == key:
                 return None if all(map(math.isnan, column)) else column
         return None
 
     def known(self, device: str) -> list[bool]:
         """Whether anything of a device is known, for each of the times."""
-        own = [c for k, c in zip_strict(self.keys, self.columns) if k.startswith(f"{device}/")]
+        own = [c for k, c in zip(self.keys, self.columns) if k.startswith(f"{device}/")]
         if not own:
             return [False] * len(self.times)
-        return [not all(map(math.isnan, row)) for row in zip_strict(*own)]
+        return [not all(map(math.isnan, row)) for row in zip(*own)]
 
     @property
     def devices(self) -> list[dict[str, Any]]:
@@ -110,11 +117,18 @@ class Recording:
         return [device for device in self.devices if device["kind"] in ("gpu", "mig")]
 
 
+class Recorded(Protocol):
+    """What has a recording, as a :class:`gpumon.Trace` has."""
+
+    @property
+    def recording(self) -> Recording: ...
+
+
 def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none.
 
     What has more than ``MOST_VALUES``, or whose first parts were dropped, is read as rows of means
-    (:mod:`gpumon.downsampling`).
+    (:mod:`gpumon.long_traces`).
     """
     lines = read_lines(prefix)
     header = next(lines)
@@ -145,7 +159,7 @@ def load(prefix: Path) -> Recording:
         places = [bisect_right(rows.times, gap["t"]) for gap in found.gaps]
         found.ranges = [
             (_with(low, places, repeat(NAN)), _with(high, places, repeat(NAN)))
-            for low, high in zip_strict(rows.lows, rows.highs)
+            for low, high in zip(rows.lows, rows.highs)
         ]
     return found
 
@@ -174,7 +188,7 @@ def recording(
         found, starts = [gap for gap in noted if is_number(gap.get("seconds"), 0)], []
     else:
         # A rank that only marks phases has nothing to miss.
-        found = sampling_gaps.find_gaps(times, end, step, noted) if columns else []
+        found = find_gaps(times, end, step, noted) if columns else []
         starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
@@ -213,18 +227,18 @@ class Table:
     def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
         """Add a part's samples; 1 where it is damaged, and then none of them."""
         try:
-            times, changes = compressed_parts.read_part(prefix, part, len(self.columns))
-        except compressed_parts.Damaged:
+            times, changes = read_part(prefix, part, len(self.columns))
+        except DamagedPart:
             return 1
         if self.times and times and times[0] < self.times[-1]:
             return 1
         begun = len(self.times)
-        for column, (places, values) in zip_strict(self.columns, changes):
+        for column, (places, values) in zip(self.columns, changes):
             if len(places) == len(times):
                 self._hold(column, begun)
                 column.extend(values)
                 continue
-            for place, value in zip_strict(places, values):
+            for place, value in zip(places, values):
                 self._hold(column, begun + place)
                 column.append(value)
         self.times.extend(times)

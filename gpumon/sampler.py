@@ -20,11 +20,11 @@ from typing import Any
 
 import psutil
 
-from gpumon.boot_id import boot_id
-from gpumon.compat import zip_strict
+from gpumon.clocks import boot_id
 from gpumon.gpu import gpu_sources
-from gpumon.gpu_processes import ProgramProcesses
+from gpumon.gpu_events import ProgramProcesses
 from gpumon.host import host_description, host_sources, sampler_memory
+from gpumon.launch import check_can_record, unsupported
 from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
 from gpumon.scheduler import Scheduler
 from gpumon.series import Source, Unavailable
@@ -33,8 +33,7 @@ from gpumon.trace_format import FORMAT
 from gpumon.writer import Writer, send_message
 
 if sys.platform == "linux":
-    from gpumon.process import process_source, tree
-    from gpumon.resource_limits import limit_sources
+    from gpumon.process import limit_sources, process_source, tree
 
 
 def collect_sources(
@@ -95,7 +94,7 @@ def probe(sources: list[Source]) -> list[Source]:
     """Read each source once; one that can never work keeps its series, with the reason."""
     for source in sources:
         try:
-            for series, value in zip_strict(source.series, source.read()):
+            for series, value in zip(source.series, source.read()):
                 if isinstance(value, Unavailable):
                     series.reason = str(value)
         except Unavailable as error:
@@ -171,12 +170,12 @@ def main(arguments: list[str]) -> int:
         return 2
     probe(sources)
     header = header_of(config, sources, devices, nvml)
-    start = time.monotonic()
-    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])), config["file"], config["max_trace_bytes"])
-    writer.line(header)
     gc.collect()
     gc.freeze()
+    start = time.monotonic()
+    header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
+    writer = Writer(samples_file(Path(config["path"])), config["max_trace_bytes"])
+    writer.line(header)
     scheduler = Scheduler(sources, config["interval"], writer)
     send_message("ready")
     reason = loop(scheduler, start, config["parent"])
@@ -195,6 +194,60 @@ def main(arguments: list[str]) -> int:
     writer.close()
     close_nvml()
     return 0
+
+
+def capabilities(interval: float = 0.1) -> dict[str, Any]:
+    """Devices, NVML's state, and every series with its API or the reason why it is missing."""
+    check_can_record()
+    config = {
+        "gpu_ids": None,
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "order": os.environ.get("CUDA_DEVICE_ORDER"),
+        # The shell's tree: this very process takes the sampler's part and does not count itself.
+        "parent": os.getppid(),
+        "process_root": os.getppid(),
+        "program_root": os.getppid(),
+        "interval": interval,
+    }
+    sources, devices, nvml = collect_sources(config)
+    probe(sources)
+    series = [entry for source in sources for entry in source.describe()]
+    close_nvml()
+    return {"nvml": nvml, "devices": devices, "series": series}
+
+
+def describe(found: dict[str, Any]) -> str:
+    """The same as text, a paragraph a device."""
+    lines = []
+    nvml = found["nvml"]
+    if nvml.get("reason"):
+        lines += [f"GPUs: {'unknown' if nvml.get('code') else 'none'}. {nvml['reason']}", ""]
+    else:
+        lines += [f"NVIDIA driver {nvml['driver']}, NVML {nvml['nvml']}", ""]
+    names = [device["name"] for device in found["devices"]] + ["process", "sampler"]
+    for name in names:
+        known: dict[str, Any] = next((d for d in found["devices"] if d["name"] == name), {})
+        cuda = known.get("cuda")
+        words = [name] + ([f"cuda:{cuda}"] if cuda is not None else [])
+        lines.append("  ".join([*words, *(known[k] for k in ("product", "uuid") if k in known)]))
+        own = [s for s in found["series"] if s["key"].startswith(f"{name}/")]
+        cores = [s for s in own if s["key"].startswith("host/cpu") and s["key"][8].isdigit()]
+        for entry in own:
+            if entry in cores[1:]:
+                continue
+            label = entry["key"].partition("/")[2]
+            if entry in cores and len(cores) > 1:
+                label = f"cpu0 to cpu{len(cores) - 1} (%)"
+            if entry["reason"]:
+                lines.append(f"  no   {label}: {entry['reason']}")
+                continue
+            cadence = entry.get("driver cadence (s)")
+            more = f"; the driver's own cadence {cadence:g} s" if cadence else ""
+            lines.append(f"  yes  {label}: {entry['api']}{more}")
+        lines.append("")
+    if lacking := unsupported():
+        lines.append(lacking[:1].upper() + lacking[1:] + ".")
+    return "\n".join(lines).rstrip()
 
 
 if __name__ == "__main__":

@@ -9,12 +9,20 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
-from gpumon.compat import zip_strict
-from gpumon.event_messages import sharing_warning
-from gpumon.memory_arena import MEMORY, offset_of, unpacker
-from gpumon.sampling_gaps import gap_threshold
-from gpumon.series import Number, Poll, Read, Series, Source, Unavailable
+from gpumon.series import (
+    MEMORY,
+    Number,
+    Poll,
+    Read,
+    Series,
+    Source,
+    Unavailable,
+    offset_of,
+    unpacker,
+)
+from gpumon.stats import gap_threshold
 from gpumon.trace_format import HUGE
+from gpumon.words import sharing_warning
 from gpumon.writer import Writer, send_message
 
 RETRY_SECONDS = 1.0
@@ -52,7 +60,7 @@ class _Calls(NamedTuple):
     def of(cls, polls: list[tuple[int, Poll]], places: list[list[_Place]]) -> _Calls:
         """places: of every source."""
         found = sorted(
-            (pair for index, poll in polls for pair in zip_strict(poll.numbers, places[index])),
+            (pair for index, poll in polls for pair in zip(poll.numbers, places[index])),
             key=lambda pair: offset_of(pair[0].storage),
         )
         return cls(
@@ -187,7 +195,6 @@ class Scheduler:
         self._without(turn, set(turn.others))
 
     def _without(self, turn: _Turn, these: Collection[int]) -> None:
-        """Make no more calls of these sources."""
         turn.calls = [
             _Calls.of([pair for pair in calls.polls if pair[0] not in these], self._places)
             for calls in turn.calls

@@ -10,12 +10,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
+from typing import Any
 
 Span = tuple[float, float]
 Weights = Sequence[tuple[int, float]]
 """The samples that held inside a phase, in order: the place of each, and its seconds above 0."""
 Known = Mapping[float, float]
 """The known values that held inside a phase, each with its seconds above 0, lowest first."""
+LONGEST = 3
+"""Sampling intervals."""
+LATE = 1.05
+"""Samples come a little late, which alone must not make a gap."""
+UNNOTED = "there is no sample"
 
 
 def union(spans: Sequence[Span]) -> list[Span]:
@@ -123,3 +129,40 @@ def imbalance(figures: Sequence[float]) -> float:
     if len(known) < 2 or max(known) <= 0:
         return nan
     return 100 * (max(known) - min(known)) / max(known)
+
+
+def gap_threshold(interval: float) -> float:
+    """Seconds between two samples that are no gap yet."""
+    return LONGEST * LATE * interval
+
+
+def find_gaps(
+    times: Sequence[float], end: float, interval: float, noted: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The gaps between 0 and ``end`` as events (``t``, ``seconds``, ``reason``), in order.
+
+    noted: the events in which the sampler says that it lost samples, and why; these are gaps
+    however short. Other gaps are found by their length.
+    """
+    edges = [0.0, *times, end]
+    wide = {
+        place
+        for place, (before, after) in enumerate(zip(edges, edges[1:]))
+        if after - before > gap_threshold(interval)
+    }
+    reasons: dict[int, dict[str, None]] = {}
+    starts = {place: edges[place] + interval if place else 0.0 for place in wide}
+    for event in noted:
+        place = bisect_right(edges, event["t"]) - 1
+        if 0 <= place < len(edges) - 1:
+            starts[place] = min(starts.get(place, event["t"]), event["t"])
+            reasons.setdefault(place, {})[event["reason"]] = None
+    return [
+        {
+            "t": round(start, 4),
+            "event": "gap",
+            "seconds": round(edges[place + 1] - start, 4),
+            "reason": "; ".join(reasons.get(place, [UNNOTED])),
+        }
+        for place, start in sorted(starts.items())
+    ]

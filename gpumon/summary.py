@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpumon import sampling_gaps, stats
+from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.host_share import HostShare, host_share
+from gpumon.phase_metrics import HostShare, host_share
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.tables import Row
-from gpumon.throttle import is_throttled
+from gpumon.words import Row, is_throttled
 
 WHOLE = "(all)"
 COLUMNS = [
@@ -192,7 +191,7 @@ def _rows(
         common["start (s)"] = marks[0].start
         common |= {k: v for k, v in marks[0].attributes.items() if k not in COLUMNS}
     rows = []
-    longest = sampling_gaps.gap_threshold(recording.step)
+    longest = stats.gap_threshold(recording.step)
     gpus: list[Row] = []
     place = 0
     for device in known:

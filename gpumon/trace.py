@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from gpumon.compat import pairwise
+from gpumon import export
 from gpumon.diagnosis import Diagnosis, diagnose
 from gpumon.errors import MonitorError, required_for
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
 from gpumon.summary import summarize
 from gpumon.trace_files import expand
-from gpumon.units import time_text
+from gpumon.words import time_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,41 +76,14 @@ class Trace:
         ``metadata()`` says why. Where samples are missing for more than three intervals, a row
         of NaN stands at the beginning of the gap.
         """
-        with required_for("Trace.to_pandas()"):
-            import numpy as np
-            import pandas as pd
-
-        recording = self.recording
-        index = pd.Index(np.asarray(recording.times), name="time (s)")
-        values = np.empty((len(index), len(recording.columns)))
-        for place, column in enumerate(recording.columns):
-            values[:, place] = column
-        return pd.DataFrame(values, index=index, columns=recording.keys)
+        return export.to_pandas(self.recording)
 
     def phases(self) -> pd.DataFrame:
         """Every marked phase in order of its start, one column for each attribute.
 
         ``open`` is True for a phase that was never closed (its end is the trace's end).
         """
-        with required_for("Trace.phases()"):
-            import pandas as pd
-
-        columns = ["phase", "depth", "start (s)", "end (s)", "seconds", "process", "open"]
-        rows = [
-            {
-                "phase": mark.name,
-                "depth": mark.depth,
-                "start (s)": mark.start,
-                "end (s)": mark.end,
-                "seconds": mark.end - mark.start,
-                "process": mark.process,
-                "open": mark.open,
-                **{k: v for k, v in mark.attributes.items() if k not in columns},
-            }
-            for mark in self.recording.marks
-        ]
-        extra = dict.fromkeys(key for row in rows for key in row if key not in columns)
-        return pd.DataFrame(rows, columns=[*columns, *extra])
+        return export.phases_to_pandas(self.recording)
 
     def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
         """Figures per phase and device; phase ``(all)`` is the whole run.
@@ -187,7 +160,7 @@ class Trace:
 
         if "theme" in options:
             options["theme_name"] = options.pop("theme")
-        return draw(self, **options)
+        return draw(self.recording, **options)
 
     def html(
         self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
@@ -202,9 +175,7 @@ class Trace:
         self, target: PathLike, kind: str | None = None, profile: PathLike | None = None
     ) -> Path:
         """Write a .csv, .parquet, .prom or .json file; see :func:`gpumon.export.export`."""
-        from gpumon.export import export
-
-        return export(self, target, kind, profile)
+        return export.export(self.recording, target, kind, profile)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""
@@ -245,7 +216,7 @@ class Trace:
         if len(grid) < 2:
             return result
         late = [moment - math.floor(moment / interval + 1e-6) * interval for moment in grid]
-        gaps = [after - before for before, after in pairwise(grid)]
+        gaps = [after - before for before, after in zip(grid, grid[1:])]
         result |= {
             "reached, median (s)": round(statistics.median(gaps), 5),
             "reached, p99 (s)": round(_p99(gaps), 5),

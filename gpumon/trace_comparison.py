@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 
 from gpumon import stats
 from gpumon.diagnosis import sentences
-from gpumon.host_share import host_share
-from gpumon.phase_metrics import IDLE_BELOW, MEASURED
+from gpumon.phase_metrics import IDLE_BELOW, MEASURED, host_share
 from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
-from gpumon.tables import Row
 from gpumon.trace import Trace
-from gpumon.units import cores_text, duration_text
+from gpumon.words import Row, cores_text, duration_text
 
 FIGURES = {
     "utilisation mean (%)": "GPU utilisation (%)",

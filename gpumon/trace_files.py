@@ -13,22 +13,21 @@
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
-A long trace has two more, :mod:`gpumon.compressed_parts` and :mod:`gpumon.downsampling`.
+A long trace has two more, :mod:`gpumon.long_traces` and :mod:`gpumon.long_traces`.
 
 A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpumon import compressed_parts
 from gpumon.errors import MonitorError
+from gpumon.long_traces import header_error
 from gpumon.trace_format import (
     DAMAGED,
     check_header,
@@ -38,8 +37,8 @@ from gpumon.trace_format import (
     parse_lines,
 )
 
-if sys.platform != "win32":
-    import fcntl
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 SAMPLES = ".jsonl"
 MARKS = ".marks.jsonl"
@@ -64,48 +63,39 @@ def marks_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + MARKS)
 
 
-def take(path: Path) -> int:
-    """Make or empty a file for one writer alone; it is held for as long as that has it open.
+def hold(prefix: Path) -> FileLock:
+    """Hold a trace for one writer alone, until the lock is released or the process ends.
 
-    Raises MonitorError where another writes it, OSError where it cannot be made.
+    Raises MonitorError where another writes it.
     """
-    while True:
-        try:
-            file = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644
-            )
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            path.unlink()  # a link: never write through it into another user's file
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            raise MonitorError(
-                f"another monitor is writing the trace {prefix_of(path)}; choose another path"
-            ) from None
-        except OSError:  # not every file system has locks
-            pass
-        found = os.fstat(file)
-        there = path.stat() if path.exists() else None  # another may have replaced it meanwhile
-        if found.st_nlink <= 1 and there and os.path.samestat(found, there):
-            os.ftruncate(file, 0)
-            return _beside_the_streams(file)
-        os.close(file)
-        if found.st_nlink > 1:  # it has a second name, and may belong to another user
-            path.unlink()
+    from filelock import FileLock, Timeout  # not needed to read traces
+
+    file = prefix.with_name(f".{prefix.name}.lock")
+    lock = FileLock(file, timeout=0, thread_local=False)
+    if file.is_symlink():
+        file.unlink()  # never write through a link into another user's file
+    try:
+        lock.acquire()
+    except Timeout:
+        raise MonitorError(
+            f"another monitor is writing the trace {prefix}; choose another path"
+        ) from None
+    except OSError:  # not every file system has locks
+        pass
+    return lock
 
 
-def _beside_the_streams(file: int) -> int:
-    """The same file under a number from 3: in a process that was started without its streams
-    (`>&-`) it may have got one of theirs, which a process started from here could not keep."""
-    if file > 2:
-        return file
-    other = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(file)
-    return other
+def release(lock: FileLock) -> None:
+    """Let another writer have the trace, and take away the lock's file while it is still held."""
+    if lock.is_locked:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def create(path: Path) -> int:
+    """Begin a file anew, whatever had its name; a link or a file with two names stays as it was."""
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
 
 
 def expand(path: str | os.PathLike[str]) -> list[Path]:
@@ -147,7 +137,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    if wrong := compressed_parts.header_error(header):
+    if wrong := header_error(header):
         raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged
@@ -173,3 +163,25 @@ def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, in
 
 def _heads_marks(line: Any) -> bool:
     return isinstance(line, dict) and "gpumon marks" in line
+
+
+def temporary_path(path: Path, process: int) -> Path:
+    """Where a process writes what is to become the file."""
+    return path.with_name(f".gpumon-{process}{path.suffix}")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Have ``write`` make the file under another name beside it, then rename it.
+
+    Raises MonitorError if that cannot be, with nothing left behind and an older file as it was.
+    """
+    part = temporary_path(path, os.getpid())
+    try:
+        write(part)
+        part.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise MonitorError(f"cannot write {path}: {error.strerror or error}") from error
+        raise

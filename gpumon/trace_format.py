@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from gpumon.errors import MonitorError, printable
 
 FORMAT = 1
+VERSION = "0.1.0"
+"""Of gpumon, which each trace says."""
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000
@@ -265,7 +267,7 @@ def is_mark(line: Any) -> bool:
 
 
 def is_clock_offset(found: Any) -> bool:
-    """Whether a value from a trace is a valid clock offset; see :mod:`gpumon.clock_offset`."""
+    """Whether a value from a trace is a valid clock offset; see :mod:`gpumon.clocks`."""
     return (
         isinstance(found, dict)
         and isinstance(found.get("boot"), str)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumon import clock_offset
+from gpumon import clocks
 from gpumon.diagnosis import diagnose, sentences
-from gpumon.event_messages import (
+from gpumon.recording import Recording
+from gpumon.words import (
     HARDWARE,
+    duration_text,
     event_sentence,
     process_label,
     qualified_gpu_name,
     throttle_intervals,
+    time_text,
 )
-from gpumon.recording import Recording
-from gpumon.units import duration_text, time_text
 
 MOST_GAPS = 3
 MOST_NEIGHBOURS = 3
@@ -66,7 +67,7 @@ def problems(recording: Recording) -> list[str]:
         + _throttled(recording)
         + _shared(recording)
         + _gaps(recording)
-        + clock_offset.stated_offsets(recording.header)
+        + clocks.stated_offsets(recording.header)
         + _damaged(recording)
     )
 
@@ -114,7 +115,6 @@ def _throttled(recording: Recording) -> list[str]:
 
 
 def _shared(recording: Recording) -> list[str]:
-    """A sentence for each GPU that others used too."""
     by_device: dict[str, list[dict[str, Any]]] = {}
     for event in recording.events:
         if event["event"] == "shared":

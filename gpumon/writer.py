@@ -11,10 +11,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpumon.compressed_parts import PART, Steps, columns_of, parts_folder, write_part
-from gpumon.downsampling import bit_mask_series, encode_row, rows_of, tiers_file
 from gpumon.errors import MonitorError, printable
-from gpumon.trace_files import prefix_of, take
+from gpumon.long_traces import (
+    PART,
+    Steps,
+    bit_mask_series,
+    columns_of,
+    encode_row,
+    parts_folder,
+    rows_of,
+    tiers_file,
+    write_part,
+)
+from gpumon.trace_files import create, prefix_of
 
 MOST_OWED = 100
 MOST_EVENTS = 1000
@@ -32,17 +41,17 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.compressed_parts`);
+    and written then. A file that is full becomes a part (:mod:`gpumon.long_traces`);
     limit: bytes that parts may have, the oldest of which are dropped; 0: there are no parts and no
     rows.
     """
 
-    def __init__(self, path: Path, file: int | None = None, limit: int | None = None) -> None:
+    def __init__(self, path: Path, limit: int | None = None) -> None:
         self.ticks = 0
         self.missed = 0
         self._path = path
         self._prefix = prefix_of(path)
-        self._file = take(path) if file is None else file
+        self._file = create(path)
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._trouble: str | None = None
@@ -163,7 +172,7 @@ class Writer:
     def _begin(self, header: dict[str, Any], samples: list[list[Any]]) -> None:
         """Begin the file anew with these samples, unseen until it is whole."""
         new = self._path.with_name(f".{self._path.name}.new")
-        file = take(new)
+        file = create(new)
         lines = (header, *self._events, *samples)
         data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         try:

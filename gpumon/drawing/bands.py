@@ -1,21 +1,30 @@
-"""This module draws the phases of a chart as a ribbon and as tinted bands."""
+"""This module draws the phases of a chart as a ribbon and as tinted bands, and the legend."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from gpumon import stats
-from gpumon.drawing.style import Theme, phase_colours
+from gpumon.drawing.lanes import MOST_LEVELS, labels, merged_marks
+from gpumon.drawing.style import KINDS, Theme, colour_of, phase_colours
 from gpumon.recording import Mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_LEVELS = 3
 LETTER = 0.078  # inches, a mean letter at the ribbon's size
 MOST_LABELS = 60
+LEGEND_ROW = 0.2  # inches
+LEGEND_LETTER = 0.066
+SWATCH = 0.44
+LONGEST = 80
+"""Letters of a phase's name."""
 
 
 class Bands:
@@ -112,30 +121,70 @@ class Bands:
         ]
 
     def _fitting(self, mark: Mark, room: float) -> str:
-        """The longest form of a label that fits."""
         return next((form for form in labels(mark) if len(form) * LETTER + 0.05 <= room), "")
 
 
-def labels(mark: Mark) -> list[str]:
-    """A phase's names, long to short: ``train, epoch 2``, ``train 2``, ``train``."""
-    short = mark.name.rsplit("/", 1)[-1]
-    if "epoch" not in mark.attributes:
-        return [short]
-    epoch = mark.attributes["epoch"]
-    return [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
-
-
-def merged_marks(marks: Sequence[Mark]) -> list[Mark]:
-    """Marks with those of one name that overlap (several processes) made one."""
-    groups: dict[str, list[Mark]] = {}
-    for mark in marks:
-        groups.setdefault(mark.name, []).append(mark)
-    joined = []
-    for name, group in groups.items():
-        if len({mark.process for mark in group}) == 1:
-            joined += group
+def legend_handles(
+    kinds: dict[str, str], phases: Iterable[tuple[str, str]], colours: Theme
+) -> list[Any]:
+    """Swatches for lines (kind to label) and for phases (name, colour) without a label."""
+    made: list[Any] = []
+    for kind, look in KINDS.items():
+        if kind not in kinds or not look.named:
             continue
-        for start, end in stats.union([(mark.start, mark.end) for mark in group]):
-            first = next(mark for mark in group if start <= mark.start <= end)
-            joined.append(Mark(name, start, end, first.process, first.attributes))
-    return joined
+        colour = colour_of(kind, colours)
+        if look.area:
+            made.append(Patch(facecolor=colour, alpha=0.45, edgecolor=colour, label=kinds[kind]))
+        else:
+            made.append(
+                Line2D(
+                    [], [], color=colour, linewidth=1.4, linestyle=stroke(kind), label=kinds[kind]
+                )
+            )
+    return made + [Patch(facecolor=colour, label=_short(name)) for name, colour in phases]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def stroke(kind: str) -> Any:
+    """matplotlib's line style of a kind of line."""
+    return (0, KINDS[kind].dash) if KINDS[kind].dash else "-"
+
+
+def legend_rows(entries: Sequence[Any], inches: float, most: int = 3) -> list[list[Any]]:
+    """The entries in rows no wider than so many inches; what needs more rows is left out."""
+    lines: list[list[Any]] = [[]]
+    used = 0.0
+    for entry in entries:
+        wide = SWATCH + LEGEND_LETTER * len(entry.get_label())
+        if lines[-1] and used + wide > inches:
+            lines.append([])
+            used = 0.0
+        lines[-1].append(entry)
+        used += wide
+    return lines[:most]
+
+
+def draw_legend(
+    figure: Figure, lines: Sequence[Sequence[Any]], left: float, top: float, colours: Theme
+) -> None:
+    """Put the rows into a figure; ``left`` and ``top`` in inches from its lower left corner."""
+    width, height = figure.get_size_inches()
+    for number, line in enumerate(lines):
+        legend = figure.legend(
+            handles=list(line),
+            loc="upper left",
+            bbox_to_anchor=(left / width, (top - number * LEGEND_ROW) / height),
+            ncol=len(line) or 1,
+            frameon=False,
+            fontsize=8,
+            borderpad=0,
+            borderaxespad=0,
+            handlelength=1.4,
+            columnspacing=1.5,
+            handletextpad=0.5,
+        )
+        for text in legend.get_texts():
+            text.set_color(colours.faint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,17 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from gpumon.compat import zip_strict
-from gpumon.drawing import legend
-from gpumon.drawing.bands import Bands
-from gpumon.drawing.lanes import Lane, condense, lanes_of, outline
+from gpumon.drawing.bands import LEGEND_ROW, Bands, draw_legend, legend_handles, legend_rows, stroke
+from gpumon.drawing.device_lanes import lanes_of
+from gpumon.drawing.lanes import Lane, condense, outline
 from gpumon.drawing.style import KINDS, Theme, colour_of, theme
 from gpumon.errors import MonitorError
+from gpumon.recording import Recording
 from gpumon.trace_notes import notes
-from gpumon.units import time_text
-
-if TYPE_CHECKING:
-    from gpumon.trace import Trace
+from gpumon.words import time_text
 
 LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
 NAME_AT, FIGURE_AT = 0.46, 0.1
@@ -56,7 +53,7 @@ class Chart(Figure):
 
 
 def draw(
-    trace: Trace,
+    recording: Recording,
     *,
     theme_name: str = "light",
     title: str | None = None,
@@ -65,9 +62,8 @@ def draw(
     devices: Sequence[str] | None = None,
     series: Sequence[str] = (),
 ) -> Chart:
-    """Draw a trace; see :meth:`gpumon.Trace.plot`."""
+    """Draw a recording; see :meth:`gpumon.Trace.plot`."""
     colours = theme(theme_name)
-    recording = trace.recording
     start, end = window or (0.0, max(recording.end, 1e-3))
     if not start < end:
         raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
@@ -87,7 +83,7 @@ def _names(series: Sequence[str]) -> Sequence[str]:
 
 
 def _draw(
-    recording: Any,
+    recording: Recording,
     lanes: list[Lane],
     bands: Bands,
     colours: Theme,
@@ -101,9 +97,9 @@ def _draw(
     inside = width - left - right
     bands.place_labels(inside)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
-    swatches = legend.handles(kinds, bands.unlabelled(), colours)
-    rows = legend.rows(swatches, width - left, most=1 if size else 3)
-    space = LEGEND + legend.ROW * (len(rows) - 1)
+    swatches = legend_handles(kinds, bands.unlabelled(), colours)
+    rows = legend_rows(swatches, width - left, most=1 if size else 3)
+    space = LEGEND + LEGEND_ROW * (len(rows) - 1)
     head = TOP + space + (TITLE if title else 0.0) + RIBBON * bands.levels
     lines = [
         line
@@ -140,14 +136,14 @@ def _draw(
         bands.ribbon(ribbon)
         top -= RIBBON * bands.levels
     last = len(lanes) - 1
-    for number, (lane, tall) in enumerate(zip_strict(lanes, heights)):
+    for number, (lane, tall) in enumerate(zip(lanes, heights)):
         top -= GAP + tall * scale
         axes = figure.add_axes((span[0], top / height, span[1], tall * scale / height))
         frame_axes(axes, colours, window, number == last, tall * scale > 0.81, top=lane.top)
         bands.tint(axes)
         _lane(axes, recording, lane, colours, inside)
         _side_texts(axes, lane, colours, tall * scale, (left - NAME_AT, right - FIGURE_AT))
-    legend.draw(figure, rows, left, legend_at, colours)
+    draw_legend(figure, rows, left, legend_at, colours)
     for number, text in enumerate(reversed(lines)):
         foot = (0.09 + NOTE * number) / height
         figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
@@ -164,7 +160,6 @@ def _sides(lanes: Sequence[Lane], width: float) -> tuple[float, float]:
 
 
 def _inches(text: str, points: float, weight: str = "normal") -> float:
-    """The length of a text."""
     font = FontProperties(size=points, weight=weight)
     if not text:
         return 0.0
@@ -215,7 +210,7 @@ def frame_axes(
     axes.tick_params(axis="x", labelbottom=last, labelsize=8)
 
 
-def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inside: float) -> None:
+def _lane(axes: Axes, recording: Recording, lane: Lane, colours: Theme, inside: float) -> None:
     for line in lane.lines:
         colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
@@ -226,7 +221,7 @@ def _lane(axes: Axes, recording: Any, lane: Lane, colours: Theme, inside: float)
             axes.fill_between(corners, heights, color=colour, alpha=0.30, linewidth=0)
             axes.plot(corners, heights, color=colour, linewidth=0.9)
         else:
-            dashes = legend.stroke(line.kind)
+            dashes = stroke(line.kind)
             axes.plot(corners, heights, color=colour, linewidth=1.2, linestyle=dashes)
         if low is not high and look.area:
             lows, highs = (outline(times, each, recording.end)[1] for each in (low, high))

@@ -13,15 +13,13 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpumon import stats
-from gpumon.drawing import legend
-from gpumon.drawing.bands import Bands
+from gpumon.drawing.bands import Bands, draw_legend, legend_handles, legend_rows
 from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
-from gpumon.drawing.lanes import condense, figure_text, outline
-from gpumon.drawing.run_lanes import LABELS, WORDS, Run, runs_of
+from gpumon.drawing.lanes import LABELS, WORDS, Run, condense, figure_text, outline, runs_of
 from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
-from gpumon.trace import Trace
-from gpumon.units import duration_text
+from gpumon.trace import Trace, read
+from gpumon.words import duration_text
 
 LANE, GAP, HEAD, TITLE, LEFT, RIGHT = 0.82, 0.16, 0.36, 0.32, 1.5, 1.25
 LETTERS, NAME_LINES = 13, 3
@@ -58,7 +56,11 @@ def compare(
         MonitorError: a trace cannot be read, or none has a phase ``align``.
     """
     colours = _theme(theme)
-    runs = runs_of(traces, align, until)
+    recordings = {
+        name: (trace if isinstance(trace, Trace) else read(trace)).recording
+        for name, trace in traces.items()
+    }
+    runs = runs_of(recordings, align, until)
     if not any(run.aligned for run in runs):
         known = dict.fromkeys(mark.name for run in runs for mark in run.marks)
         raise MonitorError(
@@ -108,8 +110,8 @@ def compare(
             top -= GAP - 0.03
         rest = [(name, colour) for name, colour in names.items() if name not in labelled]
         labels = {kind: LABELS[kind] for run in runs for kind in run.lines}
-        rows = legend.rows(legend.handles(labels, rest, colours), width - LEFT, most=1)
-        legend.draw(figure, rows, LEFT, height - (head - HEAD) - 0.1, colours)
+        rows = legend_rows(legend_handles(labels, rest, colours), width - LEFT, most=1)
+        draw_legend(figure, rows, LEFT, height - (head - HEAD) - 0.1, colours)
     return figure
 
 

@@ -15,61 +15,60 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gpumon.drawing.bands import MOST_LEVELS, labels, merged_marks
-from gpumon.drawing.lanes import Floats, Lane, Line, condense, lanes_of
+import numpy as np
+
+from gpumon.drawing.device_lanes import lanes_of
+from gpumon.drawing.lanes import (
+    LABELS,
+    MOST_LEVELS,
+    WORDS,
+    Floats,
+    Lane,
+    Line,
+    Run,
+    condense,
+    labels,
+    merged_marks,
+    runs_of,
+)
 from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
-from gpumon.recording import Mark, Recording
-from gpumon.trace import Trace
+from gpumon.recording import Mark, Recorded, Recording
 from gpumon.trace_notes import notes
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
 MOST_STEPS = 1000
 MOST_MARKS = 3000
-
 _numbers = itertools.count(1)
-
 DRAW = "gpumonDraw();"
 """The one script a chart brings along; always the same, so that a page's policy can allow it."""
-
-STYLE = """
-<style>
-.gpumon { position: relative; font: 12px system-ui, sans-serif; padding: 8px 0; border-radius: 6px }
-.gpumon canvas { display: block; width: 100%; touch-action: pan-y; cursor: crosshair }
-.gpumon canvas:focus-visible { outline: 2px solid #0072B2; outline-offset: 2px }
-.gpumon h4 { margin: 2px 12px 4px; font-size: 15px }
-.gpumon-legend { margin: 0 12px 6px; color: var(--faint) }
-.gpumon-legend span { margin-right: 14px; white-space: nowrap }
-.gpumon-legend i { display: inline-block; width: 12px; height: 9px; margin-right: 5px;
-  border-radius: 2px }
-.gpumon-controls { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center;
-  margin: 0 12px 8px }
-.gpumon-controls button { font: inherit; padding: 4px 10px; border: 1px solid var(--faint);
-  border-radius: 5px; background: none; color: inherit; cursor: pointer }
-.gpumon-controls fieldset { display: flex; flex-wrap: wrap; gap: 2px 12px; border: 0; margin: 0;
-  padding: 0 }
-.gpumon-controls legend { float: left; margin-right: 10px; color: var(--faint); padding: 0 }
-.gpumon-controls label { display: inline-flex; gap: 5px; align-items: center; white-space: nowrap }
-.gpumon-note { margin: 2px 12px; color: var(--faint) }
-.gpumon-tip { position: absolute; display: none; pointer-events: none; padding: 5px 9px;
-  border: 1px solid; border-radius: 5px; font-variant-numeric: tabular-nums; white-space: nowrap }
-</style>
-"""
+COMPARED_STEPS = 1200
+BUTTONS = {"in": "Zoom in", "out": "Zoom out", "first": "Training", "all": "Whole run"}
 
 
 def code() -> str:
     """The drawing code, as JavaScript."""
-    return Path(__file__).with_name("interactive.js").read_text(encoding="utf-8")
+    return Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """The style sheet, as HTML."""
+    text = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    return f"\n<style>\n{text}</style>\n"
 
 
 def script() -> str:
     """What every page needs once: the style and the drawing code."""
-    return f"{STYLE}<script>\n{code()}</script>\n"
+    return f"{style()}<script>\n{code()}</script>\n"
 
 
 def fragment(
-    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+    trace: Recorded,
+    *,
+    title: str | None = None,
+    theme: str = "auto",
+    series: Sequence[str] = (),
 ) -> str:
     """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
     recording = trace.recording
@@ -117,10 +116,14 @@ def markup(
 
 
 def page(
-    trace: Trace, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
+    trace: Recorded,
+    *,
+    title: str | None = None,
+    theme: str = "auto",
+    series: Sequence[str] = (),
 ) -> str:
     """A whole HTML document with one chart."""
-    heading = html.escape(title or f"gpumon {trace.path.name}")
+    heading = html.escape(title or f"gpumon {trace.recording.prefix.name}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -217,3 +220,94 @@ def _digits(line: Line) -> tuple[int, int]:
 def plain_values(values: Floats, decimals: int = 1) -> list[float | None]:
     """JSON has no NaN; a tenth of a percent is finer than a pixel."""
     return [None if math.isnan(value) else round(float(value), decimals) for value in values]
+
+
+def comparison_fragment(
+    traces: Mapping[str, Recorded],
+    *,
+    align: str = "train",
+    until: Sequence[str] = ("train", "validate"),
+    title: str | None = None,
+    theme: str = "auto",
+) -> str:
+    """One chart with a lane for each run: the mean of its GPUs, the range between them, SM
+    activity where there is any; the CPU where there is no GPU.
+
+    Time 0 is the first start of the phase ``align`` in each run, or of its trace where it has no
+    such phase. What is seen at first goes until the last end of the phases ``until``. The reader
+    can zoom, point, and hide a run or a GPU.
+    """
+    runs = runs_of({name: trace.recording for name, trace in traces.items()}, align, until)
+    lanes: list[dict[str, Any]] = [
+        {
+            "title": run.name,
+            "subtitle": run.subtitle,
+            "host": not run.recording.gpus,
+            "lines": [_line(run, kind, members) for kind, members in run.lines.items()],
+            "phases": [phase_of(mark, run.origin) for mark in run.marks],
+            "span": [-run.origin, run.recording.end - run.origin],
+        }
+        for run in runs
+    ]
+    kinds = {kind: LABELS[kind] for run in runs for kind in run.lines}
+    phases = list(dict.fromkeys(mark.name for run in runs for mark in run.marks))
+    gpus = sorted({m["name"] for lane in lanes for line in lane["lines"] for m in line["members"]})
+    end = round(max(max(lane["span"][1] for lane in lanes), 1e-3), 3)
+    seen = round(max(*(run.end - run.origin for run in runs), 1e-3) * 1.01, 3)
+    data = {
+        "start": round(min(lane["span"][0] for lane in lanes), 3),
+        "end": end,
+        "view": [0.0, min(seen, end)],  # as far as zooming back goes
+        **themed(phases, theme),
+        "levels": 1,
+        "left": 150,
+        "tall": 58,
+        "lanes": lanes,
+        "phases": [],
+    }
+    several = [gpu for gpu in gpus if gpu != "CPU"]
+    controls = _controls([run.name for run in runs], several if len(several) > 1 else [])
+    return markup(data, kinds, title=title, controls=controls)
+
+
+def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
+    members, end = [], run.recording.end
+    for device, values in of.items():
+        times, mean, _, _ = condense(run.recording.times, values, end, COMPARED_STEPS)
+        name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
+        members.append({"name": name, "v": plain_values(mean)})
+    return {
+        "kind": kind,
+        "short": SHORT[kind],
+        "word": WORDS[kind],
+        "unit": "%",
+        "scale": 1,
+        "digits": 0,
+        "t": _rounded(times - run.origin),
+        "end": round(end - run.origin, 3),
+        "members": members,
+    }
+
+
+def _rounded(times: Floats) -> list[float]:
+    return [float(time) for time in np.round(times, 3)]
+
+
+def _controls(runs: Sequence[str], gpus: Sequence[str]) -> str:
+    buttons = "".join(
+        f'<button type="button" data-do="{action}">{text}</button>'
+        for action, text in BUTTONS.items()
+    )
+    return (
+        f'<div class="gpumon-controls">{buttons}{_boxes("Runs", runs)}'
+        f"{_boxes('GPUs', gpus) if gpus else ''}</div>"
+    )
+
+
+def _boxes(legend: str, names: Sequence[str]) -> str:
+    boxes = "".join(
+        f'<label><input type="checkbox" checked data-hide="{html.escape(name)}">'
+        f"{html.escape(name)}</label>"
+        for name in names
+    )
+    return f"<fieldset><legend>{legend}</legend>{boxes}</fieldset>"

@@ -1,4 +1,4 @@
-"""This module prepares the lanes of a chart: the lines and figures of each device.
+"""This module defines what both charts draw: lines in lanes, runs and marks.
 
 Both charts (matplotlib's and the interactive one) draw these, so that they say the same.
 """
@@ -6,22 +6,28 @@ Both charts (matplotlib's and the interactive one) draw these, so that they say 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpumon import stats
 from gpumon.errors import MonitorError
-from gpumon.event_messages import gpu_name
-from gpumon.host_share import host_share
-from gpumon.recording import Recording
-from gpumon.trace_notes import at_time
-from gpumon.units import cores_text, memory_text
+from gpumon.recording import Mark, Recording
+
+MOST_LEVELS = 3
 
 Floats = npt.NDArray[np.float64]
+LABELS = {
+    "busy": "GPU utilisation, mean and range",
+    "activity": "SM activity, mean",
+    "host": "CPU, all cores",
+}
+"""What each kind of line is called in the legend."""
+WORDS = {"busy": "busy", "activity": "SM active", "host": "CPU"}
+"""What a percentage of it is of, at the side of a lane."""
+_QUANTITIES = {"busy": "utilisation (%)", "activity": "SM activity (%)", "host": "cpu (%)"}
 
 
 @dataclass
@@ -65,93 +71,6 @@ class Lane:
         return next((line for line in self.lines if line.kind == kind), None)
 
 
-def lanes_of(
-    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
-) -> list[Lane]:
-    """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
-
-    series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
-    """
-    if not recording.devices:
-        raise MonitorError(
-            f"the trace {recording.prefix} has phases and no device: it is of a rank whose host "
-            "another rank recorded; draw them together"
-        )
-    machines = {device["name"]: device.get("machine") for device in recording.devices}
-    lanes = _lanes(recording, window, series)
-    # A process's own lanes are no device's, and stay where they are: a trace of it is of one host.
-    order = list(dict.fromkeys(machines.get(lane.name) for lane in lanes))
-    return sorted(lanes, key=lambda lane: order.index(machines.get(lane.name)))
-
-
-def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:
-    from gpumon.drawing import optional_lanes
-
-    weights = stats.weights(recording.times, recording.end, [window])
-    lanes = []
-    for device in recording.devices:
-        if device["kind"] == "host":
-            lanes.append(_host(recording, device, weights))
-        else:
-            lane = _gpu(recording, device, weights)
-            if device["kind"] == "parent":
-                optional_lanes.complete_parent(lane, recording, device, weights)
-            lane.marks = optional_lanes.event_marks(recording, device["name"])
-            lanes += [lane, *optional_lanes.sharing_lanes(recording, device, weights)]
-    return lanes + optional_lanes.series_lanes(recording, series, weights)
-
-
-def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
-    name = device["name"]
-    lane = Lane(name, gpu_name(name), _subtitle(device))
-    busy = recording.series(f"{name}/utilisation (%)")
-    if busy is not None:
-        note = figure_text(stats.mean(stats.known(busy, weights)), "% busy")
-        lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
-        lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
-    activity = recording.series(f"{name}/SM activity (%)")
-    if activity is not None:
-        note = figure_text(stats.mean(stats.known(activity, weights)), "% SM active")
-        lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
-    if memory := memory_line(recording, device, "memory used (MiB)", weights):
-        lane.lines.append(memory)
-    power = recording.series(f"{name}/power (W)")
-    if power is not None:
-        limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
-        note = figure_text(stats.mean(stats.known(power, weights)), "W")
-        lane.lines.append(
-            Line(
-                "power",
-                "power, % of the limit",
-                100 * np.asarray(power) / limit,
-                note,
-                limit / 100,
-                "W",
-            )
-        )
-    for event in recording.events:
-        if event["event"] == "device lost" and event["device"] == name:
-            lane.lost = (event["t"], f"lost {at_time(event['t'], recording)}")
-    if busy is None:
-        keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
-        reasons = [s["reason"] for s in keys if s.get("reason")]
-        lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
-    return lane
-
-
-def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
-    found = recording.range(key)
-    return None if found is None else (np.asarray(found[0], float), np.asarray(found[1], float))
-
-
-def _subtitle(device: dict[str, Any]) -> str:
-    """The machine or the product, and CUDA's number where it is another than the driver's."""
-    text = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
-    cuda = device.get("cuda")
-    own = device["name"].rpartition(":")[2]
-    return text if cuda is None or own == f"gpu{cuda}" else f"cuda:{cuda}, {text}"
-
-
 def figure_text(value: float, unit: str) -> str:
     """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""
     return f"{value:.0f} {unit}" if not math.isnan(value) else f"no figure, {unit}"
@@ -164,52 +83,6 @@ def devices_text(recording: Recording) -> str:
     if not count:
         return "no GPU"
     return f"{count} GPU{'s' * (count > 1)}" + (f", {lost} lost" if lost else "")
-
-
-def memory_line(
-    recording: Recording, device: dict[str, Any], quantity: str, weights: stats.Weights
-) -> Line | None:
-    """A series of MiB of a device's memory; None where it was not recorded."""
-    key = f"{device['name']}/{quantity}"
-    memory, highest = recording.series(key), recording.highest(key)
-    if memory is None or highest is None:
-        return None
-    total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-    return _memory(memory, total, highest, weights)
-
-
-def _memory(
-    memory: Sequence[float], total: float, highest: Sequence[float], weights: stats.Weights
-) -> Line:
-    label = "memory, % of the device's"
-    peak = stats.peak(stats.known(highest, weights))
-    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
-    return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
-
-
-def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
-    """CPU and memory; where the program may use less than the host has, of that, and the host's."""
-    name = device["name"]
-    lane = Lane(name, "Host", device.get("machine") or cores_text(device), host=True)
-    mine = host_share(recording, device)
-    cpu = recording.series(f"{name}/cpu (%)")
-    if mine.cpu is not None and cpu is not None:
-        lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
-        note = figure_text(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
-        lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
-        note = figure_text(stats.mean(stats.known(cpu, weights)), "% of all")
-        lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
-    elif cpu is not None:
-        note = figure_text(stats.mean(stats.known(cpu, weights)), "% CPU")
-        lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
-        lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
-    if whole := memory_line(recording, device, "memory used (MiB)", weights):
-        if mine.memory is not None and mine.memory_peaks is not None:
-            lane.lines.append(_memory(mine.memory, mine.memory_limit, mine.memory_peaks, weights))
-            whole.kind, whole.label = "machine_memory", "memory, the machine's"
-            whole.note += " of all"
-        lane.lines.append(whole)
-    return lane
 
 
 def condense(
@@ -254,3 +127,89 @@ def condense(
 def outline(times: Floats, values: Floats, end: float) -> tuple[Floats, Floats]:
     """The corners of a step line: each value from its time to the next, broken where unknown."""
     return np.repeat(np.append(times, end), 2)[1:-1], np.repeat(values, 2)
+
+
+@dataclass
+class Run:
+    """One lane.
+
+    origin: the second of its trace that is time 0 of the chart, the first start of the phase that
+    runs are aligned on; aligned: whether it has that phase. end: the second of its trace at which
+    what is to be seen of it ends. marks: its outermost phases. lines: by kind the values of each of
+    its devices, by their names; of its GPUs, or else of its hosts.
+    """
+
+    name: str
+    recording: Recording
+    subtitle: str
+    origin: float
+    aligned: bool
+    end: float
+    marks: list[Mark]
+    lines: dict[str, dict[str, Floats]]
+
+
+def runs_of(
+    recordings: Mapping[str, Recording], align: str | None, until: Sequence[str]
+) -> list[Run]:
+    """The lanes of several recordings, in their order.
+
+    A run without the phase ``align`` counts from the start of its trace, and its lane says so;
+    one without any of the phases ``until`` is seen to its end.
+    """
+    if not recordings:
+        raise MonitorError("no trace to draw: give at least one, as {'name': trace or path}")
+    return [_run(name, recording, align, until) for name, recording in recordings.items()]
+
+
+def _run(name: str, recording: Recording, align: str | None, until: Sequence[str]) -> Run:
+    marks = [mark for mark in merged_marks(recording.marks) if mark.depth == 0]
+    starts = [mark.start for mark in recording.marks if mark.name == align]
+    origin = min(starts, default=0.0)
+    end = max((mark.end for mark in marks if mark.name in until), default=recording.end)
+    aligned = align is None or bool(starts)
+    subtitle = devices_text(recording) + ("" if aligned else f", no {align}")
+    lines = _lines(recording, ("busy", "activity"), [gpu["name"] for gpu in recording.gpus])
+    if not lines:
+        hosts = [device["name"] for device in recording.devices if device["kind"] == "host"]
+        lines = _lines(recording, ("host",), hosts)
+    return Run(name, recording, subtitle, origin, aligned, end, marks, lines)
+
+
+def _lines(
+    recording: Recording, kinds: Sequence[str], devices: Sequence[str]
+) -> dict[str, dict[str, Floats]]:
+    found = {
+        kind: {
+            device: np.asarray(values)
+            for device in devices
+            if (values := recording.series(f"{device}/{_QUANTITIES[kind]}")) is not None
+        }
+        for kind in kinds
+    }
+    return {kind: members for kind, members in found.items() if members}
+
+
+def labels(mark: Mark) -> list[str]:
+    """A phase's names, long to short: ``train, epoch 2``, ``train 2``, ``train``."""
+    short = mark.name.rsplit("/", 1)[-1]
+    if "epoch" not in mark.attributes:
+        return [short]
+    epoch = mark.attributes["epoch"]
+    return [f"{short}, epoch {epoch}", f"{short} {epoch}", short]
+
+
+def merged_marks(marks: Sequence[Mark]) -> list[Mark]:
+    """Marks with those of one name that overlap (several processes) made one."""
+    groups: dict[str, list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault(mark.name, []).append(mark)
+    joined = []
+    for name, group in groups.items():
+        if len({mark.process for mark in group}) == 1:
+            joined += group
+            continue
+        for start, end in stats.union([(mark.start, mark.end) for mark in group]):
+            first = next(mark for mark in group if start <= mark.start <= end)
+            joined.append(Mark(name, start, end, first.process, first.attributes))
+    return joined

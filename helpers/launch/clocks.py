@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpumon.boot_id import boot_id
+from gpumon.clocks import boot_id
 
 ROUNDS = 20
 

@@ -19,7 +19,9 @@ import gpumon
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
-OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "pyarrow", "rich"}
+OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client"}
+OPTIONAL |= {"pyarrow", "rich"}
+NEEDED = {"filelock", "psutil", "pynvml"}
 PROJECT = tomllib.loads((GPUMON / "pyproject.toml").read_text())["project"]
 
 Run = subprocess.CompletedProcess[str]
@@ -115,7 +117,6 @@ def test_alone_it_records_and_summarises_and_with_plot_it_draws(
 USES = {
     "nothing": [
         "export t -o t.csv",
-        "export t -o t.prom",
         "export t -o t.json",
         "merge t -o all",
         "compare a=t b=t",
@@ -124,10 +125,12 @@ USES = {
     "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').to_pandas()"],
     "watch": ["watch t --once"],
     "parquet": ["export t -o t.parquet"],
+    "prometheus": ["export t -o t.prom"],
     "otel": ["print(gpumon.otel.observe('t'))"],
 }
 """What each extra is for, as commands or as Python."""
-ALSO = {"tables": {"parquet"}, "parquet": {"tables"}, "otel": set(), "plot": set(), "watch": set()}
+ALSO: dict[str, set[str]] = {extra: set() for extra in ("otel", "plot", "prometheus", "watch")}
+ALSO |= {"tables": {"parquet"}, "parquet": {"tables"}}
 """Other extras whose packages it brings, or some of them."""
 
 
@@ -219,8 +222,13 @@ MAIN = "from gpumon.__main__ import main; sys.exit(main())"
 
 @pytest.mark.parametrize(
     "arguments",
-    ["summary t", "summary t t2 --by mark --csv", "summary t --metadata", "devices"]
-    + [f"export t -o t.{kind}" for kind in ("csv", "prom")],
+    [
+        "summary t",
+        "summary t t2 --by mark --csv",
+        "summary t --metadata",
+        "devices",
+        "export t -o t.csv",
+    ],
 )
 def test_what_works_without_extras(trace: Path, arguments: str) -> None:
     other = {"boot": "b", "host": "other"}
@@ -251,6 +259,8 @@ def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
         ("compare t", "matplotlib"),
         ("watch t --once", "rich"),
         ("export t -o t.parquet", "pandas"),
+        ("export t -o t.prom", "prometheus_client"),
+        ("serve t", "prometheus_client"),
     ],
 )
 def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, package: str) -> None:
@@ -301,7 +311,7 @@ print(gpumon.read("t").metadata()["ended"])
     assert "recording continues without the chart: a live chart needs matplotlib" in done.stderr
 
 
-HEAVY = OPTIONAL | {"psutil", "pynvml", "asyncio", "http", "multiprocessing", "ssl"}
+HEAVY = OPTIONAL | NEEDED | {"asyncio", "http", "multiprocessing", "ssl"}
 COMMANDS = {
     "import gpumon": set(),
     "main(['summary', 't'])": set(),
@@ -354,20 +364,18 @@ MODULES = sorted(GPUMON.rglob("*.py"))
 
 @pytest.mark.parametrize("file", MODULES, ids=[str(f.relative_to(GPUMON)) for f in MODULES])
 def test_modules_import_what_their_place_allows(file: Path) -> None:
-    assert imports(file, everywhere=True) <= {"gpumon", "psutil", "pynvml"} | OPTIONAL
-    allowed = {"gpumon", "psutil", "pynvml"}
+    assert imports(file, everywhere=True) <= {"gpumon"} | NEEDED | OPTIONAL
+    allowed = {"gpumon"} | NEEDED
     if file.parent.name == "drawing":
         allowed |= {"matplotlib", "numpy"}
-    if file.name == "watch.py":
-        allowed |= {"rich"}
     assert imports(file, everywhere=False) <= allowed
 
 
 # --- Described -------------------------------------------------------------------------------
 
 
-def test_it_depends_on_two_packages_and_says_what_the_others_are_for() -> None:
-    assert set(PROJECT["dependencies"]) == {"nvidia-ml-py", "psutil"}
+def test_it_depends_on_three_packages_and_says_what_the_others_are_for() -> None:
+    assert set(PROJECT["dependencies"]) == {"filelock", "nvidia-ml-py", "psutil"}
     readme = (GPUMON / "README.md").read_text()
     assert PROJECT["name"] in readme
     table = set(re.findall(r"^\| `(\w+)` \|", readme, re.M))

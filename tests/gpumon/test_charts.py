@@ -16,8 +16,8 @@ from gpumon_tools import START, Marks, write
 
 import gpumon
 from gpumon.__main__ import main
-from gpumon.drawing import interactive_comparison
-from gpumon.units import duration_text, time_text
+from gpumon.drawing import interactive
+from gpumon.words import duration_text, time_text
 
 MARKS: Marks = (("train", 0.0, 12.0, {"epoch": 1}),)
 LOST = {"t": 7.0, "event": "device lost", "device": "gpu0", "reason": "GPU is lost"}
@@ -108,7 +108,10 @@ def test_both_tell_the_time_alike(tmp_path: Path, span: float) -> None:
     path = write(tmp_path / "t", {"gpu0": [1.0] * 10}, step=span / 10)
     train: Marks = (("train", span / 2, span, {}),)
     later = write(tmp_path / "u", {"gpu0": [1.0] * 10}, step=span / 10, marks=train)
-    for page in (gpumon.read(path).html(), interactive_comparison.fragment({"a": later})):
+    for page in (
+        gpumon.read(path).html(),
+        interactive.comparison_fragment({"a": gpumon.read(later)}),
+    ):
         data, drawn = gpumon_canvas.data_of(page), gpumon_canvas.drawn(page)["words"]
         start, end = data.get("view") or (data["start"], data["end"])
         below = max(y for _, _, y in drawn)
@@ -124,10 +127,10 @@ def test_a_length_of_time_reads_as_a_moment_does() -> None:
 
 
 def test_several_runs_name_their_devices_alike(tmp_path: Path) -> None:
-    runs: dict[str, gpumon.Trace | str | Any] = {}
+    runs: dict[str, gpumon.Trace] = {}
     for name, gpus in (("None", 0), ("One", 1), ("Two", 2)):
         runs[name] = with_everything(tmp_path / name, gpus)
-    lanes = gpumon_canvas.data_of(interactive_comparison.fragment(runs))["lanes"]
+    lanes = gpumon_canvas.data_of(interactive.comparison_fragment(runs))["lanes"]
     page = {lane["title"]: lane["subtitle"] for lane in lanes}
     assert page == {"None": "no GPU", "One": "1 GPU, 1 lost", "Two": "2 GPUs, 1 lost"}
     texts = [text.get_text() for axes in gpumon.compare(runs).axes for text in axes.texts]
@@ -158,7 +161,9 @@ def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Pat
     runs: dict[str, Any] = {"a": with_it, "b": write(tmp_path / "b", {"gpu0": [1.0] * 9})}
     _, other = lanes(gpumon.compare(runs, align="train"))
     assert "1 GPU, no train" in {text.get_text() for text in other.texts}
-    page = gpumon_canvas.data_of(interactive_comparison.fragment(runs))["lanes"]
+    page = gpumon_canvas.data_of(
+        interactive.comparison_fragment({name: gpumon.read(path) for name, path in runs.items()})
+    )["lanes"]
     assert [lane["subtitle"] for lane in page] == ["1 GPU", "1 GPU, no train"]
 
 

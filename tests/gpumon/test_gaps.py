@@ -23,10 +23,10 @@ from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
-from gpumon.drawing import interactive_comparison
+from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
 from gpumon.drawing.style import THEMES
-from gpumon.live_reader import Follower
+from gpumon.live import Follower
 from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
 from gpumon.writer import Writer
@@ -158,7 +158,7 @@ def test_the_web_charts_lines_and_areas_break(tmp_path: Path, several: bool, den
     hole = range(HOLE.start * dense, HOLE.stop * dense)
     path = write(tmp_path / "t", {"gpu0": steps, "gpu1": steps}, step=1 / dense, without=hole)
     trace = gpumon.read(path)
-    page = interactive_comparison.fragment({"a": trace}) if several else trace.html()
+    page = interactive.comparison_fragment({"a": trace}) if several else trace.html()
     data = gpumon_canvas.data_of(page)
     lines = {"busy", "activity", "memory", "power", "host"}
     colours = {data["themes"]["light"][kind] for kind in lines}
@@ -205,7 +205,7 @@ def test_the_terminal_shows_a_gap(tmp_path: Path) -> None:
     pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
-    from gpumon.watch import render
+    from gpumon.live import render
 
     prefix = write(tmp_path / "t", {"gpu0": STEPS}, without=HOLE, unix=time.time())
     follower = Follower(prefix)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
 
-from gpumon import utilisation
+from gpumon import gpu_activity
 from gpumon.nvml import Device
-from gpumon.throttle import reasons
+from gpumon.words import reasons
 
 
 def reasons_of(trace: object) -> dict[str, str | None]:
@@ -133,9 +133,9 @@ def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
 
 def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = iter([[], [], [(1, 40.0)], [(1, 4.0)], *[[]] * 20])
-    monkeypatch.setattr(utilisation, "_fresh", lambda *_: next(batches))
-    monkeypatch.setattr(utilisation, "nvml", SimpleNamespace)
-    source = utilisation.utilisation_source(Device("gpu0", None, "", ""), 0.5)
+    monkeypatch.setattr(gpu_activity, "_fresh", lambda *_: next(batches))
+    monkeypatch.setattr(gpu_activity, "nvml", SimpleNamespace)
+    source = gpu_activity.utilisation_source(Device("gpu0", None, "", ""), 0.5)
     read = [list(source.read()) for _ in range(6)]
     assert read == [[40.0, 4.0]] * 4 + [[None, None]] * 2
 

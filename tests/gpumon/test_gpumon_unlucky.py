@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gpumon
-from gpumon.atomic_write import write_atomically
 from gpumon.launch import rank
+from gpumon.trace_files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -18,7 +18,7 @@ import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import clock_offset, launch, merge
+from gpumon import clocks, launch, merge
 from gpumon.__main__ import main
 from gpumon.record import default_path
 from gpumon.trace_notes import problems
@@ -241,9 +241,9 @@ def test_a_trace_of_phases_alone_is_no_chart(
 
 
 def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
-    with clock_offset.answer_queries(tmp_path / "t"):
+    with clocks.answer_queries(tmp_path / "t"):
         offer = json.loads((tmp_path / "t.clock").read_text())
-        found = clock_offset.measure_offset(
+        found = clocks.measure_offset(
             offer,
             threading.Event(),
             clock=lambda: time.monotonic() + 1000,
@@ -253,7 +253,7 @@ def test_clocks_are_measured_over_the_network(tmp_path: Path) -> None:
         assert abs(found["ahead (s)"] - 1000) <= found["within (s)"] < 1
         assert found["wall (s)"] == pytest.approx(-3, abs=1)
         wrong = {**offer, "token": "0" * 32, "addresses": ["127.0.0.1"]}
-        assert clock_offset.measure_offset(wrong, threading.Event()) is None, (
+        assert clocks.measure_offset(wrong, threading.Event()) is None, (
             "who has no token is not answered"
         )
     assert not (tmp_path / "t.clock").exists()
@@ -270,13 +270,11 @@ def test_asking_waits_for_the_first_rank_and_keeps_the_answer(
         heard.set()
 
     (tmp_path / "t.clock").write_text("left by another run")
-    monkeypatch.setattr(clock_offset, "AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(
-        clock_offset, "boot_id", lambda: f"boot of {threading.current_thread().name}"
-    )
+    monkeypatch.setattr(clocks, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(clocks, "boot_id", lambda: f"boot of {threading.current_thread().name}")
     with (
-        clock_offset.query_reference(tmp_path / "t", tell),
-        clock_offset.answer_queries(tmp_path / "t"),
+        clocks.query_reference(tmp_path / "t", tell),
+        clocks.answer_queries(tmp_path / "t"),
     ):
         assert heard.wait(60)
     assert told[0]["boot"] == "boot of MainThread" and abs(told[0]["ahead (s)"]) < 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon import memory_arena
+from gpumon import series
 from gpumon.scheduler import Scheduler
 from gpumon.series import Call, Number, Poll, Series, Source, Unavailable
 from gpumon.trace_files import samples_file
@@ -21,21 +21,21 @@ class Pair(ctypes.Structure):
 
 def test_numbers_of_several_structures_are_taken_out_at_once() -> None:
     count, pair = (
-        memory_arena.allocate(ctypes.c_uint),
-        memory_arena.allocate(Pair, code=-7, value=0.5),
+        series.allocate(ctypes.c_uint),
+        series.allocate(Pair, code=-7, value=0.5),
     )
-    large = memory_arena.allocate(ctypes.c_ulonglong)
+    large = series.allocate(ctypes.c_ulonglong)
     count.value, large.value = 2**32 - 1, 2**64 - 1
     code = ctypes.c_int.from_buffer(pair, Pair.code.offset)
     share = ctypes.c_double.from_buffer(pair, Pair.value.offset)
-    assert memory_arena.unpacker([count, code, share, large])(memory_arena.MEMORY) == (
+    assert series.unpacker([count, code, share, large])(series.MEMORY) == (
         2**32 - 1,
         -7,
         0.5,
         2**64 - 1,
     )
-    assert memory_arena.unpacker([share, large])(memory_arena.MEMORY) == (0.5, 2**64 - 1)
-    assert memory_arena.unpacker([])(memory_arena.MEMORY) == ()
+    assert series.unpacker([share, large])(series.MEMORY) == (0.5, 2**64 - 1)
+    assert series.unpacker([])(series.MEMORY) == ()
 
 
 def test_a_function_is_given_where_a_pointer_points() -> None:
@@ -48,7 +48,7 @@ def test_a_function_is_given_where_a_pointer_points() -> None:
 
     ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(answer)
     pointer = ctypes.pointer(cell)
-    arguments = [memory_arena.as_argument(each) for each in (pointer, 3)]
+    arguments = [series.as_argument(each) for each in (pointer, 3)]
     assert not isinstance(arguments[0], type(pointer)) and arguments[1] == 3
     ask(*arguments)
     assert seen == [(ctypes.addressof(cell), 3)]
@@ -74,7 +74,7 @@ def test_a_number_that_fails_leaves_the_others_and_all_that_fail_are_one_failure
 @pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
 def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
     """Of two readings that take turns, the other one begins with what this one has taken."""
-    cell, code = (memory_arena.allocate(ctypes.c_uint, value=0) for _ in range(2))
+    cell, code = (series.allocate(ctypes.c_uint, value=0) for _ in range(2))
     number = Number(cell, code=code)
     failing: dict[str, int] = {}
     calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]

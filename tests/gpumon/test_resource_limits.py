@@ -17,7 +17,7 @@ from gpumon_tools import write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
-from gpumon import resource_limits
+from gpumon import process as process_module
 
 SPIN = "print(flush=True)\nwhile True: pass"
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def busy_fixture() -> Iterator[int]:
 
 
 def used(process: int, seconds: float) -> list[float | None]:
-    source = resource_limits._cpu(process)
+    source = process_module._cpu(process)
     source.read()
     time.sleep(seconds)
     return [value for value in source.read() if not isinstance(value, Exception)]
@@ -55,7 +55,7 @@ def cgroup(name: str, **files: int) -> Iterator[list[Path]]:
     made: list[Path] = []
     try:
         for controller in controllers:
-            mounts = resource_limits.cgroups_of(1).get(controller)
+            mounts = process_module.cgroups_of(1).get(controller)
             if not mounts:
                 pytest.skip(f"no cgroup controller {controller} of version 1 here")
             folder = mounts[-1] / name
@@ -101,8 +101,8 @@ def version_2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     proc.mkdir(parents=True)
     (proc / "cgroup").write_text("3:cpuset:/\n0::/docker/a/b\n")
     (proc / "mountinfo").write_text(f"41 31 0:38 /docker {folder} rw - cgroup2 cgroup2 rw\n")
-    monkeypatch.setattr(resource_limits, "PROC", folder / "proc")
-    monkeypatch.setattr(resource_limits, "_affinity", lambda root: {0, 1, 2, 3})
+    monkeypatch.setattr(process_module, "PROC", folder / "proc")
+    monkeypatch.setattr(process_module, "_affinity", lambda root: {0, 1, 2, 3})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return inner.parent
 
@@ -112,8 +112,8 @@ def test_limits_of_version_2_hold_for_the_groups_below(
 ) -> None:
     group = version_2(tmp_path, monkeypatch)
     clock = [100.0]
-    monkeypatch.setattr(resource_limits.time, "monotonic", lambda: clock[0])
-    source = resource_limits._cpu(5)
+    monkeypatch.setattr(process_module.time, "monotonic", lambda: clock[0])
+    source = process_module._cpu(5)
     assert source.read() == [None, 1.5]
     (group / "cpu.stat").write_text("usage_usec 1200000\nuser_usec 0\n")
     clock[0] += 1
@@ -121,7 +121,7 @@ def test_limits_of_version_2_hold_for_the_groups_below(
     (group / "cpu.max").write_text("400000 100000")  # as many as there are: no limit
     clock[0] += 60
     assert source.read() == [None, 4.0]
-    assert resource_limits._memory(5).read() == [50.0, 100.0]
+    assert process_module._memory(5).read() == [50.0, 100.0]
 
 
 def test_of_groups_with_equal_limits_the_fullest_counts(
@@ -132,8 +132,8 @@ def test_of_groups_with_equal_limits_the_fullest_counts(
     (outer / "b" / "cpu.max").write_text("150000 100000\n")
     (outer / "b" / "cpu.stat").write_text("usage_usec 0\n")
     clock = [100.0]
-    monkeypatch.setattr(resource_limits.time, "monotonic", lambda: clock[0])
-    source = resource_limits._cpu(5)
+    monkeypatch.setattr(process_module.time, "monotonic", lambda: clock[0])
+    source = process_module._cpu(5)
     source.read()
     (outer / "cpu.stat").write_text("usage_usec 1500000\n")
     (outer / "b" / "cpu.stat").write_text("usage_usec 300000\n")

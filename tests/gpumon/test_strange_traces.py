@@ -19,7 +19,7 @@ from test_long import Recorded
 
 import gpumon
 from gpumon import recording, writer
-from gpumon.live_reader import Follower, GrowingTrace
+from gpumon.live import Follower
 
 MARKS: Marks = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
 FILES = ("t.jsonl", "t.marks.jsonl", "t.tiers", "t.parts/000001.part", "t.parts/000002.part")
@@ -150,7 +150,7 @@ def strange_traces(sound: Path, most: int) -> Callable[[], None]:
             for name, change in edits:
                 file = prefix.parent / name
                 file.write_bytes(change(file.read_bytes()))
-            for reads in (look, Follower, lambda path: GrowingTrace(path).recording()):
+            for reads in (look, Follower):
                 try:
                     reads(prefix)
                 except gpumon.MonitorError as error:

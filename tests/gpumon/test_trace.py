@@ -168,16 +168,17 @@ def test_prometheus_text(tmp_path: Path) -> None:
     path = write(tmp_path / "t", {"gpu0": [1, 42]}, power=None, energy=[0.0, 1234.5])
     trace = gpumon.read(path)
     text = trace.export(tmp_path / "t.prom").read_text()
-    labels = '{device="gpu0",host="node",uuid="GPU-node-gpu0",product="NVIDIA H200"}'
+    labels = '{device="gpu0",host="node",product="NVIDIA H200",uuid="GPU-node-gpu0"}'
     assert f"gpumon_utilisation_percent{labels} 42" in text
-    assert f"gpumon_memory_used_bytes{labels} {101 * 2**20}" in text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    assert float(values[f"gpumon_memory_used_bytes{labels}"]) == 101 * 2**20
     assert "gpumon_power_watts" not in text  # not available is not zero
     # What only grows is a counter, and says so in its name.
     assert "# TYPE gpumon_energy_joules_total counter" in text
     assert f"gpumon_energy_joules_total{labels} 1234.5" in text
     sample = re.compile(r'[a-z_][a-z0-9_]*\{([a-z]+="[^"]*",?)+\} [-+0-9.e]+')
     for line in text.splitlines():
-        assert line.startswith("# TYPE ") or sample.fullmatch(line)
+        assert line.startswith(("# HELP ", "# TYPE ")) or sample.fullmatch(line)
 
 
 def test_prometheus_own_parser_takes_it(tmp_path: Path) -> None:
@@ -268,8 +269,7 @@ def test_terminal_view(tmp_path: Path) -> None:
     pytest.importorskip("rich", reason="gpumon watch needs rich")
     from rich.console import Console
 
-    from gpumon.live_reader import Follower
-    from gpumon.watch import render, sparkline
+    from gpumon.live import Follower, render, sparkline
 
     prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
     marks = prefix.with_name("t.marks.jsonl")

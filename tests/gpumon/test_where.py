@@ -25,7 +25,7 @@ import pytest
 from gpumon_tools import Marks, gpu, write
 
 import gpumon
-from gpumon import callbacks, chrome_trace, gpm, ipython_magic, metrics, serve
+from gpumon import callbacks, export, gpu_activity, prometheus, record
 from gpumon.__main__ import main
 from gpumon.phases import Marker
 from gpumon.trace_files import marks_file, read_marks
@@ -49,7 +49,7 @@ def growing(prefix: Path) -> Path:
 
 @contextlib.contextmanager
 def served(prefix: Path) -> Iterator[int]:
-    with serve.server(prefix, "127.0.0.1", 0) as running:
+    with prometheus.server(prefix, "127.0.0.1", 0) as running:
         thread = threading.Thread(target=running.serve_forever, args=[0.05])
         thread.start()
         try:
@@ -70,23 +70,24 @@ def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
     prefix = growing(tmp_path / "t")
     with served(prefix) as port:
         code, kind, text = ask(port, "/metrics")
-        assert (code, kind) == (200, serve.TEXT)
-        labels = '{device="gpu0",host="node",uuid="GPU-node-gpu0",product="NVIDIA H200"}'
+        assert code == 200 and kind.startswith("text/plain; version=")
+        labels = '{device="gpu0",host="node",product="NVIDIA H200",uuid="GPU-node-gpu0"}'
         assert (
             f"# TYPE gpumon_energy_joules_total counter\ngpumon_energy_joules_total{labels} 9.5"
             in text
         )
-        assert f"gpumon_utilisation_percent{labels} 40\n" in text
-        assert 'gpumon_up{host="node"} 1\n' in text
-        assert 'gpumon_phase{host="node",phase="train"} 1\n' in text
+        assert f"gpumon_utilisation_percent{labels} 40.0\n" in text
+        assert 'gpumon_up{host="node"} 1.0\n' in text
+        assert 'gpumon_phase{host="node",phase="train"} 1.0\n' in text
         code, kind, text = ask(
             port, "/metrics", Accept="application/openmetrics-text;version=1.0.0"
         )
-        assert (code, kind) == (200, serve.OPEN) and text.endswith("\n# EOF\n")
+        assert code == 200 and kind.startswith("application/openmetrics-text; version=1.0.0")
+        assert text.endswith("\n# EOF\n")
         assert "# TYPE gpumon_energy_joules counter\n# UNIT gpumon_energy_joules joules\n" in text
         with (prefix.parent / "t.jsonl").open("a") as more:
             more.write("[4.0,0,55]\n")
-        assert "gpumon_utilisation_percent" + labels + " 55\n" in ask(port, "/metrics")[2]
+        assert "gpumon_utilisation_percent" + labels + " 55.0\n" in ask(port, "/metrics")[2]
         assert ask(port, "/metrics", Host="evil.example:80")[0] == 403
         assert ask(port, "/etc/passwd")[0] == 404 and ask(port, "/")[0] == 200
         with (prefix.parent / "t.jsonl").open("a") as more:
@@ -114,7 +115,7 @@ def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path, more_sampl
         assert (now.st_size > before.st_size) == (more_samples > 0)
         text = ask(port, "/metrics")[2]
         assert 'gpumon_up{host="node"} 1' in text
-        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30\n", text)
+        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30.0\n", text)
 
 
 def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +131,7 @@ def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_who_is_slow_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "SECONDS", 1.0, raising=False)
+    monkeypatch.setattr(prometheus, "SECONDS", 1.0, raising=False)
     with served(growing(tmp_path / "t")) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=0.2) as link:
             begun, hung_up = time.monotonic(), False
@@ -149,7 +150,7 @@ def test_who_is_slow_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_so_many_connections_are_held_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(serve, "MOST", 5, raising=False)
+    monkeypatch.setattr(prometheus, "MOST", 5, raising=False)
     with served(growing(tmp_path / "t")) as port, contextlib.ExitStack() as stack:
         links = [
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
@@ -166,7 +167,7 @@ def test_so_many_connections_are_held_and_no_more(
 
 def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
     client = pytest.importorskip("prometheus_client")
-    found = metrics.metrics(
+    found = prometheus.metrics(
         gpumon.read(growing(tmp_path / "t")).header,
         {"gpu0/power (W)": 99.5, "gpu0/energy (J)": 7.0, "host/cpu1 (%)": 3.0},
     )
@@ -174,7 +175,8 @@ def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
     from prometheus_client.parser import text_string_to_metric_families as plain
 
     assert client
-    for parse, text in ((plain, metrics.prometheus(found)), (strict, metrics.openmetrics(found))):
+    for parse, accept in ((plain, ""), (strict, "application/openmetrics-text;version=1.0.0")):
+        text = prometheus.exposition(found, accept)[0].decode()
         values = {s.name: (s.value, s.labels) for one in parse(text) for s in one.samples}
         assert values["gpumon_power_watts"][0] == 99.5
         assert values["gpumon_energy_joules_total"][0] == 7
@@ -190,14 +192,14 @@ def dashboard() -> dict[str, Any]:
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    names = [name for _, name, _ in gpm.METRICS]
+    names = [name for _, name, _ in gpu_activity.METRICS]
     text = "".join((ROOT / "gpumon" / f"{module}.py").read_text() for module in MODULES)
     names += re.findall(r'"(?:\w+/)?([A-Za-z][\w ]+ \([^)"]+\))"', text)
     names += [f"{bus} {way} (MiB/s)" for bus in ("PCIe",) for way in ("sent", "received")]
     names += ["ECC errors uncorrected (count)", "XIDs (count)", "memory others (MiB)"]
     header = {"host": "h", "devices": []}
     keys = {f"{owner}/{name}": 1.0 for name in names for owner in ("gpu0", "process")}
-    known = {one.full_name for one in metrics.metrics(header, keys)} | {"gpumon_up"}
+    known = {one.full_name for one in prometheus.metrics(header, keys)} | {"gpumon_up"}
     panels = dashboard()["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     expressions += [one["query"] for one in dashboard()["templating"]["list"]]
@@ -207,16 +209,8 @@ def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
 
 HOPPER = """utilisation 80\nmemory_utilisation 40\nmemory 900\npower 90000\nenergy 1 2 3\nthrottle 0
 ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
-""" + "\n".join(f"gpm{number} 20" for number, *_ in gpm.METRICS)
-MODULES = (
-    "gpu",
-    "host",
-    "gpu_errors",
-    "gpu_processes",
-    "resource_limits",
-    "utilisation",
-    "process",
-)
+""" + "\n".join(f"gpm{number} 20" for number, *_ in gpu_activity.METRICS)
+MODULES = ("gpu", "gpu_activity", "host", "process")
 
 
 def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
@@ -299,7 +293,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     marks: Marks = (*MARKS, ("crossing", 2.5, 4.0, {}))
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [10, 10, None, 40]}, marks=marks))
     content = json.loads(trace.export(tmp_path / "t.json").read_text())
-    assert content[chrome_trace.BASE] == 1_800_000_000_000_000_000
+    assert content[export.BASE] == 1_800_000_000_000_000_000
     slices = {e["name"]: e for e in content["traceEvents"] if e["ph"] == "X"}
     assert (slices["train"]["ts"], slices["train"]["dur"]) == (1e6, 2e6)
     assert slices["train"]["tid"] == slices["train/step"]["tid"] != slices["crossing"]["tid"]
@@ -309,7 +303,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
     profile = tmp_path / "profile.json"
     for base, at in ((1_799_999_990_000_000_000, 11e6), (None, (1.8e9 + 1) * 1e6)):
         event = {"ph": "X", "name": "aten::mm", "ts": at, "dur": 5, "pid": 7, "tid": 7}
-        based = {chrome_trace.BASE: base} if base else {}
+        based = {export.BASE: base} if base else {}
         profile.write_text(json.dumps({**based, "traceEvents": [event]}))
         arguments = ["export", str(tmp_path / "t"), "-o", str(tmp_path / "both.json")]
         assert main([*arguments, "--profile", str(profile)]) == 0
@@ -523,8 +517,8 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
     with pytest.raises(gpumon.MonitorError) as error:
-        ipython_magic.options(line)
-    assert told in str(error.value) and ipython_magic.USAGE in str(error.value)
+        record.options(line)
+    assert told in str(error.value) and record.USAGE in str(error.value)
 
 
 def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from gpumon import resource_limits
+from gpumon.process import limit_sources
 from helpers import paths
 from helpers.frameworks import devices, rank_info
 from helpers.launch import launchers
@@ -216,7 +216,7 @@ def fill_the_disk(number: int) -> None:
 
 def given() -> dict[str, Any]:
     """What this process was given of its node, as the runner and the monitor see it."""
-    cores, memory = resource_limits.limit_sources(os.getpid())
+    cores, memory = limit_sources(os.getpid())
     return {
         "host": socket.gethostname(),
         "CUDA": os.environ["CUDA_VISIBLE_DEVICES"].split(","),

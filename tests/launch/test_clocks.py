@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gpumon.boot_id import boot_id
+from gpumon.clocks import boot_id
 from helpers.launch import clocks
 from helpers.launch.clocks import Meetings, Round
 

@@ -7,7 +7,7 @@ import pytest
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon.drawing import lanes
+from gpumon.drawing import device_lanes
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 from helpers.launch import samplers
@@ -75,5 +75,5 @@ def test_traces_of_wrong_clocks_are_laid_on_one_axis(tmp_path: Path) -> None:
     assert list(starts) == pytest.approx([2.0, 2.0], abs=1e-6), "both began to train together"
     stated = trace.metadata()["parts"][1]["clock"]
     assert "wall clock was +100.000000 s ahead, within 0.002000 s" in stated
-    shown = lanes.lanes_of(trace.recording, (0, 6))
+    shown = device_lanes.lanes_of(trace.recording, (0, 6))
     assert [lane.name for lane in shown] == ["n1:gpu0", "n1:host", "n2:gpu0", "n2:host"]

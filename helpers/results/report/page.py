@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from gpumon.drawing import interactive, interactive_comparison
+from gpumon.drawing import interactive
 from helpers.record.tasks import capital
 from helpers.results import charts, conclusions, learning_curves, published
 from helpers.results.charts import Chart
@@ -60,7 +60,7 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
     return environment.get_template("page.html").render(
         policy=_policy(scripts.values()),
         style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
-        charts_style=Markup(interactive.STYLE),
+        charts_style=Markup(interactive.style()),
         scripts={name: Markup(text) for name, text in scripts.items()},
         title=title(compared),
         headline=conclusions.headline(compared),
@@ -92,7 +92,7 @@ def _block(compared: Comparison, block: Block) -> dict[str, Any]:
         return common | {"is": "texts", "lines": block.lines}
     if isinstance(block, Utilisation):
         lanes, without = charts.traces(compared)
-        chart = Markup(interactive_comparison.fragment(lanes)) if lanes else Markup("")
+        chart = Markup(interactive.comparison_fragment(lanes)) if lanes else Markup("")
         return common | {"is": "utilisation", "chart": chart, "without": without}
     return common | _target(compared, block)
 

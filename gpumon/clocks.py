@@ -1,16 +1,10 @@
-"""The recorders of a job measure the clock offset between their hosts over the network.
-
-The recorder of rank 0 answers queries for its clock, and writes its address to ``PATH.clock``; the
-recorders of other hosts query it. An answer is given between the query and its arrival, whatever
-the network does: of many answers, the narrowest bounds count. Without an answer (no shared
-folder, a firewall), the offset stays unknown, and a note in the merged trace says so.
-"""
+"""This module reads the identifier of the machine's current boot."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import socket
 import threading
 import time
@@ -18,18 +12,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpumon.atomic_write import write_atomically
-from gpumon.boot_id import boot_id
+from gpumon.trace_files import write_atomically
 
 ROUNDS = 20
 ANSWER_SECONDS = 0.5
 ASK_SECONDS = 60.0
 """For how long the first rank is waited for: hosts do not begin at once."""
 AGAIN_SECONDS = 0.5
-
 ClockOffset = dict[str, Any]
 """``boot``: whose clock is the reference; ``ahead (s)``: of this host's monotonic clock before it,
 within ``within (s)``; ``wall (s)``: the same of the wall clock."""
+
+
+def boot_id() -> str | None:
+    """An identity of this boot: processes of one boot share their monotonic clock."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    return None
 
 
 def clock_file(prefix: Path) -> Path:
@@ -39,7 +38,7 @@ def clock_file(prefix: Path) -> Path:
 @contextlib.contextmanager
 def answer_queries(prefix: Path) -> Iterator[None]:
     """Answer queries for this host's clock in a thread; on failure no address is published."""
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         try:
             server.bind(("", 0))
@@ -70,11 +69,13 @@ def answer_queries(prefix: Path) -> Iterator[None]:
 
 
 def _answer(server: socket.socket, token: bytes, ended: threading.Event) -> None:
+    from hmac import compare_digest  # large, and the sampler needs this module for one function
+
     while not ended.is_set():
         with contextlib.suppress(OSError):
             data, sender = server.recvfrom(256)
             asked, _, count = data.partition(b" ")
-            if secrets.compare_digest(asked, token):
+            if compare_digest(asked, token):
                 text = f"{count.decode()} {time.monotonic():.9f} {time.time():.9f}"
                 server.sendto(text.encode(), sender)
 

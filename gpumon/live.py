@@ -1,21 +1,28 @@
-"""This module follows a trace that is being written, and reads only its new lines."""
+"""This module follows a trace that is being written, and shows its latest values in a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
-from array import array
+import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from gpumon.downsampling import bit_mask_series
-from gpumon.errors import MonitorError
-from gpumon.recording import Recording, Table, recording
-from gpumon.sampling_gaps import gap_threshold
+from gpumon.errors import MonitorError, required_for
+from gpumon.stats import gap_threshold
 from gpumon.trace_files import marks_file, read_header, samples_file
 from gpumon.trace_format import Damaged, is_event, is_mark, is_sample, parse
+from gpumon.words import THROTTLING, duration_text, memory_text, reasons, time_text
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+# What the columns beside the last minute need.
+OTHERS = 66
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Tail:
@@ -96,7 +103,6 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        """Take in what is there, from its beginning."""
         self.header = read_header(self._prefix)
         self.now: dict[str, float] = {}
         self.time = 0.0
@@ -175,55 +181,103 @@ class Follower:
             values.append(self.now.get(key, math.nan))
 
 
-class GrowingTrace:
-    """A trace in memory that takes in only what is new; what becomes long becomes means.
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last values (percent) as blocks, each the mean of its share; a gap where unknown."""
+    if not values:
+        return ""
+    each = max(1, math.ceil(len(values) / width))
+    groups = [list(values[max(0, end - each) : end]) for end in range(len(values), 0, -each)]
+    text = ""
+    for group in reversed(groups[:width]):
+        known = [value for value in group if not math.isnan(value)]
+        level = sum(known) / len(known) if known else 0.0
+        text += BLOCKS[min(8, max(0, math.ceil(level * 8 / 100)))] if known else "·"
+    return text
 
-    most: rows that it may have. Beyond them each two become their mean.
-    """
 
-    def __init__(self, prefix: Path, most: int = 20_000) -> None:
-        self.prefix = prefix
-        self.header = read_header(prefix)
-        self.step = float(self.header["interval (s)"])
-        self._table = Table(len(self.header["series"]))
-        self._masks = set(bit_mask_series(self.header))
-        self._most = most
-        self._events: list[dict[str, Any]] = []
-        self._marked: list[list[Any]] = []
-        self._last = -1.0
-        self._samples = Tail(samples_file(prefix))
-        self._marks = Tail(marks_file(prefix))
+def render(follower: Follower, columns: int = 100) -> RenderableType:
+    """What a terminal of so many columns shows of a trace now."""
+    with required_for("gpumon watch"):
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
 
-    def recording(self) -> Recording:
-        """What there is of it by now."""
-        new: list[Any] = []
-        for line in self._samples.lines():
-            if isinstance(line, dict) and "gpumon" in line:
-                self._events.clear()  # those of the parts before come again
-            elif is_sample(line, len(self._table.columns)):
-                if line[0] > self._last:  # so do some samples
-                    self._last = line[0]
-                    new.append(line)
-            else:
-                new.append(line)
-        self._table.take(new, self._events)
-        self._marked += filter(is_mark, self._marks.lines())
-        times, columns = self._table.filled()
-        while len(times) > self._most:
-            times, columns = self._halve()
-        events, marks = list(self._events), list(self._marked)
-        return recording(self.prefix, self.header, times, columns, events, marks, self.step, 0)
+    width = min(60, max(8, columns - OTHERS))
+    header = follower.header
+    silent = follower.seconds_silent(time.time())
+    # What was last heard is not what is now.
+    now = {} if silent else follower.now
+    table = Table(box=None, padding=(0, 1), header_style="dim", expand=False)
+    for name in ("device", "last minute", "busy", "SM", "memory", "power", "temp", ""):
+        left = name in ("device", "last minute", "")
+        table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for device in header["devices"]:
+        table.add_row(*(Text(*cell) for cell in _row(follower, now, device, width)))
+    title = Text.assemble(
+        ("gpumon ", "bold"),
+        f"{header['host']}  {time_text(int(follower.time), follower.time)}  ",
+        (follower.phase or "no phase", "bold cyan" if follower.phase else "dim"),
+        (f"  ended: {follower.ended}" if follower.ended else "", "yellow"),
+        (f"  no sample for {duration_text(round(silent))}" if silent else "", "yellow"),
+    )
+    parts: list[RenderableType] = [title, table]
+    reason = header["nvml"].get("reason")
+    if reason:
+        parts.append(Text(f"No GPU here: {reason}", style="dim"))
+    share = now.get("sampler/cpu (%)", math.nan)
+    if not math.isnan(share):
+        parts.append(Text(f"the sampler itself: {share:.1f} % of a core", style="dim"))
+    return Group(*parts)
 
-    def _halve(self) -> tuple[array[float], list[array[float]]]:
-        """Each two rows as one, with their means; of bit masks the first."""
-        table = self._table
-        self.step *= 2
-        for number, column in enumerate(table.columns):
-            pairs = column[::2]
-            for place, second in enumerate(column[1::2] if number not in self._masks else ()):
-                first = pairs[place]
-                mean = (first + second) / 2
-                pairs[place] = mean if mean == mean else second if first != first else first
-            table.columns[number] = pairs
-        table.times = table.times[::2]
-        return table.times, table.columns
+
+def _row(
+    follower: Follower, now: dict[str, float], device: dict[str, Any], width: int
+) -> list[tuple[str, str]]:
+    """The texts of a device's row, each with its style."""
+    name, host = device["name"], device["kind"] == "host"
+    busy_key = f"{name}/cpu (%)" if host else f"{name}/utilisation (%)"
+    steps = max(1, round(60 / follower.header["interval (s)"]))
+    recent = list(follower.history.get(busy_key, ()))[-steps:]
+    bits = now.get(f"{name}/throttle reasons (bits)", 0.0)
+    status = reasons(int(bits) & THROTTLING) if not math.isnan(bits) else []
+    if name in follower.lost:
+        status = ["lost"]
+    memory = now.get(f"{name}/memory used (MiB)", math.nan)
+    total = device.get("memory total (MiB)")
+    used = memory_text(memory) if not math.isnan(memory) else "N/A"
+
+    def figure(key: str, unit: str) -> tuple[str, str]:
+        value = now.get(key, math.nan)
+        return ("N/A", "dim") if math.isnan(value) else (f"{value:.0f}{unit}", "")
+
+    return [
+        ("host" if host else name, "bold"),
+        (sparkline(recent, width), "bright_black" if host else "blue"),
+        figure(busy_key, "%"),
+        ("", "") if host else figure(f"{name}/SM activity (%)", "%"),
+        (f"{used} / {memory_text(total)}" if total else used, "green"),
+        ("", "") if host else figure(f"{name}/power (W)", "W"),
+        ("", "") if host else figure(f"{name}/temperature (C)", "°C"),
+        (", ".join(status), "yellow"),
+    ]
+
+
+def watch(prefix: Path, *, once: bool = False, refresh: float = 0.5) -> None:
+    """Show a trace until it ends or Ctrl-C; ``once`` prints one picture."""
+    with required_for("gpumon watch"):
+        from rich.console import Console
+        from rich.live import Live
+
+    follower = Follower(prefix)
+    console = Console()
+    if once:
+        console.print(render(follower, console.width))
+        return
+    with Live(render(follower, console.width), console=console, auto_refresh=False) as live:
+        try:
+            while follower.ended is None:
+                time.sleep(refresh)
+                follower.poll()
+                live.update(render(follower, console.width), refresh=True)
+        except KeyboardInterrupt:
+            pass

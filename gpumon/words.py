@@ -1,14 +1,26 @@
-"""This module turns recorded events into text for charts, tables and warnings."""
+"""Words and figures for people: units, tables, and what recorded events mean."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
 
-from gpumon.throttle import THROTTLING, reasons
-from gpumon.units import memory_text
+from gpumon.errors import printable
 
+REASONS = {
+    0x001: "idle",
+    0x002: "application clocks",
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "thermal slowdown (software)",
+    0x040: "thermal slowdown (hardware)",
+    0x080: "power brake",
+    0x100: "display clocks",
+}
+# Those that slow down work that is there to do, which an idle GPU's low clock does not.
+THROTTLING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
 XIDS = {
     13: "a kernel failed in the graphics engine, mostly an address out of bounds in the program",
     31: "a kernel used memory that is not mapped, mostly a bug in the program",
@@ -33,7 +45,6 @@ XIDS = {
     140: "an ECC error that could not be recovered from",
 }
 """What NVIDIA's catalogue says of the XIDs that training meets, in short."""
-
 HARDWARE = ("xid", "ecc", "remapped", "retired")
 ROWS = {
     "done": "replaced by a spare one",
@@ -41,6 +52,52 @@ ROWS = {
     "failed": "broken without a spare one left: the GPU should be exchanged",
 }
 PAGES = {"done": "taken out of use", "pending": "to be taken out of use at the next reset"}
+Row = dict[str, Any]
+"""Values by the name of their column; what is not known is NaN, None or not there."""
+
+
+def time_text(seconds: float, span: float) -> str:
+    """A moment of a span, in the form that the span asks for: ``12.5 s``, ``3:05``, ``1:02:30``."""
+    if span <= 120:
+        return f"{round(seconds, 6):g} s"
+    if seconds < 0:
+        return "-" + time_text(-seconds, span)
+    minutes, left = divmod(round(seconds), 60)
+    if span <= 3600 and minutes < 60:
+        return f"{minutes}:{left:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{left:02d}"
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time in the same forms; below a second two digits count."""
+    digits = 1 if seconds >= 1 or not seconds else 1 - math.floor(math.log10(seconds))
+    return time_text(round(seconds, digits), seconds)
+
+
+def memory_text(amount: float) -> str:
+    """Memory for people: ``812 MiB``, ``12.3 GiB``, ``141 GiB``."""
+    if amount < 1000:
+        return f"{amount:.0f} MiB"
+    gib = amount / 1024
+    return f"{gib:.1f} GiB" if gib < 100 else f"{gib:.0f} GiB"
+
+
+def cores_text(host: Mapping[str, Any]) -> str:
+    """``1 core``, ``64 cores``."""
+    return f"{host['cores']} core{'s' * (host['cores'] != 1)}"
+
+
+def is_throttled(bits: float) -> bool:
+    """Whether a bit mask holds one of those; what is not known, NaN, does not."""
+    return not math.isnan(bits) and int(bits) & THROTTLING > 0
+
+
+def reasons(bits: float) -> list[str]:
+    """The names of a bit mask, such as ``["power cap"]``; unknown bits by their number."""
+    mask = int(bits)
+    known = [name for bit, name in REASONS.items() if mask & bit]
+    rest = mask & ~sum(REASONS)
+    return known + ([hex(rest)] if rest else [])
 
 
 def gpu_name(device: str) -> str:
@@ -109,3 +166,36 @@ def throttle_intervals(
         else:
             found.append((start, until, why))
     return found
+
+
+def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None:
+    import csv
+
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(columns)
+    for row in rows:
+        table.writerow("" if _unknown(row.get(key)) else row[key] for key in columns)
+
+
+def table_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """The rows for a terminal, without the columns in which nothing is known."""
+    shown = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
+    lines = [shown, *([_figure(row.get(key)) for key in shown] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return "\n".join(
+        "  ".join(word.rjust(width) for word, width in zip(line, widths)) for line in lines
+    )
+
+
+def _unknown(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _figure(value: object) -> str:
+    if _unknown(value):
+        return ""
+    if not isinstance(value, float):
+        return printable(value)
+    return (
+        f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3g}"
+    )

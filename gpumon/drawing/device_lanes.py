@@ -1,0 +1,303 @@
+"""This module prepares the lanes of a chart: the lines and figures of each device.
+
+Lanes of requested series have separate scales, from 0 to a round number, which ``top`` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpumon import stats
+from gpumon.drawing.lanes import Floats, Lane, Line, figure_text
+from gpumon.errors import MonitorError
+from gpumon.phase_metrics import host_share
+from gpumon.recording import Recording
+from gpumon.trace_notes import at_time
+from gpumon.words import (
+    HARDWARE,
+    cores_text,
+    event_label,
+    gpu_name,
+    memory_text,
+    throttle_intervals,
+)
+
+KINDS = ("first", "second", "third", "fourth")
+MOST_MARKS = 8
+GROUPS = {
+    "clocks": ("sm clock", "memory clock"),
+    "page faults": ("page faults", "major page faults"),
+    "ecc": ("ecc errors", "remapped rows", "retired pages", "xids"),
+}
+"""Names for several quantities; any other name is the beginning of a quantity's own."""
+ADDING_UP = ("count)", "J)")
+"""Units of what is counted since the start, of which a mean says nothing."""
+
+
+def lanes_of(
+    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
+) -> list[Lane]:
+    """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
+
+    series: what else is to be drawn, in separate lanes; see :func:`gpumon.Trace.plot`.
+    """
+    if not recording.devices:
+        raise MonitorError(
+            f"the trace {recording.prefix} has phases and no device: it is of a rank whose host "
+            "another rank recorded; draw them together"
+        )
+    machines = {device["name"]: device.get("machine") for device in recording.devices}
+    lanes = _lanes(recording, window, series)
+    # A process's own lanes are no device's, and stay where they are: a trace of it is of one host.
+    order = list(dict.fromkeys(machines.get(lane.name) for lane in lanes))
+    return sorted(lanes, key=lambda lane: order.index(machines.get(lane.name)))
+
+
+def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[str]) -> list[Lane]:
+    weights = stats.weights(recording.times, recording.end, [window])
+    lanes = []
+    for device in recording.devices:
+        if device["kind"] == "host":
+            lanes.append(_host(recording, device, weights))
+        else:
+            lane = _gpu(recording, device, weights)
+            if device["kind"] == "parent":
+                complete_parent(lane, recording, device, weights)
+            lane.marks = event_marks(recording, device["name"])
+            lanes += [lane, *sharing_lanes(recording, device, weights)]
+    return lanes + series_lanes(recording, series, weights)
+
+
+def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    name = device["name"]
+    lane = Lane(name, gpu_name(name), _subtitle(device))
+    busy = recording.series(f"{name}/utilisation (%)")
+    if busy is not None:
+        note = figure_text(stats.mean(stats.known(busy, weights)), "% busy")
+        lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
+    activity = recording.series(f"{name}/SM activity (%)")
+    if activity is not None:
+        note = figure_text(stats.mean(stats.known(activity, weights)), "% SM active")
+        lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
+    if memory := memory_line(recording, device, "memory used (MiB)", weights):
+        lane.lines.append(memory)
+    power = recording.series(f"{name}/power (W)")
+    if power is not None:
+        limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
+        note = figure_text(stats.mean(stats.known(power, weights)), "W")
+        lane.lines.append(
+            Line(
+                "power",
+                "power, % of the limit",
+                100 * np.asarray(power) / limit,
+                note,
+                limit / 100,
+                "W",
+            )
+        )
+    for event in recording.events:
+        if event["event"] == "device lost" and event["device"] == name:
+            lane.lost = (event["t"], f"lost {at_time(event['t'], recording)}")
+    if busy is None:
+        keys = [s for s in recording.header["series"] if s["key"] == f"{name}/utilisation (%)"]
+        reasons = [s["reason"] for s in keys if s.get("reason")]
+        lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
+    return lane
+
+
+def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
+    found = recording.range(key)
+    return None if found is None else (np.asarray(found[0], float), np.asarray(found[1], float))
+
+
+def _subtitle(device: dict[str, Any]) -> str:
+    """The machine or the product, and CUDA's number where it is another than the driver's."""
+    text = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
+    cuda = device.get("cuda")
+    own = device["name"].rpartition(":")[2]
+    return text if cuda is None or own == f"gpu{cuda}" else f"cuda:{cuda}, {text}"
+
+
+def memory_line(
+    recording: Recording, device: dict[str, Any], quantity: str, weights: stats.Weights
+) -> Line | None:
+    """A series of MiB of a device's memory; None where it was not recorded."""
+    key = f"{device['name']}/{quantity}"
+    memory, highest = recording.series(key), recording.highest(key)
+    if memory is None or highest is None:
+        return None
+    total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
+    return _memory(memory, total, highest, weights)
+
+
+def _memory(
+    memory: Sequence[float], total: float, highest: Sequence[float], weights: stats.Weights
+) -> Line:
+    label = "memory, % of the device's"
+    peak = stats.peak(stats.known(highest, weights))
+    note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
+    return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
+
+
+def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) -> Lane:
+    """CPU and memory; where the program may use less than the host has, of that, and the host's."""
+    name = device["name"]
+    lane = Lane(name, "Host", device.get("machine") or cores_text(device), host=True)
+    mine = host_share(recording, device)
+    cpu = recording.series(f"{name}/cpu (%)")
+    if mine.cpu is not None and cpu is not None:
+        lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
+        note = figure_text(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
+        lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
+        note = figure_text(stats.mean(stats.known(cpu, weights)), "% of all")
+        lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
+    elif cpu is not None:
+        note = figure_text(stats.mean(stats.known(cpu, weights)), "% CPU")
+        lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
+        lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
+    if whole := memory_line(recording, device, "memory used (MiB)", weights):
+        if mine.memory is not None and mine.memory_peaks is not None:
+            lane.lines.append(_memory(mine.memory, mine.memory_limit, mine.memory_peaks, weights))
+            whole.kind, whole.label = "machine_memory", "memory, the machine's"
+            whole.note += " of all"
+        lane.lines.append(whole)
+    return lane
+
+
+def event_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
+    """Moments of a GPU: errors of the hardware, and where its clocks begin to be throttled."""
+    found = [
+        (float(event["t"]), event_label(event))
+        for event in recording.events
+        if event["event"] in HARDWARE and event["device"] == device
+    ]
+    bits = recording.series(f"{device}/throttle reasons (bits)") or ()
+    throttled: dict[str, float] = {}
+    for start, _, why in throttle_intervals(recording.times, bits, recording.end):
+        throttled.setdefault(why, start)
+    found += [(start, why) for why, start in throttled.items()]
+    return sorted(found)[:MOST_MARKS]
+
+
+def complete_parent(
+    lane: Lane, recording: Recording, device: dict[str, Any], weights: stats.Weights
+) -> None:
+    """The lane of a whole GPU whose MIG instances are watched: power, temperature and clock."""
+    lane.reason = ""
+    lane.subtitle = f"{lane.subtitle}, whole"
+    for quantity, unit, kind, least in (
+        ("temperature", "C", "first", 100.0),
+        ("SM clock", "MHz", "second", 0.0),
+    ):
+        key = f"{device['name']}/{quantity} ({unit})"
+        if recording.series(key) is not None:
+            full = max(least, _round_up(_most(recording, [key])))
+            lane.lines.append(_line(recording, key, kind, full, weights))
+
+
+def sharing_lanes(
+    recording: Recording, device: dict[str, Any], weights: stats.Weights
+) -> list[Lane]:
+    """A second lane of a GPU that was shared: what the program used of it, and what others did."""
+    name = device["name"]
+    if not any(count > 0 for count in recording.series(f"{name}/other processes (count)") or ()):
+        return []
+    lane = Lane(name, f"{gpu_name(name)}, whose", "mine and others'")
+    words = {"mine": "mine", "others": "others'"}
+    for whose, word in words.items():
+        use = recording.series(f"{name}/SM use {whose} (%)")
+        if use is not None:
+            note = figure_text(stats.mean(stats.known(use, weights)), f"% SM {word}")
+            lane.lines.append(Line(whose, "", np.asarray(use), note, short=f"SM use, {word}"))
+    for whose, word in words.items():
+        if line := memory_line(recording, device, f"memory {whose} (MiB)", weights):
+            line.kind, line.label, line.short = f"memory_{whose}", "", f"memory, {word}"
+            line.note = f"{line.note.removesuffix(' peak')} {word}"
+            lane.lines.append(line)
+    return [lane]
+
+
+def series_lanes(recording: Recording, names: Sequence[str], weights: stats.Weights) -> list[Lane]:
+    """A lane for each device and unit of the series that names stand for, four lines in each."""
+    lanes = []
+    for name in names:
+        keys = _keys(recording, name)
+        groups: dict[tuple[str, str], list[str]] = {}
+        for key in keys:
+            owner, _, quantity = key.partition("/")
+            unit = quantity.rpartition(" (")[2].rstrip(")")
+            groups.setdefault((owner, unit), []).append(key)
+        for (owner, unit), members in groups.items():
+            for first in range(0, len(members), len(KINDS)):
+                part = members[first : first + len(KINDS)]
+                full = _round_up(_most(recording, part))
+                title = gpu_name(owner)
+                title = title if title != owner.rpartition(":")[2] else title.capitalize()
+                whose, _, own = owner.rpartition(":")  # of a merged trace: host, rank or both
+                subtitle = f"{name}, {whose.replace(':', ' ')}" if whose else name
+                lane = Lane(owner, title, subtitle, host=not own.startswith("gpu"))
+                lane.top = f"{full:g} {_shown(unit)}".rstrip()
+                for kind, key in zip(KINDS, part, strict=False):
+                    lane.lines.append(_line(recording, key, kind, full, weights))
+                lanes.append(lane)
+    return lanes
+
+
+def _keys(recording: Recording, name: str) -> list[str]:
+    """The series that a name means and that have values, in the trace's order."""
+    there = [key for key in recording.keys if recording.series(key) is not None]
+
+    def begin(wanted: tuple[str, ...]) -> list[str]:
+        return [key for key in there if key.partition("/")[2].lower().startswith(wanted)]
+
+    keys = [key for key in there if key == name]
+    keys = keys or begin(GROUPS.get(name.lower(), (name.lower(),)))
+    if not keys:
+        groups = [group for group, wanted in GROUPS.items() if begin(wanted)]
+        quantities = [key.partition("/")[2].rpartition(" (")[0] for key in there]
+        known = dict.fromkeys([*groups, *(q for q in quantities if not q[-1:].isdigit())])
+        raise MonitorError(
+            f"series={name!r}: the trace has no such values; it has {', '.join(known)}"
+        )
+    return keys
+
+
+def _line(recording: Recording, key: str, kind: str, full: float, weights: stats.Weights) -> Line:
+    quantity, _, unit = key.partition("/")[2].rpartition(" (")
+    shown = _shown(unit.rstrip(")"))
+    values = np.asarray(recording.series(key))
+    known = stats.known(values.tolist(), weights)
+    if not known:
+        note = f"{quantity} unknown"
+    elif unit == "bits)":
+        note = f"{quantity}, bits"
+    elif unit in ADDING_UP:
+        note = f"{quantity} up to {_digits(stats.peak(known))} {shown}".rstrip()
+    else:
+        note = f"{quantity} {_digits(stats.mean(known))} {shown}".rstrip()
+    return Line(kind, "", 100 * values / full, note, full / 100, shown, quantity)
+
+
+def _most(recording: Recording, keys: Sequence[str]) -> float:
+    return max(float(np.nanmax(recording.series(key))) for key in keys)  # type: ignore[arg-type]
+
+
+def _round_up(value: float) -> float:
+    """The least of 1, 2, 5, 10, 20, ... that is not below a value."""
+    if value <= 0:
+        return 1.0
+    tens = 10.0 ** math.floor(math.log10(value))
+    return next((tens * step for step in (1, 2, 5) if tens * step >= value), 10 * tens)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _shown(unit: str) -> str:
+    return {"C": "°C", "count": "", "bits": ""}.get(unit, unit)
