@@ -68,9 +68,8 @@ def read(path: str | Path) -> RecipeFile:
         home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
         demo.setdefault(home, {})[key] = value
     recipe = _recipe(file, tables)
-    if "demo" not in tables:
-        return RecipeFile(file, recipe, recipe, slurm)
-    return RecipeFile(file, recipe, replace(_recipe(file, demo), demo=True), slurm)
+    small = replace(_recipe(file, demo), demo=True) if "demo" in tables else recipe
+    return RecipeFile(file, recipe, small, slurm)
 
 
 @cache
@@ -212,11 +211,8 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         **_sizes(file, reader, data),
         **train,
         weights=model.get("weights", "random" if network == "own" else "auto"),
-        **(
-            {"lr_gamma": schedule.gamma, "lr_milestones": tuple(schedule.milestones)}
-            if schedule
-            else {}
-        ),
+        lr_gamma=schedule.gamma if schedule else 1.0,
+        lr_milestones=tuple(schedule.milestones) if schedule else (),
         **_target(file, task, target),
         network=network,
         reader=reader,
