@@ -1,11 +1,11 @@
-"""The keys of a recipe's tables, and the values that each accepts."""
+"""The keys of a recipe's tables, and the type of each."""
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from helpers.frameworks import NOTEBOOKS
+from helpers.recipe.key_types import described, example, list_of, number, text, whole, word
 from helpers.recipe.settings import LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
@@ -21,129 +21,67 @@ READERS: dict[str, tuple[str, ...]] = {
 }
 """What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
 
-MOST = 2**31 - 1
 LEAST_RATE = 1e-12
 """Far below any in use, and its steps are still float32 numbers of full precision."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """``what`` a key takes, in words; a value of TOML that is an ``example``; whether one fits."""
+class Schedule(Struct, forbid_unknown_fields=True):
+    """What the learning rate is multiplied by, and after which epochs."""
 
-    what: str
-    example: str
-    fits: Callable[[Any], bool]
+    gamma: Annotated[float, Meta(gt=0, lt=1)]
+    milestones: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)]
 
+    def __post_init__(self) -> None:
+        if self.milestones != sorted(set(self.milestones)):
+            raise ValueError("out of order")
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _whole(example: str, least: int, most: int = MOST) -> Key:
-    return Key(
-        f"a whole number from {least} to {most}",
-        example,
-        lambda value: _is_number(value) and isinstance(value, int) and least <= value <= most,
-    )
-
-
-def _number(example: str, most: float, *, least: float = 0, above: bool = False) -> Key:
-    """From ``least``, or ``above`` it, to ``most``; no NaN, for which no comparison holds."""
-    return Key(
-        f"a number {'above' if above else 'from'} {least:g} to {most:g}",
-        example,
-        lambda value: (
-            _is_number(value) and least <= value <= most and not (above and value == least)
-        ),
-    )
-
-
-def _word(*words: str) -> Key:
-    return Key(
-        f"one of {', '.join(words)}",
-        f'"{words[0]}"',
-        lambda value: isinstance(value, str) and value in words,
-    )
-
-
-def _text(what: str, example: str) -> Key:
-    return Key(
-        what,
-        example,
-        lambda value: isinstance(value, str) and value.isprintable() and value.strip() != "",
-    )
-
-
-def _list_of(inner: Key, what: str, example: str) -> Key:
-    return Key(
-        what,
-        example,
-        lambda value: isinstance(value, list) and bool(value) and all(map(inner.fits, value)),
-    )
-
-
-def _anything(what: str, example: str) -> Key:
-    """Of which the reader knows what fits."""
-    return Key(what, example, lambda value: True)
-
-
-def _is_schedule(value: Any) -> bool:
-    if not isinstance(value, dict) or value.keys() != {"gamma", "milestones"}:
-        return False
-    gamma, milestones = value["gamma"], value["milestones"]
-    return (
-        _number("", 1).fits(gamma)
-        and 0 < gamma < 1
-        and _list_of(_whole("", 1), "", "").fits(milestones)
-        and milestones == sorted(set(milestones))
-    )
-
-
-_OWN = _text("a Python file in this file's folder and a name in it", '"mine.py:net"')
 
 DATA = {
-    "reader": _text(
+    "reader": text(
         f"one of {', '.join(READERS)}, or a reader of your own as file.py:name", '"cifar10"'
     ),
-    "folder": _text("a folder, or auto", '"auto"'),
-    "image_size": _whole("256", 1, 2**14),
-    "crop": _whole("224", 1, 2**14),
-    "color_mode": _word("grayscale", "rgb"),
-    "loader_cores": _word(*LOADER_CORES),
+    "folder": text("a folder, or auto", '"auto"'),
+    "image_size": whole("256", 1, 2**14),
+    "crop": whole("224", 1, 2**14),
+    "color_mode": word("grayscale", "rgb"),
+    "loader_cores": word(*LOADER_CORES),
 }
 OPTIONS = {
-    "uncertain": _word("zero", "one", "ignore"),
-    "missing": _word("zero", "one", "ignore"),
-    "split": _list_of(_number("", 1), "a list of three shares", "[0.7, 0.1, 0.2]"),
-    "val_fraction": _number("0.125", 1, above=True),
-    "table": _anything("a TOML file with a mapping of columns, or that mapping", '"table.toml"'),
-    "group": _text("a regular expression", '"patient[0-9]+"'),
+    "uncertain": word("zero", "one", "ignore"),
+    "missing": word("zero", "one", "ignore"),
+    "split": list_of(number("", 1), "a list of three shares", "[0.7, 0.1, 0.2]"),
+    "val_fraction": number("0.125", 1, above=True),
+    # The reader checks what is in it.
+    "table": described(Any, "a TOML file with a mapping of columns, or that mapping", '"my.toml"'),
+    "group": text("a regular expression", '"patient[0-9]+"'),
 }
 MODEL = {
-    "network": _word(*NETWORKS),
-    "weights": _word("auto", "imagenet", "random"),
-    **dict.fromkeys(FRAMEWORKS, _OWN),
+    "network": word(*NETWORKS),
+    "weights": word("auto", "imagenet", "random"),
+    **dict.fromkeys(
+        FRAMEWORKS, text("a Python file in this file's folder and a name in it", '"mine.py:net"')
+    ),
 }
 TRAIN = {
-    "task": _word(*TASKS),
-    "epochs": _whole("40", 1),
-    "batch_size": _whole("128", 1),
-    "optimizer": _word(*OPTIMIZERS),
-    "learning_rate": _number("0.1", 1000, least=LEAST_RATE),
-    "lr_scaling": _word(*SCALINGS),
-    "warmup_epochs": _number("5", 1e9),
-    "weight_decay": _number("1e-4", 1),
-    "momentum": _number("0.9", 0.9999),
-    "lr_schedule": Key(
+    "task": word(*TASKS),
+    "epochs": whole("40", 1),
+    "batch_size": whole("128", 1),
+    "optimizer": word(*OPTIMIZERS),
+    "learning_rate": number("0.1", 1000, least=LEAST_RATE),
+    "lr_scaling": word(*SCALINGS),
+    "warmup_epochs": number("5", 1e9),
+    "weight_decay": number("1e-4", 1),
+    "momentum": number("0.9", 0.9999),
+    "lr_schedule": described(
+        Schedule,
         "what the rate is multiplied by, between 0 and 1, and after which epochs, in order",
         "{gamma = 0.1, milestones = [20, 30]}",
-        _is_schedule,
     ),
 }
 TARGET = {
-    "metric": _word(*(metric for metrics in TASKS.values() for metric in metrics)),
-    "quality_targets": _list_of(
-        _number("", 1, above=True), "a list of numbers above 0 to 1", "[0.7, 0.8]"
+    "metric": word(*(metric for metrics in TASKS.values() for metric in metrics)),
+    "quality_targets": list_of(
+        number("", 1, above=True), "a list of numbers above 0 to 1", "[0.7, 0.8]"
     ),
 }
 DEMO = {key: DATA[key] for key in ("folder", "image_size", "crop")} | {
@@ -163,67 +101,47 @@ _SBATCH_OWN = (
 
 As a job may have more ranks on a node than sbatch heard of, GPUs are asked for by the node.
 """
-
-
-def _matching(pattern: str, what: str, example: str) -> Key:
-    return Key(
-        what,
-        example,
-        lambda value: isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) is not None,
-    )
-
-
-def _is_option(value: Any) -> bool:
-    """``--constraint=a100``: one option of sbatch's, which a shell would take for one word."""
-    if not isinstance(value, str):
-        return False
-    found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!-]+)?", value)
-    # sbatch takes --outp= for --output=.
-    return found is not None and not any(own.startswith(found[1]) for own in _SBATCH_OWN)
-
-
-def _is_shell(value: Any) -> bool:
-    """A line of shell, and none that ``sbatch`` reads as options before the script runs."""
-    is_text = _text("", "").fits(value)
-    return is_text and not value.lstrip().startswith(("#SBATCH", "#PBS", "#BSUB"))
-
-
-_NAMES = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_OWN = "|".join(sorted({name[:end] for name in _SBATCH_OWN for end in range(1, len(name) + 1)}))
+"""sbatch takes ``--outp=`` for ``--output=``."""
+_OPTION = rf"^--(?!({_OWN})(=|\Z))[a-z][a-z0-9-]*(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!-]+)?\Z"
+"""``--constraint=a100``: one option of sbatch's, which a shell would take for one word."""
+_SHELL = r"^(?!\s*#(SBATCH|PBS|BSUB)).*\S"
+"""A line of shell, and none that ``sbatch`` reads as options before the script runs."""
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+_TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
 
 SLURM = {
-    "partition": _matching(
-        rf"{_NAMES}(,{_NAMES})*", "a partition, or several with commas between", '"gpu"'
+    "partition": text(
+        "a partition, or several with commas between", '"gpu"', rf"^{_NAME}(,{_NAME})*\Z"
     ),
-    "account": _matching(_NAMES, "an account", '"project1"'),
-    "time": _matching(
-        r"\d{1,6}(:\d\d){0,2}|\d{1,3}-\d{1,2}(:\d\d){0,2}",
-        "a time limit as sbatch takes it: minutes, HH:MM:SS, or D-HH:MM:SS",
-        '"02:00:00"',
+    "account": text("an account", '"project1"', rf"^{_NAME}\Z"),
+    "time": text(
+        "a time limit as sbatch takes it: minutes, HH:MM:SS, or D-HH:MM:SS", '"02:00:00"', _TIME
     ),
-    "gres": _matching(
-        r"[A-Za-z0-9_][A-Za-z0-9_.:,-]*",
+    "gres": text(
         "the GPUs of a node as sbatch's --gres takes them",
         '"gpu:4"',
+        r"^[A-Za-z0-9_][A-Za-z0-9_.:,-]*\Z",
     ),
-    "cpus": _whole("16", 1, 2**16),
-    "mem": _matching(r"\d{1,9}[KMGT]?", "the memory of a node as sbatch takes it", '"64G"'),
-    "modules": _list_of(
-        _matching(r"[A-Za-z0-9][A-Za-z0-9_.+/-]*", "", ""),
+    "cpus": whole("16", 1, 2**16),
+    "mem": text("the memory of a node as sbatch takes it", '"64G"', r"^[0-9]{1,9}[KMGT]?\Z"),
+    "modules": list_of(
+        text("", "", r"^[A-Za-z0-9][A-Za-z0-9_.+/-]*\Z"),
         "a list of the site's modules to load",
         '["cuda/12.6"]',
     ),
-    "setup": _list_of(
-        Key("", "", _is_shell),
+    "setup": list_of(
+        text("", "", _SHELL),
         "a list of lines of shell that come first, and not #SBATCH (that is 'sbatch_args')",
         '["module load cuda"]',
     ),
-    "sbatch_args": _list_of(
-        Key("", "", _is_option),
+    "sbatch_args": list_of(
+        text("", "", _OPTION),
         "a list of further options of sbatch, each one word, and none that rosetta slurm gives",
         '["--constraint=a100"]',
     ),
-    "requeue": Key("true or false", "true", lambda value: isinstance(value, bool)),
-    "signal_seconds": _whole("180", 30, 2**16),
+    "requeue": described(bool, "true or false", "true"),
+    "signal_seconds": whole("180", 30, 2**16),
 }
 
 TABLES = {
@@ -234,4 +152,4 @@ TABLES = {
     "demo": DEMO,
     "slurm": SLURM,
 }
-EXAMPLES = {key: known.example for table in TABLES.values() for key, known in table.items()}
+EXAMPLES = {key: example(kind) for table in TABLES.values() for key, kind in table.items()}

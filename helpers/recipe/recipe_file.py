@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError, unknown
-from helpers.recipe import custom_code, renamed, toml_file
+from helpers.recipe import custom_code, key_types, renamed, toml_file
 from helpers.recipe.keys import (
     DATA,
     EXAMPLES,
@@ -23,7 +23,6 @@ from helpers.recipe.keys import (
     OPTIONS,
     READERS,
     TABLES,
-    Key,
 )
 from helpers.recipe.settings import MULTILABEL, ON_DEVICE, TASKS, Recipe
 from helpers.recipe.toml_file import TomlFile
@@ -36,7 +35,6 @@ NOT_TRAINED = ("slurm", SWEEP)
 """Tables that do not change the training itself: they say where and how often it runs. A job that
 ran out of time therefore resumes after the file asks for more time."""
 Tables = dict[str, dict[str, Any]]
-_FLOATS = ("learning_rate", "warmup_epochs", "weight_decay", "momentum")
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,8 @@ def read(path: str | Path) -> RecipeFile:
         home = next(name for name in ("data", "model", "train", "target") if key in TABLES[name])
         demo.setdefault(home, {})[key] = value
     recipe = _recipe(file, tables)
-    if "demo" not in tables:
-        return RecipeFile(file, recipe, recipe, slurm)
-    return RecipeFile(file, recipe, replace(_recipe(file, demo), demo=True), slurm)
+    small = replace(_recipe(file, demo), demo=True) if "demo" in tables else recipe
+    return RecipeFile(file, recipe, small, slurm)
 
 
 @cache
@@ -110,9 +107,11 @@ def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
             f"{file.path}: the file is empty; a recipe has tables such as [model], [train]"
         )
     for name in TABLES:
-        given = file.content.get(name, {})
-        for key, value in given.items():
-            _check(file, name, key, value)
+        shown = DATA if name == "data" else None  # each reader has other options
+        given = {
+            key: key_types.check(file, (name,), key, value, TABLES[name], shown)
+            for key, value in file.content.get(name, {}).items()
+        }
         if name == "model":
             tables["model"] = _one_way(file, tables.get("model", {}), given)
         elif name == "data" and given.get("reader", _reader(tables)) != _reader(tables):
@@ -151,23 +150,6 @@ def _begun_with(file: TomlFile, name: Any) -> Tables:
     if base == file.path.resolve():
         raise UserError(f"{file.where('recipe')}: the recipe begins with itself")
     return _tables(base)[1]
-
-
-def _check(file: TomlFile, table: str, key: str, value: Any) -> None:
-    """Raises UserError unless the table knows the key and the value fits it."""
-    where, known = file.where(table, key), TABLES[table]
-    if key not in known:
-        shown = DATA if table == "data" else known
-        raise UserError(f"{where}: {unknown('key', key, shown, f' in [{table}]')}")
-    _check_value(where, table, key, value, known[key])
-
-
-def _check_value(where: str, table: str, key: str, value: Any, known: Key) -> None:
-    if not known.fits(value):
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
-        raise UserError(
-            f"{where}: '{key}' in [{table}] is {shown}: give {known.what}, such as {known.example}"
-        )
 
 
 def _one_way(file: TomlFile, before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,18 +205,14 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         code[said.rpartition(":")[0]] = custom_code.digest(found)
     options = _options(file, reader, data, folder)
     schedule = train.pop("lr_schedule", None)
-    train |= {key: float(train[key]) for key in _FLOATS if key in train}
     task = train.get("task", MULTILABEL)
     return Recipe(
         file.path.stem,
         **_sizes(file, reader, data),
         **train,
         weights=model.get("weights", "random" if network == "own" else "auto"),
-        **(
-            {"lr_gamma": schedule["gamma"], "lr_milestones": tuple(schedule["milestones"])}
-            if schedule
-            else {}
-        ),
+        lr_gamma=schedule.gamma if schedule else 1.0,
+        lr_milestones=tuple(schedule.milestones) if schedule else (),
         **_target(file, task, target),
         network=network,
         reader=reader,

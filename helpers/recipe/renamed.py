@@ -42,26 +42,23 @@ def _gres(value: Any) -> Any:
     return given if option == "--gres" else value
 
 
+_BATCH = {
+    "batch": Name("batch_size"),
+    "scaling": Name("lr_scaling"),
+    "drops": Name("lr_schedule", _schedule, " = {gamma, milestones}"),
+}
+_TARGETS = {"values": Name("quality_targets")}
+_SIZE = {"resized": Name("image_size")}
 KEYS: Mapping[str, Mapping[str, Name]] = {
     "data": {
-        "resized": Name("image_size"),
+        **_SIZE,
         "colour": Name("color_mode"),
         "shares": Name("split"),
         "valid": Name("val_fraction"),
     },
-    "train": {
-        "batch": Name("batch_size"),
-        "scaling": Name("lr_scaling"),
-        "drops": Name("lr_schedule", _schedule, " = {gamma, milestones}"),
-    },
-    "target": {"values": Name("quality_targets")},
-    "demo": {
-        "resized": Name("image_size"),
-        "batch": Name("batch_size"),
-        "scaling": Name("lr_scaling"),
-        "drops": Name("lr_schedule", _schedule, " = {gamma, milestones}"),
-        "values": Name("quality_targets"),
-    },
+    "train": _BATCH,
+    "target": _TARGETS,
+    "demo": _SIZE | _BATCH | _TARGETS,
     "slurm": {
         "gpus": Name("gres", _gres, ' = "gpu:4"'),
         "memory": Name("mem"),

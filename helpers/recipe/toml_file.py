@@ -6,8 +6,6 @@ the kind of file (a recipe, a sweep).
 
 import os
 import re
-import shlex
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,7 +72,9 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
         return TomlFile(path, text, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         if path.suffix.lower() in (".yaml", ".yml") or _looks_like_yaml(text):
-            raise UserError(_convert(path, what)) from None
+            raise UserError(
+                f"{path}: YAML, but a {what} is TOML: write lines such as {right}"
+            ) from None
         raise UserError(_not_toml(path, text, error, examples, right)) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
         raise UserError(f"{path}: not TOML that can be read: {type(error).__name__}") from None
@@ -146,29 +146,3 @@ def _looks_like_yaml(text: str) -> bool:
     """Whether its first line that says something is one like ``devices: [1, 2]``, or ``---``."""
     said = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     return re.match(r"""---|[ \t]*["']?\w+["']?[ \t]*:(\s|$)""", next(said, "")) is not None
-
-
-_CONVERT = (
-    'import json, sys, yaml; [print({"batch": "name"}.get(k, k), "=", '
-    "json.dumps(v, ensure_ascii=False)) "
-    'for k, v in yaml.safe_load(open(sys.argv[1])).items() if k != "inputs"]'
-)
-
-
-def _convert(path: Path, what: str) -> str:
-    """That it is YAML, and for a sweep the shell's line that makes TOML of it, in a new file."""
-    if what != "sweep":
-        return f"{path}: YAML, but a {what} is TOML: write lines such as epochs = 5 under [train]"
-    if not path.is_file():  # a pipe, which the line could not read again
-        return f"{path}: YAML, but a {what} is TOML: save it as a file, and give that file's name"
-    target, number = path.with_suffix(".toml"), 2
-    while target.exists():
-        target, number = path.with_name(f"{path.stem}-{number}.toml"), number + 1
-    python = Path(sys.executable)
-    if python.is_relative_to(Path.cwd()):
-        python = python.relative_to(Path.cwd())
-    words = [str(python), "-c", _CONVERT, str(path)]
-    return (
-        f"{path}: YAML, but a sweep is TOML; this line makes {target.name} of it: "
-        f"{shlex.join(words)} > {shlex.quote(str(target))}"
-    )

@@ -35,8 +35,6 @@ State = Literal["running", "finished", "failed", "interrupted", "skipped"]
 
 
 class RunInfo(TypedDict):
-    """The run itself: where, when and by which code."""
-
     notebook: str
     started: str  # ISO 8601
     process: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -56,8 +54,6 @@ class RunInfo(TypedDict):
 
 
 class SelfTestStep(TypedDict):
-    """One computation of the self-test."""
-
     what: Literal["start", "convolution", "BatchNorm", "pooling", "all-reduce"]
     device: Count | None  # its number; None for all of them
     seconds: Seconds | None  # None where it did not end
@@ -82,8 +78,6 @@ class Link(TypedDict):
 
 
 class Host(TypedDict):
-    """One host of the cluster and its ranks."""
-
     name: str
     cpus: Positive | None
     gpus: list[str]  # names of those that it has and shows
@@ -136,8 +130,6 @@ class Cluster(TypedDict):
 
 
 class OtherProcess(TypedDict):
-    """Another user's process on a GPU of the run."""
-
     gpu: str  # UUID
     process: int
     name: str | None
@@ -153,16 +145,12 @@ class OtherProcesses(TypedDict):
 
 
 class Framework(TypedDict):
-    """What trained."""
-
     name: str
     kernel: str  # the environment
     versions: dict[str, str]  # by package
 
 
 class Hardware(TypedDict):
-    """The machine."""
-
     cpu: str
     cores: int
     memory_bytes: int
@@ -185,8 +173,6 @@ class CpuDevice(TypedDict):
 
 
 class DeviceList(TypedDict):
-    """The run's devices."""
-
     kind: Literal["gpu", "cpu"]
     count: Positive  # of replicas
     names: list[str]  # one a replica
@@ -228,16 +214,12 @@ class RecipeSettings(TypedDict):
 
 
 class Parts(TypedDict):
-    """A number for each part of the data."""
-
     train: int
     valid: int
     test: int
 
 
 class Data(TypedDict):
-    """The images."""
-
     folder: str
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
@@ -252,16 +234,12 @@ class Data(TypedDict):
 
 
 class Weights(TypedDict):
-    """The weights that training began with."""
-
     source: Literal["imagenet", "random", "own"]
     sha256: str
     note: NotRequired[str]
 
 
 class FairnessCheck(TypedDict):
-    """One comparison with the reference."""
-
     check: str
     difference: float | None
     threshold: float | None
@@ -271,16 +249,12 @@ class FairnessCheck(TypedDict):
 
 
 class Fairness(TypedDict):
-    """Whether the run is comparable with those of other frameworks."""
-
     comparable: bool
     checks: list[FairnessCheck]
     seconds: NotRequired[float]
 
 
 class Epoch(TypedDict):
-    """An epoch of training, with the validation after it."""
-
     epoch: Positive
     learning_rate: float
     steps: int
@@ -299,8 +273,6 @@ class Epoch(TypedDict):
 
 
 class Training(TypedDict):
-    """All epochs together."""
-
     seconds: float  # training and validation
     images_per_second: Rate  # median of the last process's epochs but its first, if it has others
     first_step_seconds: float | None  # with tracing and tuning
@@ -312,8 +284,6 @@ class Training(TypedDict):
 
 
 class Finding(TypedDict):
-    """The AUC of one finding on the test part."""
-
     finding: str
     auc: Share
     low: Share
@@ -369,8 +339,6 @@ class Test(TypedDict):
 
 
 class Throughput(TypedDict):
-    """A measurement of section 11."""
-
     images: Count
     seconds: Seconds
     images_per_second: Rate  # the median of the rounds
@@ -412,15 +380,11 @@ class Arithmetic(TypedDict):
 
 
 class Busy(TypedDict):
-    """How busy the monitor saw the devices."""
-
     device: Literal["gpus", "host"]
     busy: float
 
 
 class Agreement(TypedDict):
-    """Two ways of measuring a share."""
-
     difference: float
     agree: bool
 
@@ -445,8 +409,6 @@ class Restart(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """How the run was resumed, and what its checkpoints cost."""
-
     resumed_after: Count  # epochs that earlier attempts had done or begun
     seconds: float  # for which handing checkpoints over held training up
     restarts: NotRequired[list[Restart]]
@@ -470,8 +432,6 @@ class Memory(TypedDict):
 
 
 class Skipped(TypedDict):
-    """What the framework cannot do on these devices."""
-
     what: str
     reason: str
 

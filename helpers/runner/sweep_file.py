@@ -7,40 +7,57 @@ A sweep is a separate file, or the table ``[sweep]`` of a recipe, which has the 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from helpers.errors import UserError, unknown
+from msgspec import Meta
+
+from helpers.errors import UserError
 from helpers.recipe import toml_file
+from helpers.recipe.key_types import check, described, example
 from helpers.recipe.toml_file import TomlFile
 from helpers.runner import plans
 from helpers.terminal import say
 
-EXAMPLES = {
-    "frameworks": '["pytorch", "keras"]',
-    "notebooks": '["PyTorch_MultiGPU"]',
-    "devices": "[1, 2, 4, 8]",
-    "nnodes": "[1, 2]",
-    "precision": '["fp32"]',
-    "seeds": "[0, 1, 2]",
-    "gpus": "1",
-    "repeats": "3",
-    "recipe": '"chexnet"',
-    "data": '"data/nih-264"',
-    "epochs": "5",
-    "batch_size": "64",
-    "num_workers": "4",
-    "warmup_epochs": "0.5",
-    "launcher": '"mpiexec"',
-    "cores_per_device": "4",
-    "loader_cores": '"device"',
-    "name": '"overnight"',
+One = str | int
+
+
+def _one(example: str, what: str = "one value", kind: Any = One) -> Any:
+    return described(kind, what, example)
+
+
+def _several(example: str) -> Any:
+    many = Annotated[list[One], Meta(min_length=1)]
+    return _one(example, "a list of names or numbers", One | many)
+
+
+LISTS = {
+    "frameworks": _several('["pytorch", "keras"]'),
+    "notebooks": _several('["PyTorch_MultiGPU"]'),
+    "devices": _several("[1, 2, 4, 8]"),
+    "nnodes": _several("[1, 2]"),
+    "precision": _several('["fp32"]'),
+    "seeds": _several("[0, 1, 2]"),
 }
-"""The keys, and what each may be given."""
+KEYS = LISTS | {
+    "gpus": _one("1"),
+    "repeats": _one("3"),
+    "recipe": _one('"chexnet"'),
+    "data": _one('"data/nih-264"'),
+    "epochs": _one("5"),
+    "batch_size": _one("64"),
+    "num_workers": _one("4"),
+    "warmup_epochs": _one("0.5", "a number of epochs", One | float),
+    "launcher": _one('"mpiexec"'),
+    "cores_per_device": _one("4"),
+    "loader_cores": _one('"device"'),
+    "name": _one('"overnight"'),
+}
+"""The keys, and the type of each; what a run then accepts of it says ``plans.make_plan``."""
+EXAMPLES = {key: example(kind) for key, kind in KEYS.items()}
 TABLE = "sweep"
-LISTS = [field.name for field in fields(plans.Choices) if isinstance(field.default, tuple)]
 BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
 FORMER = {"nodes": "nnodes", "workers": "num_workers"}
 """Former keys, and their present names."""
@@ -105,9 +122,10 @@ def of_recipe(file: TomlFile) -> Sweep:
 def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -> dict[str, Any]:
     choices = {}
     for key, value in found.items():
-        now = FORMER.get(key, key)
+        where, now = file.where(*table, key), FORMER.get(key, key)
+        if key == "batch":
+            raise UserError(f"{where}: {BATCH}")
         if now != key:
-            where = file.where(*table, key)
             if now in found:
                 raise UserError(f"{where}: '{key}' is the old name of '{now}': give one of them")
             if key == "workers" and value not in ("auto", "default"):
@@ -116,7 +134,10 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
                     "each device"
                 )
             _announce(f"{where}: the old name '{key}' is still read; the new one: {now}")
-        choices[now] = _value(file, (*table, key), value, now)
+        if now in LISTS and isinstance(value, str):  # several with commas, as an option has them
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        known = KEYS | {key: KEYS[now]} if now in KEYS else KEYS
+        choices[now] = _value(now, check(file, table, key, value, known))
     return choices
 
 
@@ -126,35 +147,11 @@ def _announce(line: str) -> None:
     say(line, error=True)
 
 
-def _value(file: TomlFile, keys: tuple[str, ...], value: Any, key: str) -> Any:
-    """What ``key`` is given, which stands as the last of ``keys`` in the file."""
-    where = file.where(*keys)
-    if key == "batch":
-        raise UserError(f"{where}: {BATCH}")
-    if key not in EXAMPLES:
-        raise UserError(f"{where}: {unknown('key', key, EXAMPLES)}")
-    return _list(where, key, value) if key in LISTS else _one(where, key, value)
-
-
-def _list(where: str, key: str, value: Any) -> list[Any]:
-    """A list, also where only one is given, or several with commas as on the command line."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    items = value if isinstance(value, list) else [value]
-    if not items or not all(_is_plain(item) for item in items):
-        raise UserError(
-            f"{where}: '{key}' takes a list of names or numbers, such as {EXAMPLES[key]}"
-        )
-    return items if key in ("devices", "nnodes", "seeds") else [str(item) for item in items]
-
-
-def _one(where: str, key: str, value: Any) -> Any:
-    if not _is_plain(value) and not (key == "warmup_epochs" and isinstance(value, float)):
-        raise UserError(f"{where}: '{key}' takes one value, such as {EXAMPLES[key]}")
+def _value(key: str, value: Any) -> Any:
+    """A value as ``plans.make_plan`` accepts it."""
+    if key in LISTS:
+        items = value if isinstance(value, list) else [value]
+        return items if key in ("devices", "nnodes", "seeds") else [str(item) for item in items]
     if key == "data":
         return str(Path(os.path.expanduser(str(value))))  # noqa: PTH111 (it never fails)
     return str(value) if key in ("recipe", "name", "gpus", "launcher", "loader_cores") else value
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)

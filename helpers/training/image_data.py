@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,7 @@ from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks
 from helpers.training import image_readers
-
-if TYPE_CHECKING:  # it reads what is said here
-    from helpers.training.parameters import Setup
+from helpers.training.setup import Setup
 
 NATIVE = ("png", "jpg", "jpeg")
 """Files that frameworks decode themselves."""
@@ -238,7 +236,7 @@ def image_size(recipe: Recipe, folder: Path | None) -> int:
     return _pixels(image_readers.open_images(recipe, folder))
 
 
-def load_data(setup: "Setup") -> Data:
+def load_data(setup: Setup) -> Data:
     """The folder's images, split by the recipe's seed where there is no published split."""
     recipe = setup.recipe.recipe
     reader = image_readers.open_images(recipe, setup.data)

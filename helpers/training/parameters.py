@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from helpers import paths
@@ -11,10 +11,11 @@ from helpers.frameworks import cpu_cores
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.devices import Devices
 from helpers.launch import launchers
-from helpers.recipe import ScaledRecipe, lookup
+from helpers.recipe import lookup
 from helpers.training import loader_workers
 from helpers.training.image_data import fit_to_images
 from helpers.training.image_folders import prepare_data
+from helpers.training.setup import Setup
 
 BY_HAND = "interactive"
 """The folder under ``runs/`` of runs outside an experiment."""
@@ -24,50 +25,6 @@ MOST_DIGITS = 1000
 """Of a number; Python reads no more than 4300."""
 MOST_WORKERS = 1024
 """More is a slip of the keyboard, which would start as many processes."""
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a run uses: devices, scaled recipe, data folder, run folder and loader workers.
-
-    ``workers`` serve all devices together. ``measure_workers`` and ``search_batch`` say that the
-    notebook is to find the best number, or the largest batch that fits, before it trains.
-    """
-
-    devices: Devices
-    recipe: ScaledRecipe
-    data: Path | None
-    folder: Path
-    workers: int
-    measure_workers: bool = False
-    search_batch: bool = False
-    nodes: int = 1
-    """Each has these devices."""
-    simulated_nodes: bool = False
-    """Whether all nodes are this machine."""
-
-    @property
-    def replicas(self) -> int:
-        """The devices of all nodes together."""
-        return self.nodes * self.devices.count
-
-    @property
-    def of_all_nodes(self) -> Devices:
-        """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
-        each = self.devices
-        gpus = self.nodes * each.gpus
-        if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
-            gpus = min(gpus, len(device_helpers.visible()))
-        shared = gpus if 0 < gpus < self.replicas else None
-        return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
-
-    @property
-    def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
-        if self.nodes == 1:
-            return self.devices.short
-        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
-        return f"{nodes} with {self.devices.short} each"
 
 
 def resolve(

@@ -370,7 +370,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a sweep nobody knows": (
         f"{MODEL}[sweep]\ndevice = [1]\n",
-        "line 4: unknown key 'device': did you mean 'devices'?",
+        "line 4: unknown key 'device' in [sweep]: did you mean 'devices'?",
     ),
     "a sweep of another recipe": (
         f'{MODEL}[sweep]\nrecipe = "demo"\n',

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import ValidationError
 from runner_tools import ROOT, wait_for
 
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
+from helpers.recipe import key_types
 from helpers.recipe.keys import SLURM as SLURM_KEYS
 from helpers.runner.slurm import script
 
@@ -148,12 +150,12 @@ BAD = {
 @pytest.mark.parametrize("value", HOSTILE)
 def test_nothing_that_a_shell_would_run_is_a_value(value: str) -> None:
     value = value.replace("\\n", "\n").replace("\\", "")
-    for key in ("partition", "account", "mem", "gres", "time"):
-        assert not SLURM_KEYS[key].fits(value)
-        assert not SLURM_KEYS[key].fits(f"{value}")
-    for key in ("modules", "sbatch_args"):
-        assert not SLURM_KEYS[key].fits([value])
-        assert not SLURM_KEYS[key].fits([f"--mem={value}"])
+    texts = [(key, value) for key in ("partition", "account", "mem", "gres", "time")]
+    options = (value, f"--mem={value}")
+    lists = [(key, [one]) for key in ("modules", "sbatch_args") for one in options]
+    for key, given in (*texts, *lists):
+        with pytest.raises(ValidationError):
+            key_types.convert(given, SLURM_KEYS[key])
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -9,7 +9,6 @@ import re
 import secrets
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -303,27 +302,30 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("\n'my key'.a = 1", "line 2: unknown key 'my key'"),
         ('batch = "x"', "line 1: 'batch' is two things: 'name' for the folder, 'batch_size' for"),
         ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' is given twice"),
-        ("seeds = [1, [2]]", "line 1: 'seeds' takes a list of names or numbers, such as [0, 1, 2]"),
-        ("seeds = []", "'seeds' takes a list"),
-        ("seeds = [1.5]", "'seeds' takes a list"),
+        (
+            "seeds = [1, [2]]",
+            "line 1: 'seeds' is [1, [2]]: give a list of names or numbers",
+        ),
+        ("seeds = []", "'seeds' is "),
+        ("seeds = [1.5]", "'seeds' is "),
         ('seeds = ["one"]', "line 1: seed 'one': give a whole number, 0 or more"),
         ("recipe = 'demo'\nseeds = [-1]", "line 2: seed -1"),
-        ("repeats = true", "'repeats' takes one value, such as 3"),
+        ("repeats = true", "'repeats' is True: give one value, such as 3"),
         ("\nwarmup_epochs = 'soon'", "line 2: warmup_epochs is 'soon': give a number of epochs"),
         ("warmup_epochs = -1", "line 1: warmup_epochs is -1: give a number"),
-        ("warmup_epochs = nan", "line 1: warmup_epochs is nan: give a number"),
-        ("warmup_epochs = [1]", "'warmup_epochs' takes one value, such as 0.5"),
+        ("warmup_epochs = nan", "line 1: 'warmup_epochs' is nan: give a number of epochs"),
+        ("warmup_epochs = [1]", "'warmup_epochs' is [1]: give a number of epochs, such as 0.5"),
         ("#\nepochs = 0", "line 2: epochs is 0: give a whole number from 1"),
-        ("epochs = 1.5", "line 1: 'epochs' takes one value, such as 5"),
+        ("epochs = 1.5", "line 1: 'epochs' is 1.5: give one value, such as 5"),
         ("epochs = 'auto'", "line 1: epochs is 'auto': give a whole number from 1"),
-        ("epochs = [1, 2]", "line 1: 'epochs' takes one value, such as 5"),
+        ("epochs = [1, 2]", "line 1: 'epochs' is [1, 2]: give one value, such as 5"),
         ("batch_size = 'all'", "line 1: batch_size is 'all': give a whole number from 1"),
         ("num_workers = -1", "line 1: num_workers is -1: give a whole number from 0 to 1024"),
         ("num_workers = 9999", "line 1: num_workers is 9999: give a whole number from 0 to 1024"),
         ("repeats = 0", "line 1: repeats 0: give a whole number from 1"),
         ("repeats = 99999", "runs; plan 10000 or fewer"),
         ("recipe = 'demo'\ndevices = [0]", "line 2: devices 0: a run needs at least one"),
-        ("devices = {a = 1}", "'devices' takes a list"),
+        ("devices = {a = 1}", "'devices' is "),
         ("devices = [2000000000]", "they would share"),
         ("frameworks = ['zoo']", "line 1: unknown framework 'zoo': the frameworks are PyTorch"),
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
@@ -338,7 +340,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("# \u2028\nrecipe = demo", "line 2: not TOML: Invalid value"),
         ("seeds", "line 1: not TOML: Expected '='"),
         ("recipe = 2026-02-31", "line 1: not TOML: Invalid date"),
-        ("recipe = 2026-02-01", "line 1: 'recipe' takes one value"),
+        ("recipe = 2026-02-01", "line 1: 'recipe' is "),
         ("seeds = " + "[" * 5000, "not TOML that can be read"),
         ("\x00", "line 1: not TOML"),
         (f'seeds = ["{DIGITS}"]', "line 1: seed '9999"),
@@ -375,73 +377,21 @@ def test_a_mistake_beside_the_file_is_not_the_file_s(
 
 
 @pytest.mark.parametrize(
-    "name", ["sweep.yaml", "it's my sweep.YML", "sweep.toml", "-n $(touch gone) `x`.yaml"]
+    ("name", "text"),
+    [
+        ("sweep.yaml", "{devices: [1]}\n"),
+        ("sweep.YML", "{devices: [1]}\n"),
+        ("sweep.toml", "# Over night\ndevices: [1, 2]\n"),
+    ],
 )
-def test_yaml_is_refused_with_the_line_that_converts_it(
-    name: str,
-    suite: Suite,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_yaml_is_refused_with_what_to_write(
+    name: str, text: str, suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line goes through a real shell as it is printed, and what it makes is the same sweep."""
-    pytest.importorskip("yaml")
-    two_frameworks(suite)
-    monkeypatch.chdir(tmp_path)
-    old = (
-        "# Over night\nframeworks: [keras, PyTorch]\ndevices: [1, 2]\nseeds: 0, 7\n"
-        f"inputs: [real, synthetic]\nrecipe: demo\nwarmup_epochs: 0.5\ndata: {suite.data}\n"
-        "batch: overnight\n"
-    )
-    Path(name).write_text(old, encoding="utf-8")
-    before = set(tmp_path.iterdir())
-    assert main(["run", "--dry-run", f"--sweep={name}"]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1 and set(tmp_path.iterdir()) == before
-    line = said.partition(" of it: ")[2]
-    subprocess.run(["bash", "-ec", line], check=True)
-    assert Path(name).read_text("utf-8") == old, "the user's file was written over"
-    (made,) = set(tmp_path.iterdir()) - before
-    assert made.suffix == ".toml" and f"makes {made.name} of it" in said
-    assert main(["run", "--dry-run", "--sweep", str(made)]) == 0
-    from_file = capsys.readouterr().out
-    options = ["--frameworks", "keras,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
-    options += ["--recipe", "demo", "--warmup-epochs", "0.5", "--data", str(suite.data)]
-    assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
-    assert capsys.readouterr().out == from_file and "Experiment overnight: 8 runs" in from_file
-
-
-def test_yaml_is_known_by_its_name_where_it_does_not_look_like_it(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("sweep.yaml", "sweep.yml", "sweep.YAML"):
-        (tmp_path / name).write_text("{devices: [1]}\n", encoding="utf-8")
-        assert main(["run", "--dry-run", "--sweep", str(tmp_path / name)]) == 2
-        assert "YAML, but a sweep is TOML" in capsys.readouterr().err
-
-
-def test_yaml_from_a_pipe_is_to_be_saved_first(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A pipe cannot be read again, as the line that converts would have to."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=("devices: [1]\n",))
-    writer.start()
-    assert main(["run", "--dry-run", "--sweep", str(pipe)]) == 2
-    writer.join()
-    said = "YAML, but a sweep is TOML: save it as a file, and give that file's name"
-    assert capsys.readouterr().err == f"error: {pipe}: {said}\n"
-
-
-def test_a_converted_sweep_takes_no_other_file_s_place(
-    suite: Suite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("sweep.toml", "sweep-2.toml"):
-        (tmp_path / name).write_text("epochs = 1\n", encoding="utf-8")
-    (tmp_path / "sweep.yaml").write_text("devices: [1]\n", encoding="utf-8")
-    assert main(["run", "--sweep", str(tmp_path / "sweep.yaml")]) == 2
-    assert capsys.readouterr().err.endswith(f"> {tmp_path / 'sweep-3.toml'}\n")
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert main(["run", "--dry-run", "--sweep", str(tmp_path / name)]) == 2
+    shown = capsys.readouterr().err
+    assert "YAML, but a sweep is TOML: write lines such as" in shown
+    assert len(shown.splitlines()) == 1
 
 
 def test_a_file_that_is_none(

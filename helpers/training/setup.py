@@ -1,0 +1,52 @@
+"""What a run uses, once its parameters are resolved (``helpers.training.parameters``)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.frameworks import devices as device_helpers
+from helpers.frameworks.devices import Devices
+from helpers.recipe import ScaledRecipe
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run uses: devices, scaled recipe, data folder, run folder and loader workers.
+
+    ``workers`` serve all devices together. ``measure_workers`` and ``search_batch`` say that the
+    notebook is to find the best number, or the largest batch that fits, before it trains.
+    """
+
+    devices: Devices
+    recipe: ScaledRecipe
+    data: Path | None
+    folder: Path
+    workers: int
+    measure_workers: bool = False
+    search_batch: bool = False
+    nodes: int = 1
+    """Each has these devices."""
+    simulated_nodes: bool = False
+    """Whether all nodes are this machine."""
+
+    @property
+    def replicas(self) -> int:
+        """The devices of all nodes together."""
+        return self.nodes * self.devices.count
+
+    @property
+    def of_all_nodes(self) -> Devices:
+        """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
+        each = self.devices
+        gpus = self.nodes * each.gpus
+        if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
+            gpus = min(gpus, len(device_helpers.visible()))
+        shared = gpus if 0 < gpus < self.replicas else None
+        return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
+
+    @property
+    def short(self) -> str:
+        """How a sentence names them: "4 GPUs", "2 simulated nodes with 2 GPUs each"."""
+        if self.nodes == 1:
+            return self.devices.short
+        nodes = f"{self.nodes} {'simulated ' * self.simulated_nodes}nodes"
+        return f"{nodes} with {self.devices.short} each"
