@@ -157,9 +157,9 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def stats(options: argparse.Namespace) -> int:
+    from data_prep.folder_state import is_packed
     from data_prep.manifest import MANIFEST
     from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE, official_split
-    from data_prep.packed import is_packed
     from data_prep.prepared_folder import count_text
     from data_prep.readers.nih import read_catalog
     from data_prep.readers.nih_labels import FINDINGS

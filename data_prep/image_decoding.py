@@ -30,6 +30,9 @@ MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
 #: to the program `gs`, and reads some formats only in some builds; every build reads these formats.
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
 
+#: Extensions treated as images in a folder without a label file.
+IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
+
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     """Read an image file as uint8 of shape (height, width).

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from data_prep.c_extension import shrink, unfilter
+from data_prep.compiled import shrink, unfilter
 
 zlib_backend: Any = zlib
 try:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from data_prep import manifest
 from data_prep.errors import DataError
 from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
+from data_prep.folder_state import read_prepared
 from data_prep.manifest import Row
 from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE
 from data_prep.prepared_folder import (
@@ -25,13 +26,12 @@ from data_prep.prepared_folder import (
     finish_target,
     mark_incomplete,
     open_target,
-    read_metadata,
     reject_image,
     rejected_images,
     text_without_path,
     write_resized,
 )
-from data_prep.readers import image_source as sources
+from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
 from data_prep.resize_plan import ResizePlan, plan_resize
 
@@ -104,7 +104,7 @@ def resize_folder(
     made_of = reader
     if labels_csv.has_labels_csv(source):  # copy the labels and the reader's name
         reader = reader or "table"
-        made_of = (read_metadata(source) or {}).get("reader", reader)
+        made_of = (read_prepared(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
         settings["reader"] = made_of
     plan = plan_resize(source, target, skip_missing, format, reader, options)

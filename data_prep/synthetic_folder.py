@@ -21,8 +21,8 @@ from data_prep.files import (
     write_atomic,
     write_json,
 )
-from data_prep.image_decoding import decode
-from data_prep.prepared_folder import IMAGE_EXTENSIONS, disk_error_text
+from data_prep.image_decoding import IMAGE_EXTENSIONS, decode
+from data_prep.prepared_folder import disk_error_text
 
 BATCH = 8
 SETTINGS_FILE = "demo.json"

@@ -13,13 +13,18 @@ import pandas as pd
 
 from data_prep import manifest, nih_counts
 from data_prep.errors import DataError, printable
-from data_prep.excluded_images import exclude_images, read_excluded
+from data_prep.folder_state import (
+    IMAGES_FILE,
+    exclude_images,
+    is_packed,
+    read_excluded,
+    read_prepared,
+)
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
 from data_prep.manifest import MANIFEST
 from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE, official_split
-from data_prep.packed import IMAGES_FILE, is_packed, open_packed
-from data_prep.prepared_folder import count_text, read_metadata
-from data_prep.readers.nih import list_images, read_catalog
+from data_prep.prepared_folder import count_text
+from data_prep.readers.nih import list_images, open_packed, read_catalog
 from data_prep.readers.nih_labels import FINDINGS
 from data_prep.split import split_by_patient
 
@@ -80,7 +85,7 @@ def verify_folder(
             f"{folder} is packed: drop duplicates from the folder of image files, and pack it again"
         )
     catalog = read_labels(folder)
-    note = read_metadata(folder)
+    note = read_prepared(folder)
     complete = note is None or note["complete"]
     rows = manifest.read_manifest(folder, partial=not complete)
     missing = [] if packed else _missing(folder, catalog)

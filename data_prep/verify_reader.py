@@ -13,10 +13,8 @@ import pandas as pd
 from data_prep import manifest
 from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split_catalog
 from data_prep.errors import DataError
-from data_prep.excluded_images import exclude_images
+from data_prep.folder_state import IMAGES_FILE, exclude_images, is_packed, read_prepared
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
-from data_prep.packed import IMAGES_FILE, is_packed
-from data_prep.prepared_folder import read_metadata
 from data_prep.readers import labels_csv, load_catalog
 from data_prep.verify import Report, add_problem, report_duplicates, report_image_checks
 
@@ -44,7 +42,7 @@ def verify_reader(
     folder = Path(folder)
     found, _ = load_catalog(reader, folder, **(options or {}))
     is_prepared, packed = labels_csv.has_labels_csv(folder), is_packed(folder)
-    note = read_metadata(folder) if is_prepared else None
+    note = read_prepared(folder) if is_prepared else None
     if drop_duplicates and (not is_prepared or packed):
         raise DataError(
             f"{folder}: duplicates are dropped from a resized folder only; resize this one first"

@@ -41,6 +41,8 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError
+from data_prep.folder_state import is_packed, open_array
+from data_prep.readers import cifar10, labels_csv
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.readers.path_safety import is_utf8
 
@@ -102,8 +104,6 @@ def open_reader(
         raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
     catalog, array = load_catalog(name, folder, **options)
     if catalog.kind == "record":  # all images are in the array
-        from data_prep.readers import cifar10
-
         cifar10.clear_cache()
     return CatalogReader(
         catalog,
@@ -119,9 +119,6 @@ def load_catalog(
     name: str, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
     """Return the catalogue of a folder, and the pixels of all images if they are in one array."""
-    from data_prep import packed
-    from data_prep.readers import labels_csv
-
     folder = Path(folder)
     read = _catalog_function(name)
     if labels_csv.has_labels_csv(folder):
@@ -136,10 +133,8 @@ def load_catalog(
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
     catalog = read(folder, **options)
-    array = packed.open_array(folder)[0] if packed.is_packed(folder) else None
+    array = open_array(folder)[0] if is_packed(folder) else None
     if catalog.kind == "record":
-        from data_prep.readers import cifar10
-
         array = cifar10.read_all_images(catalog)
     return catalog, array
 

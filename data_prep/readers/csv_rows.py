@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import itemgetter
@@ -12,14 +14,32 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.readers.column_mapping import parse_pattern
-from data_prep.readers.csv_file import read_csv_bytes
 
 Row = list[str]
 
 #: Rows per block, fewer than the threshold of Python's garbage collector (700). Otherwise the
 #: collector would scan all rows again and again, which takes half of the time.
 BLOCK = 500
+
+
+def read_csv_bytes(file: Path) -> bytes:
+    """Return the bytes of a .csv or .csv.gz; `DataError` if it is missing or damaged."""
+    try:
+        data = read_limited(file, MAX_TEXT_BYTES)
+        if file.suffix == ".gz":
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MAX_TEXT_BYTES + 1)
+            if len(data) > MAX_TEXT_BYTES:
+                raise DataError(f"{file}: unpacks to more than the {MAX_TEXT_BYTES:,} bytes read")
+        return data
+    except FileNotFoundError:
+        raise DataError(f"{file}: the label file is missing") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{file}: cannot be read ({error}); download the label file again"
+        ) from None
 
 
 class CsvRows:

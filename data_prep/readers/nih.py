@@ -10,7 +10,7 @@ import pandas as pd
 
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
+from data_prep.folder_state import EXCLUDED_FILE, is_packed, open_array, read_excluded
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 
 
@@ -113,16 +113,38 @@ def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 
 
+def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
+
+    Args:
+        folder: what `pack_folder` wrote.
+
+    Returns:
+        The images, a read-only memory map of uint8 (images, size, size), or (images, size, size, 3)
+        in colour, and their catalog; row i of the catalog belongs to image i.
+
+    Raises:
+        DataError: the folder is not completely packed.
+    """
+    folder = Path(folder)
+    images, names = open_array(folder)
+    catalog = read_catalog(folder, check_images=False)
+    if catalog["image"].tolist() != names:
+        raise DataError(
+            f"{folder}: label file and packed images do not match;"
+            f" pack it again with 'data-prep pack SOURCE {folder}'"
+        )
+    return images, catalog
+
+
 def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
     """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
     of the array.
     """
-    from data_prep import packed  # avoids an import cycle
-
-    if packed.is_packed(folder):
-        table = packed.open_packed(folder)[1]
+    if is_packed(folder):
+        table = open_packed(folder)[1]
     else:
         table = read_catalog(folder, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)

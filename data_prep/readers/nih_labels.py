@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.readers.csv_file import read_csv_bytes
+from data_prep.readers.csv_rows import read_csv_bytes
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
