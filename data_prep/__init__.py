@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from data_prep.folder_state import is_complete, is_packed
     from data_prep.image_decoding import read_grey
     from data_prep.nih_archives import nih_sources
-    from data_prep.nih_official_split import official_split
     from data_prep.nih_pipeline import prepare_nih
     from data_prep.packed import pack_folder
     from data_prep.readers import check_reader, open_reader
     from data_prep.readers.nih import labels, open_packed, read_catalog
     from data_prep.readers.nih_labels import FINDINGS
     from data_prep.resize import resize_folder
-    from data_prep.split import split_by_patient
+    from data_prep.split import official_split, split_by_patient
     from data_prep.synthetic_nih import generate_nih
     from data_prep.verify import verify_folder
 
@@ -68,7 +67,7 @@ _LAZY = {
     "read_catalog": "readers.nih",
     "read_grey": "image_decoding",
     "resize_folder": "resize",
-    "official_split": "nih_official_split",
+    "official_split": "split",
     "split_by_patient": "split",
     "verify_folder": "verify",
 }

@@ -16,7 +16,6 @@ from data_prep.errors import DataError
 from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
 from data_prep.folder_state import read_prepared
 from data_prep.manifest import Row
-from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE
 from data_prep.prepared_folder import (
     TOOL,
     check_settings,
@@ -34,6 +33,7 @@ from data_prep.prepared_folder import (
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
 from data_prep.resize_plan import ResizePlan, plan_resize
+from data_prep.split import TEST_FILE, TRAIN_VALID_FILE
 
 BATCH = 16
 #: Images checked in one batch; a check takes much less time than resizing.

@@ -1,6 +1,6 @@
 """Generate a synthetic data set of X-ray-like images in the layout of the NIH's ChestX-ray14.
 
-The labels have the NIH's combinations (see `nih_counts.py`), and patients have as many images as
+The labels have the NIH's combinations (see `nih_counts.json`), and patients have as many images as
 the NIH's. Findings that are rare in the NIH's set are more frequent here: each finding is in at
 least one image in twenty (`MIN_FREQUENCY`). Otherwise the test part of a small set would contain a
 single image of some findings, and the AUC would depend on this image.
@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from data_prep import nih_counts
 from data_prep.errors import DataError
 from data_prep.files import write_atomic
 from data_prep.png import encode_noisy_png
-from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
+from data_prep.readers.nih_labels import FINDINGS, NO_FINDING, finding_sets, published_counts
 from data_prep.synthetic_folder import write_synthetic_folder
 from data_prep.synthetic_xray import random_anatomy, render_xray
 
@@ -155,7 +154,7 @@ def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
     so that the finding reaches this frequency. Other findings in these sets become more frequent
     too, so the loop repeats until every finding is frequent enough.
     """
-    sets = [(findings, float(count)) for findings, count in nih_counts.finding_sets()]
+    sets = [(findings, float(count)) for findings, count in finding_sets()]
     while rare := {f: share for f, share in _shares(sets).items() if share < 0.999 * MIN_FREQUENCY}:
         finding, share = min(rare.items(), key=itemgetter(1))
         factor = MIN_FREQUENCY / (1 - MIN_FREQUENCY) / (share / (1 - share))
@@ -214,9 +213,7 @@ def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
 
 def _patient_sizes(images: int, rng: np.random.Generator) -> list[int]:
     """Return numbers of images per patient, in the NIH's proportions, with the sum `images`."""
-    known = {
-        int(size): int(n) for size, n in nih_counts.published_counts()["images_per_patient"].items()
-    }
+    known = {int(size): int(n) for size, n in published_counts()["images_per_patient"].items()}
     known = {size: n for size, n in known.items() if size <= MAX_IMAGES_PER_PATIENT}
     sizes, weights = list(known), np.array(list(known.values()), dtype=float)
     drawn: list[int] = []

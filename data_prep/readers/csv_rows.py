@@ -6,6 +6,7 @@ import csv
 import difflib
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -15,13 +16,15 @@ from typing import Any
 
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
-from data_prep.readers.column_mapping import parse_pattern
 
 Row = list[str]
 
 #: Rows per block, fewer than the threshold of Python's garbage collector (700). Otherwise the
 #: collector would scan all rows again and again, which takes half of the time.
 BLOCK = 500
+
+#: A column's name in a pattern, and the number of its first characters to use.
+FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
 
 
 def read_csv_bytes(file: Path) -> bytes:
@@ -98,7 +101,7 @@ class CsvRows:
         """Return a function that fills a column name or a pattern of columns from a row."""
         pieces = [
             (text, self.column(name) if name else None, most)
-            for text, name, most in parse_pattern(pattern)
+            for text, name, most in _parse_pattern(pattern)
         ]
         (text, at, most), *others = pieces
         if not others and at is not None and not text and most is None:
@@ -129,3 +132,20 @@ class CsvRows:
             raise DataError(
                 f"{self.file}: not a text file in UTF-8; save it as CSV in UTF-8"
             ) from None
+
+
+def _parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
+    """Return the pieces of a pattern: text before a column, column, number of its characters.
+
+    The text at the end is ("text", "", None). A pattern without braces is a column's name.
+    """
+    if "{" not in pattern:
+        return [("", pattern, None)]
+    pieces, at = [], 0
+    for found in FIELD.finditer(pattern):
+        most = None if found[2] is None else int(found[2])
+        pieces.append((pattern[at : found.start()], found[1], most))
+        at = found.end()
+    if pattern[at:]:
+        pieces.append((pattern[at:], "", None))
+    return pieces

@@ -137,7 +137,7 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
     return images, catalog
 
 
-def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
+def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
     """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
@@ -146,7 +146,7 @@ def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
     if is_packed(folder):
         table = open_packed(folder)[1]
     else:
-        table = read_catalog(folder, skip_missing=skip_missing)
+        table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,

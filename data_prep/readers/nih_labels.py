@@ -12,11 +12,15 @@ import csv
 import difflib
 import gzip
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import resources
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -213,3 +217,25 @@ def _flags(file: Path, cells: Iterable[str]) -> np.ndarray:
             patterns.append(np.array([finding in names for finding in FINDINGS], dtype=np.uint8))
         picks.append(kind)
     return np.stack(patterns)[np.array(picks)]
+
+
+@cache
+def published_counts() -> dict[str, Any]:
+    """Return the NIH's published counts, of nih_counts.json: per finding, set and patient."""
+    text = resources.files("data_prep").joinpath("nih_counts.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def finding_counts() -> dict[str, int]:
+    """Return the images per finding, in the order of `FINDINGS`."""
+    counts = published_counts()["counts"]
+    return {finding: int(counts[finding]) for finding in FINDINGS}
+
+
+def finding_sets() -> list[tuple[tuple[str, ...], int]]:
+    """Return each set of findings in the NIH's data set, with the number of its images."""
+    return [
+        (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
+        for letters, count in published_counts()["combinations"].items()
+    ]

@@ -20,20 +20,25 @@ _ARRAY = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", 
 _KIND, _ENCODE = ("numpy", "dtype"), ("_codecs", "encode")
 _KNOWN = {*_ARRAY, _KIND, _ENCODE, ("numpy", "ndarray")}
 
-#: The opcodes of dictionaries, lists, tuples, texts, bytes, numbers and NumPy's arrays. Sets and
-#: other ways to name or call something are not among them.
+#: The opcodes of texts and names.
+PLAIN = {
+    *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINSTRING", "SHORT_BINSTRING"),
+    *("GLOBAL", "STACK_GLOBAL"),
+}
+#: Those, and the opcodes of dictionaries, lists, tuples, bytes, numbers and NumPy's arrays; not
+#: those of sets, nor other ways to name or call something.
 OPCODES = {
+    *PLAIN,
     *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE"),
-    *("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-    *("BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
     *("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
     *("APPEND", "APPENDS", "SETITEM", "SETITEMS"),
     *("BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET"),
-    *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD"),
+    *("REDUCE", "BUILD"),
 }
 
-#: References to earlier objects; CIFAR-10 has a few. Tuples that hold each other twice, many levels
-#: deep, would take for ever to hash as a key.
+#: References to earlier objects that are neither texts nor names; CIFAR-10 has none. Tuples that
+#: hold each other twice, many levels deep, would take for ever to hash as a key.
 MAX_REFERENCES = 40
 
 
@@ -91,16 +96,25 @@ def load_dictionary(data: bytes, where: str) -> dict[str, Any]:
 
 def _check_opcodes(data: bytes) -> None:
     argument: Any
-    references = 0
+    plain: set[int] = set()
+    before, puts, references = "", 0, 0
     for code, argument, at in pickletools.genops(data):
         if code.name not in OPCODES:
             raise DataError(
                 f"the opcode {code.name} at byte {at}, which no data of CIFAR-10 has; nothing was"
                 " run: download the file again, or the binary version"
             )
-        references += code.name in ("BINGET", "LONG_BINGET")
-        if references > MAX_REFERENCES or (code.name == "LONG_BINPUT" and argument > len(data)):
-            raise ValueError(f"references at byte {at} that no data of CIFAR-10 has")
+        if code.name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            place = puts if argument is None else argument
+            puts += 1
+            (plain.add if before in PLAIN else plain.discard)(place)
+            if place > len(data):
+                raise ValueError(f"an object stored at place {place:,}")
+        elif code.name in ("BINGET", "LONG_BINGET") and argument not in plain:
+            references += 1
+            if references > MAX_REFERENCES:
+                raise ValueError(f"more references at byte {at} than data of CIFAR-10 has")
+        before = code.name
 
 
 def _text(key: Any) -> Any:
