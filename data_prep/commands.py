@@ -90,12 +90,10 @@ def nih(options: argparse.Namespace) -> int:
 
 
 def _print(line: str, file: TextIO | None = None) -> None:
-    """Print a line that contains a file name, with unprintable characters as escapes."""
     print(printable(line), file=file)
 
 
 def _warn_if_slow() -> None:
-    """Print a note if the compiled part of data_prep is missing."""
     from data_prep.png import shrink
 
     if shrink is None:
@@ -201,7 +199,6 @@ def stats(options: argparse.Namespace) -> int:
 
 
 def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarray], str]:
-    """Return the catalogue, the parts and how they are split, in the NIH's format."""
     from data_prep.manifest import MANIFEST
     from data_prep.prepared_folder import count_text
     from data_prep.readers import nih
@@ -224,7 +221,6 @@ def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarr
 
 
 def _reader(options: argparse.Namespace) -> str:
-    """Return the reader named on the command line, or the default reader of the folder."""
     from data_prep.readers import labels_csv
 
     if options.reader is not None:
@@ -233,6 +229,5 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the reader from the command line."""
     given = {"table": options.table, "group": options.group}
     return {name: value for name, value in given.items() if value is not None}

@@ -58,25 +58,14 @@ def pack_folder(
     """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
 
     The file gets its name when it is complete. An interrupted call restarts, which takes seconds
-    for a thousand images.
+    for a thousand images. `source` is a complete data folder of square images, or what `reader`
+    reads; `target` is empty, new, or a packed folder. `channels` is 1 (grey) or 3 (RGB); by default
+    as the source was made, else grey.
 
-    Args:
-        source: a complete data folder of square images, or what `reader` reads.
-        target: where to write; empty, new, or a packed folder.
-        num_workers: number of processes; None: one per core.
-        progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: the NIH's, or the
-            reader of the source folder.
-        channels: 1 (grey) or 3 (RGB); None: as the source was made, else grey.
-        options: options of the reader.
-
-    Returns:
-        `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the NIH's.
-
-    Raises:
-        DataError: the source is not complete, an image cannot be read, is not what the source's
-            manifest says or differs in size from the first, the target contains other files, or the
-            disk is full.
+    Returns `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the
+    NIH's. Raises `DataError` if the source is not complete, an image cannot be read, is not what
+    the source's manifest says or differs in size from the first, the target contains other files,
+    or the disk is full.
     """
     source, target = Path(source), Path(target)
     prepared = read_prepared(source)
@@ -150,7 +139,6 @@ def _pack_images(
     num_workers: int | None,
     progress: bool,
 ) -> dict[int, Row]:
-    """Pack the images in worker processes and return their rows by place in the array."""
     rows: dict[int, Row] = {}
     with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
         for start, made in map_in_processes(work, in_batches(jobs, BATCH), num_workers):

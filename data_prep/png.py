@@ -86,7 +86,6 @@ def _unfilter(raw: bytes, width: int, height: int) -> np.ndarray:
 
 
 def _image_data(data: bytes) -> bytes:
-    """Return the joined IDAT chunks; the checksum of every chunk is checked."""
     parts, at = [], 8
     while True:
         length, kind = struct.unpack_from(">I4s", data, at)

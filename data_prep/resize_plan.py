@@ -100,7 +100,6 @@ def plan_resize(
 
 
 def _parent_folders(names: list[str]) -> set[str]:
-    """Return the parent folders of these files, within the source."""
     return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 

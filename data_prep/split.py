@@ -36,18 +36,9 @@ def split_by_patient(
     order the rows are: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 
-    Args:
-        catalog: see `read_catalog`.
-        seed: seed of the order of the patients.
-        parts: shares of the patients, which add up to 1. A patient of the NIH's set has between 1
-            and 184 images, so the shares of images are only approximate.
-        may_be_empty: names of parts that may have no images.
-
-    Returns:
-        The catalogs `train`, `valid` and `test`.
-
-    Raises:
-        DataError: any other part would have no images.
+    `parts` are the shares of the patients. A patient of the NIH's set has between 1 and 184 images,
+    so the shares of images are only approximate. Raises `DataError` if a part would have no images,
+    unless it is in `may_be_empty`.
     """
     chosen = split_groups(
         catalog["patient"].tolist(),
@@ -114,20 +105,10 @@ def official_split(
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog by the NIH's lists; the NIH publishes no validation part.
 
-    Args:
-        catalog: see `read_catalog`; the lists may name images that it lacks.
-        train_valid: the list of training images.
-        test: the list of test images.
-        seed: seed of the choice of validation patients, as in `split_by_patient`.
-        valid: share of the patients of `train_valid` that goes into validation (an eighth, as 70 to
-            10).
-
-    Returns:
-        The catalogs `train`, `valid` and `test`.
-
-    Raises:
-        DataError: a list is missing or empty, an image is in both lists or in none, a patient is in
-            both, or a part has no images.
+    The share `valid` of the patients of the list `train_valid` goes into validation (an eighth, as
+    70 to 10), chosen by the seed as in `split_by_patient`. The lists may name images that the
+    catalog lacks. Raises `DataError` if a list is missing or empty, an image is in both lists or in
+    none, a patient is in both, or a part has no images.
     """
     parts = official_parts(
         catalog["image"].tolist(),

@@ -73,21 +73,8 @@ def generate_nih(
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
     written atomically; an interrupted call continues. The label file is written last, when all
-    images are on the disk, so a folder with a label file is complete.
-
-    Args:
-        folder: where to write; empty, new, or from an interrupted call.
-        images: number of images.
-        seed: seed of the findings and images.
-        size: pixels of a side.
-        num_workers: number of processes; None: one per core.
-        progress: show a progress bar.
-
-    Returns:
-        `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
-
-    Raises:
-        DataError: the folder contains something else, or the disk is full.
+    images are on the disk, so a folder with a label file is complete. Returns `images`, `patients`,
+    `seed`, `size`, `written`, `skipped` and `seconds`.
     """
     started = time.monotonic()
     folder = Path(folder)
@@ -170,7 +157,6 @@ def frequencies() -> dict[str, float]:
 
 
 def _shares(sets: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """Return the share of images with each finding."""
     of = sum(count for _, count in sets)
     return {f: sum(count for findings, count in sets if f in findings) / of for f in FINDINGS}
 

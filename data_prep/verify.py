@@ -198,7 +198,6 @@ def _catalog(folder: Path, reader: str, options: Mapping[str, Any] | None) -> Ca
 
 
 def _groups(found: Catalog) -> dict[str, Hashable]:
-    """Return the group of each image by name."""
     return dict(zip(found.images, found.groups or found.images, strict=True))
 
 
@@ -222,7 +221,6 @@ def _unnamed_by_nih(folder: Path, found: Catalog) -> list[str]:
 
 
 def _unnamed(folder: Path, found: Catalog, rows: Mapping[str, Row]) -> list[str]:
-    """Return the images of a resized folder that neither the manifest nor the list names."""
     named = {row.file for row in rows.values()} | set(found.sources)
     there = []
     for place, _, names in os.walk(folder / "images"):

@@ -82,23 +82,12 @@ def open_reader(
 ) -> CatalogReader:
     """Open the images of a folder, published or written by `data-prep resize` or `pack`.
 
-    Args:
-        name: one of `READERS`.
-        folder: the data set; for some readers also an archive.
-        channels: 1 (grey) or 3 (RGB).
-        uncertain: treatment of uncertain findings: "zero", "one", or "ignore", which leaves out
-            the image.
-        missing: the same for findings without a label.
-        seed: seed of the split.
-        shares: shares of train, valid and test, if no parts were published.
-        valid: share of train's groups that becomes valid, if no valid part was published.
-        options: options of the reader, see its `catalog`.
-
-    Returns:
-        The reader.
-
-    Raises:
-        DataError: an unknown reader or option, or anything wrong with the folder.
+    `name` is one of `READERS`, and `folder` may be an archive for some of them. `uncertain` and
+    `missing` are the treatment of findings with such labels: "zero", "one", or "ignore", which
+    leaves out the image. `seed` splits into `shares` if no parts were published, and the share
+    `valid` of train's groups becomes valid if no such part was. `options` are those of the reader,
+    see its `catalog`. Raises `DataError` for an unknown reader or option, or anything wrong with
+    the folder.
     """
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")

@@ -45,17 +45,28 @@ def read_csv_bytes(file: Path) -> bytes:
         ) from None
 
 
+def split_names(header: list[str]) -> list[str]:
+    """Return the names of a header that contains commas, quoted or not."""
+    return [name.strip() for name in ",".join(header).split(",")] if header else []
+
+
 class CsvRows:
     """A CSV or .csv.gz: its header, and rows of the same number of columns, without blank lines.
+
+    `split_header` is for a header whose names contain commas without quotes.
 
     Raises `DataError`, with file and line, if the file is no such table.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, split_header: bool = False) -> None:
         self.file = file
         self._data = read_csv_bytes(file)
-        self.header = [name.strip() for name in next(self._checked(), [])]
+        header = next(self._checked(), [])
+        self.header = split_names(header) if split_header else [name.strip() for name in header]
         self._width = len(self.header)
+        self._widths = {self._width}
+        if split_header and self.header[-1:] == [""]:  # one comma more than in the rows
+            self._widths.add(self._width - 1)
         if not self.header:
             raise DataError(f"{file}: empty; expected a header with the names of the columns")
 
@@ -63,12 +74,12 @@ class CsvRows:
         """Yield the rows below the header in blocks."""
         rows = self._checked()
         next(rows)
-        width, before = self._width, 0
+        before = 0
         while block := list(islice(rows, BLOCK)):
-            if set(map(len, block)) != {width}:
-                at, row = next((at, row) for at, row in enumerate(block) if len(row) != width)
+            if not set(map(len, block)) <= self._widths:
+                at, row = next((n, r) for n, r in enumerate(block) if len(r) not in self._widths)
                 where = self.where(before + at)
-                raise DataError(f"{where}: {len(row)} columns, the header has {width}")
+                raise DataError(f"{where}: {len(row)} columns, the header has {self._width}")
             yield block
             before += len(block)
 

@@ -181,7 +181,6 @@ def _archive_catalog(archive: Path) -> Catalog:
 
 
 def _list_members(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
-    """List the images of some inner archives."""
     found = {}
     for (name, offset, size), archive in jobs:
         with open_regular(archive) as file:

@@ -25,19 +25,11 @@ def read_catalog(
     A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
     archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
     as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out (see `read_excluded`).
+    left out. A missing image is an error, unless `check_images` is False, or `skip_missing` leaves
+    out its row.
 
-    Args:
-        folder: the data folder.
-        check_images: raise an error if an image is missing.
-        skip_missing: leave out the rows whose image is missing.
-
-    Returns:
-        Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
-        (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
-
-    Raises:
-        DataError: the label file or the folder is invalid.
+    The columns are `image` (the `Image Index`), `path`, `patient` (int64), `followup` (int64), then
+    a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
     """
     folder = Path(folder)
     file = find_label_file(folder)
@@ -116,15 +108,8 @@ def _as_jpeg(name: str) -> str:
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
     """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
 
-    Args:
-        folder: what `pack_folder` wrote.
-
-    Returns:
-        The images, a read-only memory map of uint8 (images, size, size), or (images, size, size, 3)
-        in colour, and their catalog; row i of the catalog belongs to image i.
-
-    Raises:
-        DataError: the folder is not completely packed.
+    Returns the images, a read-only memory map of uint8 (images, size, size), or (images, size,
+    size, 3) in colour, and their catalog; row i of the catalog belongs to image i.
     """
     folder = Path(folder)
     images, names = open_array(folder)

@@ -75,8 +75,6 @@ def catalog(
 
 
 class _TableColumns:
-    """The columns of the catalogue, collected row by row."""
-
     def __init__(self) -> None:
         self.images: list[str] = []
         self.paths: list[str] = []
@@ -86,8 +84,6 @@ class _TableColumns:
 
 
 class _JoinedFile:
-    """The rows of the joined file, by the columns in both files."""
-
     def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
         key, self.on = rows.cells(on), on
         others = [at for at, name in enumerate(rows.header) if name not in on]

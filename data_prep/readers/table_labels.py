@@ -63,7 +63,6 @@ class TableLabels:
         return [self.known[some] for some in cells]
 
     def _add(self, cells: Any, where: Callable[[str], str]) -> int:
-        """Add new distinct cells and return their number."""
         texts = (cells,) if len(self.columns) == 1 else cells
         if self.is_class:
             pattern: Any = self._class(texts[0], where)

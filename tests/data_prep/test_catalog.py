@@ -116,23 +116,23 @@ def test_row_variants(tmp_path: Path) -> None:
 
 
 BAD_ROWS = {
-    "unknown finding": (row("a.png", "Masss"), "row 3", "'Masss'", "did you mean 'Mass'"),
-    "no finding and one": (row("a.png", "Mass|No Finding"), "row 3", "beside a finding"),
-    "empty finding": (row("a.png", ""), "row 3", "not one of the 14"),
-    "duplicate": (row("fine.png"), "row 3", "fine.png", "twice"),
-    "parent": (row("../a.png"), "row 3", "'../a.png'", "without folders"),
-    "deep parent": (row("x/../../a.png"), "row 3", "without folders"),
-    "absolute": (row("/etc/passwd"), "row 3", "'/etc/passwd'"),
-    "backslash": (row("..\\a.png"), "row 3", "without folders"),
-    "drive": (row("C:a.png"), "row 3", "without folders"),
-    "dots": (row(".."), "row 3", "without folders"),
-    "no name": (row(""), "row 3", "without folders"),
-    "control": (row("a\x00.png"), "row 3", ""),
-    "patient": (row("a.png", patient="12b"), "row 3", "'Patient ID' is '12b'"),
-    "negative patient": (row("a.png", patient=-3), "row 3", "'Patient ID' is '-3'"),
-    "follow-up": (row("a.png", followup="1.5"), "row 3", "'Follow-up #' is '1.5'"),
-    "short": ("a.png,Mass,0", "row 3", "3 columns, expected 11"),
-    "long": (row("a.png") + ",1", "row 3", "12 columns, expected 11"),
+    "unknown finding": (row("a.png", "Masss"), "line 3", "'Masss'", "did you mean 'Mass'"),
+    "no finding and one": (row("a.png", "Mass|No Finding"), "line 3", "beside a finding"),
+    "empty finding": (row("a.png", ""), "line 3", "not one of the 14"),
+    "duplicate": (row("fine.png"), "line 3", "fine.png", "twice"),
+    "parent": (row("../a.png"), "line 3", "'../a.png'", "without folders"),
+    "deep parent": (row("x/../../a.png"), "line 3", "without folders"),
+    "absolute": (row("/etc/passwd"), "line 3", "'/etc/passwd'"),
+    "backslash": (row("..\\a.png"), "line 3", "without folders"),
+    "drive": (row("C:a.png"), "line 3", "without folders"),
+    "dots": (row(".."), "line 3", "without folders"),
+    "no name": (row(""), "line 3", "without folders"),
+    "control": (row("a\x00.png"), "line 3", ""),
+    "patient": (row("a.png", patient="12b"), "line 3", "'Patient ID' is '12b'"),
+    "negative patient": (row("a.png", patient=-3), "line 3", "'Patient ID' is '-3'"),
+    "follow-up": (row("a.png", followup="1.5"), "line 3", "'Follow-up #' is '1.5'"),
+    "short": ("a.png,Mass,0", "line 3", "3 columns, the header has 11"),
+    "long": (row("a.png") + ",1", "line 3", "12 columns, the header has 11"),
     "quote left open": ('"a.png,Mass,0,1', "line 3"),
 }
 
@@ -161,7 +161,7 @@ def test_a_missing_column_exits_2(tmp_path: Path, column: str) -> None:
     folder = make_folder(tmp_path / "set")
     file = folder / "Data_Entry_2017.csv"
     file.write_text(file.read_text().replace(column, "Other", 1))
-    assert f"the column '{column}' is missing" in the_line(command("stats", folder))
+    assert f"no column '{column}'" in the_line(command("stats", folder))
 
 
 def test_folder_errors_exit_2(tmp_path: Path) -> None:
