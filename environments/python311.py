@@ -18,13 +18,14 @@ class NoPython(Exception):
 
 
 def find_python(uv: Path) -> str | None:
-    """The path of a Python 3.11: the one running this, else one that uv finds on this machine.
+    """The path of a Python 3.11: the one running this, else one that uv finds on PATH.
 
-    It is the interpreter itself, never a shim or a virtual environment, which may be removed.
+    One that uv has downloaded does not count. It is the interpreter itself, never a shim or a
+    virtual environment, which may be removed.
     """
     if sys.version_info[:2] == tuple(map(int, VERSION.split("."))):
         return str(getattr(sys, "_base_executable", sys.executable))
-    return _answer([uv, "python", "find", "--system", VERSION])
+    return _answer([uv, "python", "find", "--system", "--no-managed-python", VERSION])
 
 
 def _answer(command: list[str | Path]) -> str | None:
@@ -99,6 +100,5 @@ def set_up_uv(venvs: Path) -> None:
     if paths.cafile or paths.capath:
         # The machine's TLS certificates, which pip and Python use too: a proxy may have its own.
         os.environ.setdefault("UV_SYSTEM_CERTS", "1")
-    os.environ.setdefault("UV_PYTHON_PREFERENCE", "system")  # not the one that uv downloads
     os.environ.update(UV_NO_PROGRESS="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     os.environ.update(PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")
