@@ -15,7 +15,6 @@ where a program extracted the labels from reports. Therefore no model can reach 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from functools import cache, partial
 from operator import itemgetter
@@ -24,11 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.errors import DataError
 from data_prep.files import write_atomic
 from data_prep.png import encode_noisy_png
 from data_prep.readers.nih_labels import FINDINGS, NO_FINDING, finding_sets, published_counts
-from data_prep.synthetic_folder import write_synthetic_folder
+from data_prep.synthetic_folder import check_numbers, write_synthetic_folder
 from data_prep.synthetic_xray import random_anatomy, render_xray
 
 #: The number changes if the same seed would give other images.
@@ -53,9 +51,6 @@ UNLABELLED_SHARE = 0.05
 #: Maximum per patient; the NIH's patients have up to 184, too many for a small set.
 MAX_IMAGES_PER_PATIENT = 20
 
-#: Far more than a test needs; the labels of all images are in memory.
-MAX_IMAGES = 1_000_000
-
 #: One image to generate: file name, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
 
@@ -76,17 +71,12 @@ def generate_nih(
     images are on the disk, so a folder with a label file is complete. Returns `images`, `patients`,
     `seed`, `size`, `written`, `skipped` and `seconds`.
     """
-    started = time.monotonic()
     folder = Path(folder)
-    if not 1 <= images <= MAX_IMAGES or not 16 <= size <= 8192 or seed < 0:
-        raise DataError(
-            f"images {images}, size {size}, seed {seed}: use 1 to {MAX_IMAGES:,} images, 16 to 8192"
-            " pixels and a seed from 0"
-        )
+    check_numbers(images, size, seed)
     jobs, table = assign_findings(images, seed)
     settings = {"tool": TOOL, "images": images, "seed": seed, "size": size}
     work = partial(_write_images, folder=os.fspath(folder / "images"), seed=seed, size=size)
-    written = write_synthetic_folder(
+    made = write_synthetic_folder(
         folder,
         settings,
         {f"images/{job[0]}": job for job in jobs},
@@ -95,13 +85,8 @@ def generate_nih(
         num_workers=num_workers,
         progress=progress,
     )
-    return {
-        **settings,
-        "patients": len({patient for _, patient, _, _ in jobs}),
-        "written": written,
-        "skipped": images - written,
-        "seconds": time.monotonic() - started,
-    }
+    patients = len({patient for _, patient, _, _ in jobs})
+    return {**made, "patients": patients, "skipped": images - made["written"]}
 
 
 def _write_images(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:
