@@ -30,18 +30,9 @@ import python311  # noqa: E402
 import wheel_folder  # noqa: E402
 
 NEEDED = {
-    *("cloudpickle", "joblib", "jsonschema", "matplotlib", "numpy", "nvidia-ml-py", "pandas"),
-    *(
-        "pillow",
-        "psutil",
-        "safetensors",
-        "scikit-learn",
-        "scipy",
-        "tqdm",
-        "jupyterlab",
-        "papermill",
-    ),
-    *("nbmake", "chainer"),
+    *("cloudpickle", "filelock", "joblib", "jsonschema", "matplotlib", "msgspec", "numpy"),
+    *("nvidia-ml-py", "pandas", "pillow", "psutil", "safetensors", "scikit-learn", "scipy", "tqdm"),
+    *("jupyterlab", "papermill", "nbmake", "chainer"),
 }
 """What the project depends on and the kernels import; the stand-ins need nothing themselves."""
 MODULES = {"pillow": "PIL/Image.py"}
