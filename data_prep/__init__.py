@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, Any
 from data_prep.errors import DataError
 
 if TYPE_CHECKING:
+    from data_prep.folder_state import is_complete, is_packed
     from data_prep.image_decoding import read_grey
     from data_prep.nih_archives import nih_sources
-    from data_prep.nih_official_split import official_split
     from data_prep.nih_pipeline import prepare_nih
-    from data_prep.packed import is_packed, open_packed, pack_folder
-    from data_prep.prepared_folder import is_complete
+    from data_prep.packed import pack_folder
     from data_prep.readers import check_reader, open_reader
-    from data_prep.readers.nih import labels, read_catalog
+    from data_prep.readers.nih import labels, open_packed, read_catalog
     from data_prep.readers.nih_labels import FINDINGS
     from data_prep.resize import resize_folder
-    from data_prep.split import split_by_patient
+    from data_prep.split import official_split, split_by_patient
     from data_prep.synthetic_nih import generate_nih
     from data_prep.verify import verify_folder
 
@@ -56,19 +55,19 @@ __all__ = [
 _LAZY = {
     "FINDINGS": "readers.nih_labels",
     "check_reader": "readers",
-    "is_complete": "prepared_folder",
-    "is_packed": "packed",
+    "is_complete": "folder_state",
+    "is_packed": "folder_state",
     "labels": "readers.nih",
     "generate_nih": "synthetic_nih",
     "nih_sources": "nih_archives",
-    "open_packed": "packed",
+    "open_packed": "readers.nih",
     "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "nih_pipeline",
     "read_catalog": "readers.nih",
     "read_grey": "image_decoding",
     "resize_folder": "resize",
-    "official_split": "nih_official_split",
+    "official_split": "split",
     "split_by_patient": "split",
     "verify_folder": "verify",
 }

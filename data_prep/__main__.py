@@ -81,7 +81,6 @@ def _discard_output() -> None:
 
 
 def _working_folder_exists() -> bool:
-    """Return whether the working folder still exists."""
     with contextlib.suppress(OSError):
         return bool(os.getcwd())  # noqa: PTH109
     return False

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from data_prep.errors import DataError
 from data_prep.files import open_regular
-from data_prep.prepared_folder import IMAGE_EXTENSIONS
+from data_prep.image_decoding import IMAGE_EXTENSIONS
 
 gzip_backend: Any = gzip
 try:

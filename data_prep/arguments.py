@@ -40,6 +40,18 @@ class _Parser(argparse.ArgumentParser):
         line = f"data-prep: {message}; run '{self.prog} --help' for the possible arguments"
         self.exit(2, f"{printable(line)}\n")
 
+    def number(self, flag: str, text: str, default: int | None = None, metavar: str = "N") -> None:
+        """Add an option with a whole number."""
+        self.add_argument(flag, type=_whole_number, default=default, metavar=metavar, help=text)
+
+    def text(self, flag: str, metavar: str, text: str) -> None:
+        """Add an option with a text."""
+        self.add_argument(flag, metavar=metavar, help=text)
+
+    def switch(self, flag: str, text: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(flag, action="store_true", help=text)
+
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words after `data-prep`; `DataError` if they contain a former name."""
@@ -76,25 +88,16 @@ def parser() -> argparse.ArgumentParser:
         default="nih",
         help="write the files of this published data set (default: nih)",
     )
-    generate.add_argument(
+    generate.number(
         "--num-images",
-        type=_whole_number,
-        metavar="N",
-        help="generate N images (default: 1600; imagefolder and imagenet 2000, cifar10 6000)",
+        "generate N images (default: 1600; imagefolder and imagenet 2000, cifar10 6000)",
     )
-    generate.add_argument(
-        "--seed",
-        type=_whole_number,
-        default=0,
-        metavar="N",
-        help="seed the random generator (default: 0)",
-    )
-    generate.add_argument(
+    generate.number("--seed", "seed the random generator (default: 0)", default=0)
+    generate.number(
         "--size",
-        type=_whole_number,
-        metavar="PIXELS",
-        help="generate images with this side length (default: 1024; table 320, imagefolder and"
+        "generate images with this side length (default: 1024; table 320, imagefolder and"
         " imagenet 256, cifar10 always 32)",
+        metavar="PIXELS",
     )
     _add_workers(generate)
     generate.set_defaults(run=commands.generate)
@@ -111,16 +114,12 @@ def parser() -> argparse.ArgumentParser:
         "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
     )
     _add_size(resize)
-    resize.add_argument(
+    resize.switch(
         "--skip-missing",
-        action="store_true",
-        help="skip images that the label file names but the folder lacks (default: stop with an"
-        " error)",
+        "skip images that the label file names but the folder lacks (default: stop with an error)",
     )
     _add_file_format(resize)
-    resize.add_argument(
-        "--rgb", action="store_true", help="write RGB images (default: write grey images)"
-    )
+    resize.switch("--rgb", "write RGB images (default: write grey images)")
     resize.add_argument(
         "--resize-mode",
         choices=("stretch", "center-crop"),
@@ -129,10 +128,9 @@ def parser() -> argparse.ArgumentParser:
         " stretch)",
     )
     _add_reader(resize)
-    resize.add_argument(
+    resize.switch(
         "--strict",
-        action="store_true",
-        help="stop at the first unreadable image (default: list unreadable images in rejected.csv)",
+        "stop at the first unreadable image (default: list unreadable images in rejected.csv)",
     )
     _add_workers(resize)
     resize.set_defaults(run=commands.resize)
@@ -147,39 +145,29 @@ def parser() -> argparse.ArgumentParser:
     nih.add_argument(
         "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
     )
-    nih.add_argument(
+    nih.text(
         "--archives",
-        metavar="FOLDER",
-        help="read the archives from this folder (default: download the archives)",
+        "FOLDER",
+        "read the archives from this folder (default: download the archives)",
     )
-    nih.add_argument(
+    nih.text(
         "--mirror",
-        metavar="URL",
-        help="download from this address, under the NIH's file names (default: the NIH)",
+        "URL",
+        "download from this address, under the NIH's file names (default: the NIH)",
     )
-    nih.add_argument(
+    nih.text(
         "--sources",
-        metavar="FILE",
-        help="read addresses and checksums from this file, in the format of sources.json (default:"
+        "FILE",
+        "read addresses and checksums from this file, in the format of sources.json (default:"
         " the NIH's)",
     )
-    nih.add_argument(
-        "--labels", metavar="FILE", help="read this label file (default: download the label file)"
-    )
-    nih.add_argument(
-        "--keep-originals",
-        metavar="FOLDER",
-        help="keep the 1024 px images in this folder (default: keep none)",
+    nih.text("--labels", "FILE", "read this label file (default: download the label file)")
+    nih.text(
+        "--keep-originals", "FOLDER", "keep the 1024 px images in this folder (default: keep none)"
     )
     _add_size(nih)
     _add_file_format(nih)
-    nih.add_argument(
-        "--connections",
-        type=_whole_number,
-        default=2,
-        metavar="N",
-        help="download N archives at the same time (default: 2)",
-    )
+    nih.number("--connections", "download N archives at the same time (default: 2)", default=2)
     _add_workers(nih)
     nih.set_defaults(run=commands.nih)
 
@@ -192,13 +180,10 @@ def parser() -> argparse.ArgumentParser:
     )
     verify.add_argument("folder", help="check this data folder")
     _add_seed(verify)
-    verify.add_argument(
-        "--quick", action="store_true", help="skip decoding (default: decode every image)"
-    )
-    verify.add_argument(
+    verify.switch("--quick", "skip decoding (default: decode every image)")
+    verify.switch(
         "--drop-duplicates",
-        action="store_true",
-        help="exclude images that occur again under another patient, by a list in left_out.csv"
+        "exclude images that occur again under another patient, by a list in left_out.csv"
         " (default: only report duplicates)",
     )
     _add_reader(verify)
@@ -213,11 +198,7 @@ def parser() -> argparse.ArgumentParser:
     )
     pack.add_argument("source", metavar="SOURCE", help="read images from this resized data folder")
     pack.add_argument("target", metavar="TARGET", help="write to this folder")
-    pack.add_argument(
-        "--rgb",
-        action="store_true",
-        help="pack RGB images (default: the colours of the resized folder, or grey)",
-    )
+    pack.switch("--rgb", "pack RGB images (default: the colours of the resized folder, or grey)")
     _add_reader(pack)
     _add_workers(pack)
     pack.set_defaults(run=commands.pack)
@@ -230,21 +211,15 @@ def parser() -> argparse.ArgumentParser:
     )
     stats.add_argument("folder", help="count this data folder")
     _add_seed(stats)
-    stats.add_argument(
-        "--skip-missing",
-        action="store_true",
-        help="skip rows whose image is missing (default: stop with an error)",
-    )
-    stats.add_argument(
+    stats.switch("--skip-missing", "skip rows whose image is missing (default: stop with an error)")
+    stats.switch(
         "--official-split",
-        action="store_true",
-        help="use the split in the folder's train_val_list.txt and test_list.txt (default: split"
+        "use the split in the folder's train_val_list.txt and test_list.txt (default: split"
         " by patient with the seed)",
     )
-    stats.add_argument(
+    stats.switch(
         "--labels-only",
-        action="store_true",
-        help="read the labels without a check of the images (default: check that all images exist)",
+        "read the labels without a check of the images (default: check that all images exist)",
     )
     _add_reader(stats)
     stats.set_defaults(run=commands.stats)
@@ -258,67 +233,51 @@ def _whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
-def _add_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--size",
-        type=_whole_number,
-        default=264,
-        metavar="PIXELS",
-        help="write images with this side length (default: 264)",
+def _add_size(parser: _Parser) -> None:
+    parser.number(
+        "--size", "write images with this side length (default: 264)", default=264, metavar="PIXELS"
     )
 
 
-def _add_file_format(parser: argparse.ArgumentParser) -> None:
+def _add_file_format(parser: _Parser) -> None:
     parser.add_argument(
         "--format",
         choices=("png", "jpeg"),
         default="png",
         help="write files in this format (default: png)",
     )
-    parser.add_argument(
+    parser.number(
         "--quality",
-        type=_whole_number,
+        "compress JPEG files with this quality (default: 90); PNG is lossless",
         default=90,
         metavar="1..95",
-        help="compress JPEG files with this quality (default: 90); PNG is lossless",
     )
 
 
-def _add_seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seed",
-        type=_whole_number,
-        default=0,
-        metavar="N",
-        help="split with this seed (default: 0)",
-    )
+def _add_seed(parser: _Parser) -> None:
+    parser.number("--seed", "split with this seed (default: 0)", default=0)
 
 
-def _add_reader(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_reader(parser: _Parser) -> None:
+    parser.text(
         "--reader",
-        metavar="NAME",
-        help="read this format: nih, table, imagefolder or cifar10 (default: nih, or the format of"
+        "NAME",
+        "read this format: nih, table, imagefolder or cifar10 (default: nih, or the format of"
         " a folder that data-prep wrote)",
     )
-    parser.add_argument(
+    parser.text(
         "--table",
-        metavar="FILE",
-        help="read the meaning of the columns from this file, for the reader table (default: the"
+        "FILE",
+        "read the meaning of the columns from this file, for the reader table (default: the"
         " folder's table.toml)",
     )
-    parser.add_argument(
+    parser.text(
         "--group",
-        metavar="REGEX",
-        help="group images by what this pattern finds in the path, for the reader imagefolder"
+        "REGEX",
+        "group images by what this pattern finds in the path, for the reader imagefolder"
         " (default: every image is a group)",
     )
 
 
-def _add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--num-workers",
-        type=_whole_number,
-        metavar="N",
-        help="use N worker processes (default: one per CPU core)",
-    )
+def _add_workers(parser: _Parser) -> None:
+    parser.number("--num-workers", "use N worker processes (default: one per CPU core)")

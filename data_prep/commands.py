@@ -8,9 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from data_prep.errors import DataError, printable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from data_prep.catalog import Catalog
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -85,12 +90,10 @@ def nih(options: argparse.Namespace) -> int:
 
 
 def _print(line: str, file: TextIO | None = None) -> None:
-    """Print a line that contains a file name, with unprintable characters as escapes."""
     print(printable(line), file=file)
 
 
 def _warn_if_slow() -> None:
-    """Print a note if the compiled part of data_prep is missing."""
     from data_prep.png import shrink
 
     if shrink is None:
@@ -123,20 +126,16 @@ def _new_text(made: dict[str, Any]) -> str:
 
 def verify(options: argparse.Namespace) -> int:
     from data_prep.verify import format_report, verify_folder
-    from data_prep.verify_reader import verify_reader
 
-    reader = _reader(options)
-    arguments = {
-        "seed": options.seed,
-        "decode": not options.quick,
-        "drop_duplicates": options.drop_duplicates,
-        "num_workers": options.num_workers,
-    }
-    if reader == "nih":
-        report = verify_folder(options.folder, **arguments)
-    else:
-        of_reader = _reader_options(options)
-        report = verify_reader(options.folder, reader, options=of_reader, **arguments)
+    report = verify_folder(
+        options.folder,
+        reader=_reader(options),
+        seed=options.seed,
+        decode=not options.quick,
+        drop_duplicates=options.drop_duplicates,
+        num_workers=options.num_workers,
+        options=_reader_options(options),
+    )
     print(format_report(report))
     return 0 if report.ok else 1
 
@@ -157,84 +156,71 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def stats(options: argparse.Namespace) -> int:
-    from data_prep.manifest import MANIFEST
-    from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE, official_split
-    from data_prep.packed import is_packed
-    from data_prep.prepared_folder import count_text
-    from data_prep.readers.nih import read_catalog
-    from data_prep.readers.nih_labels import FINDINGS
-    from data_prep.split import split_by_patient
-    from data_prep.verify import read_labels, wrong_sizes
-
-    if (reader := _reader(options)) != "nih":
-        return _reader_stats(options, reader)
-    folder = Path(options.folder)
-    if options.labels_only or is_packed(folder):
-        catalog = read_labels(folder)
-    else:
-        catalog = read_catalog(folder, skip_missing=options.skip_missing)
-    if not options.labels_only and (wrong := wrong_sizes(folder, catalog)):
-        raise DataError(
-            f"{folder}: {count_text(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
-            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
-        )
-    if options.official_split:
-        lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
-        parts = official_split(catalog, *lists, seed=options.seed)
-    else:
-        parts = split_by_patient(catalog, seed=options.seed)
-    columns = {"all": catalog, **parts}
-    how = "by the NIH's lists, valid" if options.official_split else "by patient"
-    _print(f"{options.folder}, split {how} with seed {options.seed}")
-    print(f"{'':20}" + "".join(f"{name:>10}" for name in columns))
-    for title, count in (
-        ("patients", lambda rows: rows["patient"].nunique()),
-        ("images", len),
-        ("No Finding", lambda rows: int((~rows[list(FINDINGS)].any(axis=1)).sum())),
-    ):
-        print(f"{title:20}" + "".join(f"{count(rows):10,}" for rows in columns.values()))
-    for finding in FINDINGS:
-        counts = [int(rows[finding].sum()) for rows in columns.values()]
-        print(f"{finding:20}" + "".join(f"{count:10,}" for count in counts))
-    return 0
-
-
-def _reader_stats(options: argparse.Namespace, reader: str) -> int:
-    """Print the counts of any reader's images by part, and by class or finding."""
+    """Print the counts of groups, images and classes or findings in each part."""
     import numpy as np
 
     from data_prep.catalog import UNCERTAIN, split_catalog
     from data_prep.readers import load_catalog
 
-    for flag in ("skip_missing", "official_split", "labels_only"):
-        if getattr(options, flag):
-            option = f"--{flag.replace('_', '-')}"
-            raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
-    found, _ = load_catalog(reader, options.folder, **_reader_options(options))
-    parts = {"all": np.arange(len(found)), **split_catalog(found, seed=options.seed)}
-    groups = np.array(found.images if found.groups is None else found.groups, dtype=object)
-    how = "" if found.parts is None else " where it was not published"
-    _print(f"{options.folder}, split by group{how} with seed {options.seed}")
-    width = max(20, *(len(name) + 2 for name in found.classes))
-    print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
+    reader = _reader(options)
+    if is_nih := reader == "nih":
+        found, parts, how = _nih_parts(options)
+    else:
+        for flag in ("skip_missing", "official_split", "labels_only"):
+            if getattr(options, flag):
+                option = f"--{flag.replace('_', '-')}"
+                raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
+        found, _ = load_catalog(reader, options.folder, **_reader_options(options))
+        parts = split_catalog(found, seed=options.seed)
+        how = "by group" if found.parts is None else "by group where it was not published"
+    parts = {"all": np.arange(len(found)), **parts}
+    groups = np.array(found.groups or found.images, dtype=object)
     rows = {
-        "groups": [len(set(groups[at])) for at in parts.values()],
+        "patients" if is_nih else "groups": [len(set(groups[at])) for at in parts.values()],
         "images": [len(at) for at in parts.values()],
     }
+
+    def count(name: str, chosen: Any) -> None:
+        rows[name] = [int(np.count_nonzero(chosen[at])) for at in parts.values()]
+
+    if is_nih:
+        count("No Finding", ~found.labels.any(axis=1))
     for place, name in enumerate(found.classes):
-        column = found.labels if found.task == "classes" else found.labels[:, place]
-        wanted = place if found.task == "classes" else 1
-        rows[name] = [int(np.count_nonzero(column[at] == wanted)) for at in parts.values()]
-    if found.task == "findings":
-        known = np.all(found.labels > UNCERTAIN, axis=1)  # and so not missing either
-        rows["(all known)"] = [int(np.count_nonzero(known[at])) for at in parts.values()]
+        is_class = found.task == "classes"
+        count(name, found.labels == place if is_class else found.labels[:, place] == 1)
+    if found.task == "findings" and not is_nih:
+        count("(all known)", (found.labels > UNCERTAIN).all(axis=1))  # and so not missing either
+    _print(f"{options.folder}, split {how} with seed {options.seed}")
+    width = max(20, *(len(name) + 2 for name in found.classes))
+    print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
     for name, counts in rows.items():
         _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
     return 0
 
 
+def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarray], str]:
+    from data_prep.manifest import MANIFEST
+    from data_prep.prepared_folder import count_text
+    from data_prep.readers import nih
+    from data_prep.split import TEST_FILE, TRAIN_VALID_FILE, official_parts, split_groups
+    from data_prep.verify import wrong_sizes
+
+    folder, check = Path(options.folder), not options.labels_only
+    found = nih.catalog(folder, options.skip_missing and check, check_images=check)
+    if check and (wrong := wrong_sizes(folder, found.images)):
+        raise DataError(
+            f"{folder}: {count_text(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
+            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
+        )
+    patients = found.groups or ()
+    if options.official_split:
+        lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
+        parts = official_parts(found.images, patients, *lists, seed=options.seed)
+        return found, parts, "by the NIH's lists, valid"
+    return found, split_groups(patients, seed=options.seed, unit="patients"), "by patient"
+
+
 def _reader(options: argparse.Namespace) -> str:
-    """Return the reader named on the command line, or the default reader of the folder."""
     from data_prep.readers import labels_csv
 
     if options.reader is not None:
@@ -243,6 +229,5 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the reader from the command line."""
     given = {"table": options.table, "group": options.group}
     return {name: value for name, value in given.items() if value is not None}

@@ -108,5 +108,4 @@ def _window(values: np.ndarray, centre: float, width: float, function: str) -> n
 
 
 def _first_value(value: Any) -> float:
-    """Return the first of several versions of a window's value."""
     return float(value if isinstance(value, int | float | str) else next(iter(value)))

@@ -53,7 +53,7 @@ def download(
 
     Bytes are written to `NAME.part`. After an interruption, in this run or the last, the transfer
     resumes at the byte it had reached, or restarts if the server cannot resume. The file gets its
-    name only when it is complete and the checksum (where known) is right. After a wrong checksum
+    name only when it is complete and the checksum (where known) is right; after a wrong checksum
     the download restarts once. `tries` limits the attempts in a row that bring no bytes, with
     `pause` seconds before the second, doubled each time. `on_progress` is called with each number
     of bytes that arrived (negative if bytes are discarded).

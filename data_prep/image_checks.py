@@ -17,7 +17,7 @@ from data_prep.errors import DataError
 from data_prep.files import in_batches, map_in_processes
 from data_prep.manifest import sha256_of
 from data_prep.prepared_folder import text_without_path
-from data_prep.readers import image_source as sources
+from data_prep.readers import catalog_reader as sources
 
 BATCH = 32
 

@@ -30,19 +30,21 @@ MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
 #: to the program `gs`, and reads some formats only in some builds; every build reads these formats.
 PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
 
+#: Extensions treated as images in a folder without a label file.
+IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
+
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     """Read an image file as uint8 of shape (height, width).
 
     The formats are PNG, JPEG, BMP, PGM and its variants, and TIFF without compression. Grey stays
-    unchanged, colour is converted with the ITU-R 601 weights (three equal planes give their value
-    exactly), palettes through their colours, transparency is dropped (an X-ray has none), 16-bit
-    grey is scaled by 255/65535. Pixels stay as stored: the EXIF orientation, which cameras write
-    and X-ray machines do not, is not applied.
+    unchanged, colour is converted with the ITU-R 601 weights, palettes through their colours,
+    transparency is dropped (an X-ray has none), 16-bit grey is scaled by 255/65535. Pixels stay as
+    stored: the EXIF orientation is not applied.
 
-    Raises `DataError`, naming the file, if it is missing, empty, truncated, damaged, not an image
-    of these formats, an animation, larger than `MAX_PIXELS`, or of 16-bit values of which the
-    brightest becomes 64 of 255 or less: unscaled 12-bit values would be nearly black.
+    Raises `DataError`, naming the file, if it is missing, damaged, not an image of these formats,
+    an animation, larger than `MAX_PIXELS`, or of 16-bit values of which the brightest becomes 64 of
+    255 or less: unscaled 12-bit values would be nearly black.
     """
     return decode_grey(read_bytes(path), path)
 
@@ -158,7 +160,6 @@ def to_grey(image: Image.Image) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Convert a loaded Pillow image of any mode to RGB; grey becomes three equal planes."""
     if image.mode in ("P", "PA", "RGBA", "RGBX", "CMYK", "YCbCr", "RGB"):
         return image.convert("RGB")
     return to_grey(image).convert("RGB")

@@ -1,4 +1,4 @@
-"""List the NIH's archives with addresses and checksums, and download them one after the other."""
+"""List the NIH's archives, download them one after the other, and know those that are finished."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import json
 import os
 import queue
 import threading
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from data_prep import manifest
 from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
-from data_prep.files import read_json
+from data_prep.files import in_batches, map_in_processes, read_json, sync_filesystem, write_json
+from data_prep.manifest import Row
+from data_prep.prepared_folder import PreviousState, target_file
 
 #: Downloaded archives that may be on the disk besides the archive being read.
 PREFETCHED_ARCHIVES = 2
+
+#: Images checked in one batch.
+CHECK_BATCH = 256
 
 
 @dataclass
@@ -38,18 +45,10 @@ def nih_sources(
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ArchiveSources:
-    """Return where to get the NIH's archives and label file.
+    """Return where to get the NIH's archives and label file: addresses, sizes and checksums.
 
-    Args:
-        listing: a list in the format of `sources.json`; None: `sources.json`, the NIH's list.
-        mirror: the address of a folder that has the files under the list's names.
-        folder: a local folder that has the archives.
-
-    Returns:
-        The label file and the archives, with addresses, sizes and checksums.
-
-    Raises:
-        DataError: the list is missing or malformed.
+    `listing` is a list in the format of `sources.json`, by default the NIH's; `mirror` the address
+    of a folder that has the files under the list's names; `folder` a local folder of archives.
     """
     if listing is None:
         content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())
@@ -74,7 +73,6 @@ def nih_sources(
 
 
 def _remote_file(entry: dict[str, Any]) -> RemoteFile:
-    """Convert an entry of a list to `RemoteFile`; TypeError or ValueError if it is invalid."""
     remote = RemoteFile(**entry)
     for field, kinds in (
         ("name", (str,)),
@@ -107,19 +105,16 @@ def iterate_archives(
     ready: queue.SimpleQueue[tuple[RemoteFile, Path] | BaseException] = queue.SimpleQueue()
     for remote in todo:
         waiting.put(remote)
-    under_way = _Counter()
+    places = threading.Semaphore(PREFETCHED_ARCHIVES + 1)  # on the disk; each is removed after use
 
     def fetch() -> None:
         try:
             while not stop.is_set():
-                _wait_for_space(under_way.get, PREFETCHED_ARCHIVES + 1, stop)
-                try:
+                if places.acquire(timeout=0.1):
                     remote = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                under_way.add(1)
-                ready.put((remote, download(remote, staging, on_progress=bar.update, stop=stop)))
-        except Cancelled:
+                    path = download(remote, staging, on_progress=bar.update, stop=stop)
+                    ready.put((remote, path))
+        except (Cancelled, queue.Empty):
             pass
         except BaseException as error:
             ready.put(error)
@@ -133,30 +128,77 @@ def iterate_archives(
             if isinstance(arrived, BaseException):
                 raise arrived
             yield arrived
-            under_way.add(-1)
+            places.release()
     finally:
         stop.set()
         for thread in threads:
             thread.join(timeout=2)  # a thread that waits for a silent server ends with the process
 
 
-class _Counter:
-    """A counter that several threads change."""
+def reusable_rows(
+    target: Path, before: PreviousState, ending: str, num_workers: int | None
+) -> dict[str, Row]:
+    """Return the rows, by image, of reusable and of unreadable images.
 
-    def __init__(self) -> None:
-        self.value, self.lock = 0, threading.Lock()
+    In an incomplete folder every byte is checked, because a power cut may have lost some.
+    """
+    rows = [
+        row
+        for row in before.rows.values()
+        if row.problem or row.file == target_file(row.image, ending)
+    ]
+    work = partial(_reusable_of_batch, target=target, thorough=not before.complete)
+    good = map_in_processes(work, in_batches(rows, CHECK_BATCH), num_workers)
+    return {row.image: row for some in good for row in some}
 
-    def add(self, step: int) -> None:
-        with self.lock:
-            self.value += step
 
-    def get(self) -> int:
-        return self.value
+def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
+    return [
+        row for row in rows if row.problem or manifest.file_matches(target, row, thorough=thorough)
+    ]
 
 
-def _wait_for_space(have: Callable[[], int], most: int, stop: threading.Event) -> None:
-    """Wait while `most` downloaded files are on the disk; each is removed after use."""
-    while have() >= most:
-        if stop.is_set():
-            raise Cancelled
-        time.sleep(0.1)
+def finished_archives(
+    sources: ArchiveSources,
+    before: PreviousState,
+    rows: dict[str, Row],
+    staging: Path,
+    labels_sha256: str,
+) -> set[str]:
+    """Return the archives that need not be read again: all of their images are reusable.
+
+    `labels_sha256` is the digest of the label file, which selects the images; `rows` are the
+    reusable rows.
+    """
+    have = Counter(row.source for row in rows.values())
+    gave = Counter(row.source for row in before.rows.values())
+    done = set()
+    for remote in sources.archives:
+        mark = _mark_file(staging, remote.name)
+        wanted = {"images": have[remote.name], "labels": labels_sha256}
+        if before.complete and gave[remote.name] == have[remote.name]:
+            write_json(mark, wanted)
+        if read_json(mark) == wanted:
+            done.add(remote.name)
+        else:
+            mark.unlink(missing_ok=True)
+    return done
+
+
+def mark_archive_finished(
+    name: str,
+    rows: dict[str, Row],
+    staging: Path,
+    labels_sha256: str,
+    folders: Iterable[Path | None],
+) -> None:
+    """Record that an archive is no longer needed, once all of its images are on the disk."""
+    for folder in folders:
+        if folder is not None:
+            sync_filesystem(folder)
+    images = sum(row.source == name for row in rows.values())
+    write_json(_mark_file(staging, name), {"images": images, "labels": labels_sha256})
+
+
+def _mark_file(staging: Path, name: str) -> Path:
+    return staging / f"{name}.done"

@@ -37,10 +37,12 @@ from data_prep.manifest import Row
 from data_prep.nih_archives import (
     PREFETCHED_ARCHIVES,
     ArchiveSources,
+    finished_archives,
     iterate_archives,
+    mark_archive_finished,
     nih_sources,
+    reusable_rows,
 )
-from data_prep.nih_resume import finished_archives, mark_archive_finished, reusable_rows
 from data_prep.prepared_folder import (
     FORMATS,
     check_settings,
@@ -82,31 +84,16 @@ def prepare_nih(
 ) -> dict[str, Any]:
     """Download (or take from a folder) the archives and the label file, and fill a target folder.
 
-    The target is laid out like `resize_folder`'s: `images/`, label file, `manifest.csv`,
-    `prepared.json` and, if an image could not be read, `rejected.csv`; the label file contains only
-    the images that are there. If interrupted, the same call continues at the byte or image it had
-    reached; an archive is removed only when its images are on the disk. Images missing from a
-    complete folder are remade from the archives that contain them.
+    The target is laid out as by `resize_folder`; the label file contains only the images that are
+    there. If interrupted, the same call continues at the byte or image it had reached; an archive
+    is removed only when its images are on the disk. Images missing from a complete folder are
+    remade from the archives that contain them.
 
-    Args:
-        target: the folder to fill.
-        sources: see `nih_sources`; None: the NIH.
-        labels: a label file on this machine.
-        size: pixels of a side.
-        format: `png` or `jpeg`.
-        quality: of JPEG, 1 to 95.
-        keep_originals: a folder for the 1024 px files; None: do not keep them.
-        num_workers: number of processes; None: one per core.
-        connections: number of downloads at a time.
-        progress: show a progress bar.
-
-    Returns:
-        The contents of prepared.json (`absent`: images in the label file that were in no archive),
-        and `written`, `skipped`, `rejected` and `seconds`.
-
-    Raises:
-        DataError: an error a user can fix: an unreachable address, a wrong checksum, a disk that is
-            full or too small, a hostile archive.
+    `sources` (see `nih_sources`) is the NIH by default, `labels` a label file on this machine,
+    `keep_originals` a folder for the 1024 px files, `connections` the downloads at a time. Returns
+    the contents of prepared.json (`absent`: images in the label file that were in no archive), and
+    `written`, `skipped`, `rejected` and `seconds`. Raises `DataError` for an unreachable address, a
+    wrong checksum, a disk that is full or too small, a hostile archive.
     """
     target, started = Path(target), time.monotonic()
     kept = None if keep_originals is None else Path(keep_originals)
@@ -288,7 +275,6 @@ def _check_archive(remote: RemoteFile, archive: Path, sources: ArchiveSources) -
 def _progress_bars(
     todo: Sequence[RemoteFile], sources: ArchiveSources, images: int, progress: bool
 ) -> Iterator[tuple[tqdm[Any], tqdm[Any]]]:
-    """Show progress bars on stderr for downloaded bytes and resized images."""
     total = sum(remote.bytes or 0 for remote in todo) or None
     fetches = progress and bool(todo) and sources.folder is None
     with (
@@ -306,7 +292,6 @@ def _resize_archive(
     num_workers: int | None,
     bar: tqdm[Any],
 ) -> None:
-    """Resize the images of an archive that are not in the target yet."""
     ending = FORMATS[run.settings["format"]]
     taken = {image for image, row in run.rows.items() if row.source != name}
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from data_prep.c_extension import shrink, unfilter
+from data_prep.compiled import shrink, unfilter
 
 zlib_backend: Any = zlib
 try:
@@ -86,7 +86,6 @@ def _unfilter(raw: bytes, width: int, height: int) -> np.ndarray:
 
 
 def _image_data(data: bytes) -> bytes:
-    """Return the joined IDAT chunks; the checksum of every chunk is checked."""
     parts, at = [], 8
     while True:
         length, kind = struct.unpack_from(">I4s", data, at)

@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,40 +19,25 @@ from data_prep import manifest, png
 from data_prep.errors import DataError, printable
 from data_prep.files import (
     DISK_FULL_ERRORS,
-    read_json,
     read_limited,
     remove_temporary_files,
     sync_filesystem,
     write_atomic,
     write_json,
 )
-from data_prep.former_names import PREPARED_KEYS, with_current_keys
+from data_prep.folder_state import PREPARED_FILE, LabelFiles, read_prepared
+from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.manifest import MANIFEST, Row
-from data_prep.readers import image_source
+from data_prep.readers import catalog_reader
 
 #: Tool name in prepared.json; the number changes if the same command would give other pixels.
 TOOL = "data_prep resize 1"
-
-METADATA_FILE = "prepared.json"
-
-#: The types of the values in prepared.json.
-METADATA_TYPES = {
-    "tool": str,
-    "size": int,
-    "format": str,
-    "images": int,
-    "absent": int,
-    "complete": bool,
-}
 
 #: Formats that can be written, with the ending of their files.
 FORMATS = {"png": ".png", "jpeg": ".jpg"}
 
 #: Treatments of an image that is not square.
 RESIZE_MODES = ("stretch", "center-crop")
-
-#: Extensions treated as images in a folder without a label file.
-IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
 
 #: An image that could not be read: its name and why.
 Rejection = tuple[str, str]
@@ -68,9 +53,6 @@ class PreviousState(NamedTuple):
 
 #: Settings that prepared.json contains only if they differ from the default.
 OPTIONAL_SETTINGS = ("channels", "resize_mode", "reader")
-
-#: A function from the written images to label files by name; None means: remove the file.
-LabelFiles = Callable[[set[str]], dict[str, bytes | None]]
 
 
 def check_settings(
@@ -109,7 +91,7 @@ def decoders() -> dict[str, str]:
 def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
     """Start or resume a target folder with these settings; the caller holds `exclusive_lock`."""
     remove_temporary_files(target)
-    note = read_metadata(target)
+    note = read_prepared(target)
     if note is None:
         # A folder with a manifest was written by data-prep, but its settings are lost.
         if any(target.iterdir()) and not manifest.has_manifest(target):
@@ -131,28 +113,6 @@ def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
         )
     complete = note["complete"]
     return PreviousState(manifest.read_manifest(target, partial=not complete), complete, note)
-
-
-def read_metadata(folder: Path) -> dict[str, Any] | None:
-    """Return the contents of prepared.json, or None without one; `DataError` if it is damaged."""
-    note = read_json(folder / METADATA_FILE, manifest.REPAIR_HINT)
-    if note is None:
-        return None
-    note = with_current_keys(note, PREPARED_KEYS, str(folder / METADATA_FILE))
-    needed = ("complete", "images") if note.get("complete") else ("complete",)
-    wrong = [key for key in needed if key not in note]
-    wrong += [
-        key for key in note if type(note[key]) is not METADATA_TYPES.get(key, type(note[key]))
-    ]
-    if wrong:
-        raise DataError(f"{folder / METADATA_FILE}: damaged ('{wrong[0]}'); {manifest.REPAIR_HINT}")
-    return note
-
-
-def is_complete(folder: str | os.PathLike[str]) -> bool:
-    """Return whether `resize_folder` or `prepare_nih` completed this folder."""
-    note = read_metadata(Path(folder))
-    return note is not None and note["complete"]
 
 
 def mark_incomplete(target: Path, settings: dict[str, Any]) -> None:
@@ -184,7 +144,7 @@ def finish_target(
     note = {**note, "images": len(rows), "complete": True}
     try:
         stale = {name: data for name, data in files.items() if _content(target / name) != data}
-        if not stale and read_metadata(target) == note:
+        if not stale and read_prepared(target) == note:
             return
         _write_metadata(target, {**note, "complete": False})
         for name, data in stale.items():
@@ -207,7 +167,7 @@ def write_resized(
     """
     row = row._replace(source_sha256=manifest.sha256_of(data))
     try:
-        pixels = image_source.decode_source(data, kind, row.image, settings.get("channels", 1))
+        pixels = catalog_reader.decode_source(data, kind, row.image, settings.get("channels", 1))
         small = encode_image(pixels if pixels.shape[2] == 3 else pixels[..., 0], settings)
     except DataError as error:
         return reject_image(row, text_without_path(error, row.image), target)
@@ -305,6 +265,6 @@ def _content(file: Path) -> bytes | None:
 
 def _write_metadata(target: Path, content: dict[str, Any]) -> None:
     try:
-        write_json(target / METADATA_FILE, content)
+        write_json(target / PREPARED_FILE, content)
     except OSError as error:
         raise DataError(f"{target}: cannot be written ({error.strerror})") from None

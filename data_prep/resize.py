@@ -14,8 +14,8 @@ from tqdm import tqdm
 from data_prep import manifest
 from data_prep.errors import DataError
 from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
+from data_prep.folder_state import read_prepared
 from data_prep.manifest import Row
-from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE
 from data_prep.prepared_folder import (
     TOOL,
     check_settings,
@@ -25,15 +25,15 @@ from data_prep.prepared_folder import (
     finish_target,
     mark_incomplete,
     open_target,
-    read_metadata,
     reject_image,
     rejected_images,
     text_without_path,
     write_resized,
 )
-from data_prep.readers import image_source as sources
+from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
 from data_prep.resize_plan import ResizePlan, plan_resize
+from data_prep.split import TEST_FILE, TRAIN_VALID_FILE
 
 BATCH = 16
 #: Images checked in one batch; a check takes much less time than resizing.
@@ -61,42 +61,21 @@ def resize_folder(
 ) -> dict[str, Any]:
     """Write every image of `source` into `target` as a square, grey or RGB.
 
-    Sampling is antialiased bilinear, as Pillow's. The source is never changed. The label file and
-    the NIH's lists, if present, are copied, and the images are written to `target/images/`. The
-    labels of any other reader are written to `target/labels.csv`, with the mapping
-    `target/table.toml`. An unreadable image is listed, with the reason, in `target/rejected.csv`,
-    and its row is left out of the labels.
+    `source` is a data folder (label file and images), any folder of images with its subfolders, or
+    what `reader` reads, and is never changed. The options are those of `data-prep resize`, where
+    `channels` is 1 (grey) or 3 (RGB) and `options` are those of the reader. The label file and the
+    NIH's lists are copied; the labels of any other reader are written to `labels.csv`, with the
+    mapping `table.toml`. An unreadable image is listed in `rejected.csv` and left out of the
+    labels; with `strict` it is an error.
 
-    Each file is written under a temporary name and then renamed, and all are on the disk before
-    `target/prepared.json` marks the folder as complete. `target/manifest.csv` has the SHA-256 of
-    every image and of its source. Therefore the same call continues after a kill, a full disk or a
-    power cut, adds new and changed images of the source, and rewrites missing or damaged images;
-    the source may have been moved. The call refuses other settings, and a source that lacks images
-    of the target.
+    `prepared.json` marks the folder as complete when all files are on the disk, and `manifest.csv`
+    has the SHA-256 of every image and of its source. Therefore the same call continues after a
+    kill, a full disk or a power cut, adds new and changed images of the source, and rewrites
+    missing or damaged images; the source may have been moved. Raises `DataError` for other
+    settings, a source that lacks images of the target, a missing image, a full disk, and so on.
 
-    Args:
-        source: a data folder (label file and images), any folder of images, read with its
-            subfolders and links to folders; or what `reader` reads, which may be an archive.
-        target: where to write; empty, new, or from an interrupted call.
-        size: pixels of a side.
-        format: "png" or "jpeg".
-        quality: of JPEG, 1 to 95.
-        num_workers: number of processes; None: one per core.
-        skip_missing: leave out images that the NIH's label file names but that are missing.
-        strict: raise an error at the first image that cannot be read.
-        progress: show a progress bar.
-        reader: format of the source, see `data_prep.readers`; None: a data folder or any
-            folder of images.
-        channels: 1 (grey, as `read_grey` reads it) or 3 (RGB).
-        resize_mode: "stretch" an image that is not square, or "center-crop" it.
-        options: options of the reader.
-
-    Returns:
-        The contents of prepared.json, and `written`, `skipped` (done before), `rejected` (a list of
-        name and reason) and `seconds`.
-
-    Raises:
-        DataError: the source is the target, an image is missing, the disk is full, and so on.
+    Returns the contents of prepared.json, and `written`, `skipped` (done before), `rejected` (a
+    list of name and reason) and `seconds`.
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()
@@ -104,7 +83,7 @@ def resize_folder(
     made_of = reader
     if labels_csv.has_labels_csv(source):  # copy the labels and the reader's name
         reader = reader or "table"
-        made_of = (read_metadata(source) or {}).get("reader", reader)
+        made_of = (read_prepared(source) or {}).get("reader", reader)
     if made_of not in (None, "nih"):
         settings["reader"] = made_of
     plan = plan_resize(source, target, skip_missing, format, reader, options)
@@ -150,7 +129,6 @@ def resize_folder(
 def _refuse_lost_images(
     source: Path, target: Path, before: dict[str, Row], plan: ResizePlan
 ) -> None:
-    """Raise `DataError` if the source lacks images that the target has."""
     lost = before.keys() - {row.image for row in plan.rows}
     lost = {image for image in lost if not before[image].problem}
     if lost:
@@ -206,7 +184,6 @@ def _resize_all(
     num_workers: int | None,
     bar: Callable[..., tqdm[NoReturn]],
 ) -> None:
-    """Resize the images and add each finished one to `rows` and the manifest."""
     total = len(rows) + len(todo)
     try:
         with (

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from data_prep.catalog import Catalog
 from data_prep.errors import DataError
 from data_prep.files import is_nested, is_same_path
+from data_prep.folder_state import LabelFiles, is_packed
+from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.manifest import Row
-from data_prep.prepared_folder import FORMATS, IMAGE_EXTENSIONS, LabelFiles, target_file
-from data_prep.readers import labels_csv, load_catalog
-from data_prep.readers.nih import find_label_file, read_catalog
+from data_prep.prepared_folder import FORMATS, target_file
+from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.nih_labels import LABEL_FILES, label_files
-
-
-@dataclass
-class SourceImages:
-    """The images of a source and their locations."""
-
-    folder: Path
-    kind: str
-    images: Sequence[str]
-    locations: Sequence[str]
-    """The locations of the images, as a catalogue's `sources`."""
-    label_files: Callable[[Mapping[str, str] | None], LabelFiles]
-    """A function from the file of each image (None: packed) to the label files to write."""
 
 
 @dataclass
@@ -43,31 +32,22 @@ class ResizePlan:
 
 def list_source_images(
     source: Path, reader: str | None, options: Mapping[str, Any], skip_missing: bool = False
-) -> SourceImages:
-    """List the images of a data folder in the NIH's format, or of any other reader."""
+) -> tuple[Catalog, Callable[[Mapping[str, str] | None], LabelFiles]]:
+    """List the images of a data folder in the NIH's format, or of any other reader.
+
+    The second result is a function from the file of each image (None: packed) to the label files
+    to write.
+    """
     _refuse_packed(source)
     if reader is None or reader == "nih":
-        catalog = read_catalog(source, skip_missing=skip_missing)
-        file = find_label_file(source)
-        locations = [os.path.relpath(path, source) for path in catalog["path"]]
-        names = catalog["image"].tolist()
-        return SourceImages(
-            source, "file", names, locations, lambda files: partial(label_files, file)
-        )
+        file = nih.find_label_file(source)
+        return nih.catalog(source, skip_missing), lambda files: partial(label_files, file)
     found, _ = load_catalog(reader, source, **options)
-    return SourceImages(
-        found.folder,
-        found.kind,
-        found.images,
-        found.sources,
-        partial(labels_csv.label_files, found),
-    )
+    return found, partial(labels_csv.label_files, found)
 
 
 def _refuse_packed(source: Path) -> None:
-    from data_prep import packed  # avoids an import cycle
-
-    if packed.is_packed(source):
+    if is_packed(source):
         raise DataError(
             f"{source} is a packed folder, one array without files: name the folder it was"
             " packed from"
@@ -93,22 +73,22 @@ def plan_resize(
     ending = FORMATS[format]
     _refuse_packed(source)
     if reader is not None or any((source / name).is_file() for name in LABEL_FILES):
-        contents = list_source_images(source, reader, options or {}, skip_missing)
+        found, labels_for = list_source_images(source, reader, options or {}, skip_missing)
         rows = [
             Row(name, target_file(name, ending), source=place)
-            for name, place in zip(contents.images, contents.locations, strict=True)
+            for name, place in zip(found.images, found.sources, strict=True)
         ]
         _refuse_equal_files(rows)
-        files = contents.label_files({row.image: row.file for row in rows})
-        return ResizePlan(rows, files, contents.folder, contents.kind)
-    found = sorted(_find_images(source, target))
-    if not found:
+        files = labels_for({row.image: row.file for row in rows})
+        return ResizePlan(rows, files, found.folder, found.kind)
+    names = sorted(_find_images(source, target))
+    if not names:
         raise DataError(
             f"{source}: no label file and no image ({', '.join(IMAGE_EXTENSIONS)}); name a folder"
             " of images"
         )
-    rows, taken = [], _parent_folders(found)
-    for name in found:
+    rows, taken = [], _parent_folders(names)
+    for name in names:
         to = os.path.splitext(name)[0] + ending  # noqa: PTH122
         if to in taken:  # x.jpg beside x.png, a file or a folder
             to = name + ending
@@ -120,7 +100,6 @@ def plan_resize(
 
 
 def _parent_folders(names: list[str]) -> set[str]:
-    """Return the parent folders of these files, within the source."""
     return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 

@@ -1,17 +1,26 @@
-"""Split images into train, valid and test parts without a patient in two parts."""
+"""Split images into train, valid and test parts without a patient in two parts.
+
+The split is by a seed, or by the NIH's official lists, `train_val_list.txt` and `test_list.txt`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
+import os
 from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 PARTS = ("train", "valid", "test")
+
+TRAIN_VALID_FILE = "train_val_list.txt"
+TEST_FILE = "test_list.txt"
 
 
 def split_by_patient(
@@ -27,18 +36,9 @@ def split_by_patient(
     order the rows are: patients are ordered by a hash of seed and patient number, not by a random
     generator, whose stream a new version may change. Rows keep their order within each part.
 
-    Args:
-        catalog: see `read_catalog`.
-        seed: seed of the order of the patients.
-        parts: shares of the patients, which add up to 1. A patient of the NIH's set has between 1
-            and 184 images, so the shares of images are only approximate.
-        may_be_empty: names of parts that may have no images.
-
-    Returns:
-        The catalogs `train`, `valid` and `test`.
-
-    Raises:
-        DataError: any other part would have no images.
+    `parts` are the shares of the patients. A patient of the NIH's set has between 1 and 184 images,
+    so the shares of images are only approximate. Raises `DataError` if a part would have no images,
+    unless it is in `may_be_empty`.
     """
     chosen = split_groups(
         catalog["patient"].tolist(),
@@ -93,3 +93,82 @@ def split_groups(
                 f" {'/'.join(f'{share:g}' for share in shares)}; use more {unit} or other shares"
             )
     return split
+
+
+def official_split(
+    catalog: pd.DataFrame,
+    train_valid: str | os.PathLike[str],
+    test: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    valid: float = 0.125,
+) -> dict[str, pd.DataFrame]:
+    """Split a catalog by the NIH's lists; the NIH publishes no validation part.
+
+    The share `valid` of the patients of the list `train_valid` goes into validation (an eighth, as
+    70 to 10), chosen by the seed as in `split_by_patient`. The lists may name images that the
+    catalog lacks. Raises `DataError` if a list is missing or empty, an image is in both lists or in
+    none, a patient is in both, or a part has no images.
+    """
+    parts = official_parts(
+        catalog["image"].tolist(),
+        catalog["patient"].tolist(),
+        train_valid,
+        test,
+        seed=seed,
+        valid=valid,
+    )
+    return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in parts.items()}
+
+
+def official_parts(
+    images: Sequence[str],
+    patients: Sequence[Hashable],
+    train_valid: str | os.PathLike[str],
+    test: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    valid: float = 0.125,
+) -> dict[str, np.ndarray]:
+    """Split images as `official_split` does; return the indices of each part, ascending."""
+    train_names, test_names = _read_list(train_valid), _read_list(test)
+    if both := train_names & test_names:
+        raise DataError(f"{test}: {min(both)} is also in {train_valid}; remove it from one list")
+    known = train_names | test_names
+    if neither := [name for name in images if name not in known]:
+        raise DataError(
+            f"{len(neither):,} images are in neither list, the first is {neither[0]};"
+            f" {train_valid} and {test} must name all"
+        )
+    in_test = np.array([name in test_names for name in images])
+    train, held = np.flatnonzero(~in_test), np.flatnonzero(in_test)
+    of_train = [patients[at] for at in train.tolist()]
+    if shared := set(of_train) & {patients[at] for at in held.tolist()}:
+        first = min(shared)  # type: ignore[type-var]
+        raise DataError(f"patient {first} is in both {train_valid} and {test}; use one list")
+    if not len(train) or not len(held):
+        part = "train" if len(held) else "test"
+        raise DataError(f"no images left in the {part} part: the lists name none of the catalog's")
+    inner = split_groups(
+        of_train,
+        seed=seed,
+        parts=(1.0 - valid, valid, 0.0),
+        may_be_empty=("test",),
+        unit="patients",
+    )
+    return {"train": train[inner["train"]], "valid": train[inner["valid"]], "test": held}
+
+
+def _read_list(file: str | os.PathLike[str]) -> set[str]:
+    try:
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(
+            f"{file}: the list is missing; download it from the NIH's page of the archives"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+    names = {line.strip() for line in io.StringIO(text, newline=None)} - {""}
+    if not names:
+        raise DataError(f"{file}: no file names in it; download the list again")
+    return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,15 +22,34 @@ from data_prep.files import (
     write_atomic,
     write_json,
 )
-from data_prep.image_decoding import decode
-from data_prep.prepared_folder import IMAGE_EXTENSIONS, disk_error_text
+from data_prep.image_decoding import IMAGE_EXTENSIONS, decode
+from data_prep.prepared_folder import disk_error_text
 
 BATCH = 8
 SETTINGS_FILE = "demo.json"
+#: Far more than a test needs; the labels of all images are in memory.
+MAX_IMAGES = 1_000_000
 LOCK_TIMEOUT = 600.0
 """Seconds that a process waits for another process that generates the same set."""
 
 Job = TypeVar("Job")
+
+
+def check_numbers(
+    images: int,
+    size: int,
+    seed: int,
+    *,
+    fewest: int = 1,
+    most: int = MAX_IMAGES,
+    largest: int = 8192,
+) -> None:
+    """Raise `DataError` unless a set of so many images of this size can be generated."""
+    if not fewest <= images <= most or not 16 <= size <= largest or seed < 0:
+        raise DataError(
+            f"images {images}, size {size}, seed {seed}: use {fewest} to {most:,} images, 16 to"
+            f" {largest} pixels and a seed from 0"
+        )
 
 
 def write_synthetic_folder(
@@ -42,14 +62,16 @@ def write_synthetic_folder(
     num_workers: int | None = None,
     progress: bool = True,
     unit: str = " images",
-) -> int:
+) -> dict[str, Any]:
     """Fill a folder: `work` writes the files of some jobs; the keys of `jobs` are their paths.
 
     `settings` are written to demo.json. The files `last` are written when all other files are on
-    the disk, so a folder with these files is complete. Returns the number of finished jobs.
+    the disk, so a folder with these files is complete. Returns the settings, `written` (the number
+    of finished jobs) and `seconds`.
 
     Raises `DataError` if the folder holds something else, or the disk is full.
     """
+    started = time.monotonic()
     with exclusive_lock(folder, LOCK_TIMEOUT):
         remove_temporary_files(folder)
         before = read_json(folder / SETTINGS_FILE)
@@ -85,7 +107,7 @@ def write_synthetic_folder(
         except OSError as error:
             have = sum((folder / path).is_file() for path in jobs)
             raise DataError(disk_error_text(folder, error, have, len(jobs))) from None
-    return len(todo)
+    return {**settings, "written": len(todo), "seconds": time.monotonic() - started}
 
 
 def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> set[str]:

@@ -1,6 +1,6 @@
 """Generate a synthetic data set of X-ray-like images in the layout of the NIH's ChestX-ray14.
 
-The labels have the NIH's combinations (see `nih_counts.py`), and patients have as many images as
+The labels have the NIH's combinations (see `nih_counts.json`), and patients have as many images as
 the NIH's. Findings that are rare in the NIH's set are more frequent here: each finding is in at
 least one image in twenty (`MIN_FREQUENCY`). Otherwise the test part of a small set would contain a
 single image of some findings, and the AUC would depend on this image.
@@ -15,7 +15,6 @@ where a program extracted the labels from reports. Therefore no model can reach 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from functools import cache, partial
 from operator import itemgetter
@@ -24,12 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from data_prep import nih_counts
-from data_prep.errors import DataError
 from data_prep.files import write_atomic
 from data_prep.png import encode_noisy_png
-from data_prep.readers.nih_labels import FINDINGS, NO_FINDING
-from data_prep.synthetic_folder import write_synthetic_folder
+from data_prep.readers.nih_labels import FINDINGS, NO_FINDING, finding_sets, published_counts
+from data_prep.synthetic_folder import check_numbers, write_synthetic_folder
 from data_prep.synthetic_xray import random_anatomy, render_xray
 
 #: The number changes if the same seed would give other images.
@@ -54,9 +51,6 @@ UNLABELLED_SHARE = 0.05
 #: Maximum per patient; the NIH's patients have up to 184, too many for a small set.
 MAX_IMAGES_PER_PATIENT = 20
 
-#: Far more than a test needs; the labels of all images are in memory.
-MAX_IMAGES = 1_000_000
-
 #: One image to generate: file name, patient, follow-up, findings.
 Job = tuple[str, int, int, tuple[str, ...]]
 
@@ -74,33 +68,15 @@ def generate_nih(
 
     The same images, seed and size give the same bytes, whatever the number of workers. Files are
     written atomically; an interrupted call continues. The label file is written last, when all
-    images are on the disk, so a folder with a label file is complete.
-
-    Args:
-        folder: where to write; empty, new, or from an interrupted call.
-        images: number of images.
-        seed: seed of the findings and images.
-        size: pixels of a side.
-        num_workers: number of processes; None: one per core.
-        progress: show a progress bar.
-
-    Returns:
-        `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
-
-    Raises:
-        DataError: the folder contains something else, or the disk is full.
+    images are on the disk, so a folder with a label file is complete. Returns `images`, `patients`,
+    `seed`, `size`, `written`, `skipped` and `seconds`.
     """
-    started = time.monotonic()
     folder = Path(folder)
-    if not 1 <= images <= MAX_IMAGES or not 16 <= size <= 8192 or seed < 0:
-        raise DataError(
-            f"images {images}, size {size}, seed {seed}: use 1 to {MAX_IMAGES:,} images, 16 to 8192"
-            " pixels and a seed from 0"
-        )
+    check_numbers(images, size, seed)
     jobs, table = assign_findings(images, seed)
     settings = {"tool": TOOL, "images": images, "seed": seed, "size": size}
     work = partial(_write_images, folder=os.fspath(folder / "images"), seed=seed, size=size)
-    written = write_synthetic_folder(
+    made = write_synthetic_folder(
         folder,
         settings,
         {f"images/{job[0]}": job for job in jobs},
@@ -109,13 +85,8 @@ def generate_nih(
         num_workers=num_workers,
         progress=progress,
     )
-    return {
-        **settings,
-        "patients": len({patient for _, patient, _, _ in jobs}),
-        "written": written,
-        "skipped": images - written,
-        "seconds": time.monotonic() - started,
-    }
+    patients = len({patient for _, patient, _, _ in jobs})
+    return {**made, "patients": patients, "skipped": images - made["written"]}
 
 
 def _write_images(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:
@@ -155,7 +126,7 @@ def finding_set_weights() -> tuple[tuple[tuple[str, ...], int], ...]:
     so that the finding reaches this frequency. Other findings in these sets become more frequent
     too, so the loop repeats until every finding is frequent enough.
     """
-    sets = [(findings, float(count)) for findings, count in nih_counts.finding_sets()]
+    sets = [(findings, float(count)) for findings, count in finding_sets()]
     while rare := {f: share for f, share in _shares(sets).items() if share < 0.999 * MIN_FREQUENCY}:
         finding, share = min(rare.items(), key=itemgetter(1))
         factor = MIN_FREQUENCY / (1 - MIN_FREQUENCY) / (share / (1 - share))
@@ -171,7 +142,6 @@ def frequencies() -> dict[str, float]:
 
 
 def _shares(sets: Sequence[tuple[tuple[str, ...], float]]) -> dict[str, float]:
-    """Return the share of images with each finding."""
     of = sum(count for _, count in sets)
     return {f: sum(count for findings, count in sets if f in findings) / of for f in FINDINGS}
 
@@ -214,9 +184,7 @@ def _in_proportion(counts: Sequence[int], draws: int) -> list[int]:
 
 def _patient_sizes(images: int, rng: np.random.Generator) -> list[int]:
     """Return numbers of images per patient, in the NIH's proportions, with the sum `images`."""
-    known = {
-        int(size): int(n) for size, n in nih_counts.published_counts()["images_per_patient"].items()
-    }
+    known = {int(size): int(n) for size, n in published_counts()["images_per_patient"].items()}
     known = {size: n for size, n in known.items() if size <= MAX_IMAGES_PER_PATIENT}
     sizes, weights = list(known), np.array(list(known.values()), dtype=float)
     drawn: list[int] = []

@@ -11,7 +11,6 @@ import colorsys
 import io
 import os
 import tarfile
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from PIL import Image
 
 from data_prep.errors import DataError
 from data_prep.files import write_atomic
-from data_prep.synthetic_folder import write_synthetic_folder
+from data_prep.synthetic_folder import check_numbers, write_synthetic_folder
 
 #: The number changes if the same seed would give other images.
 TOOL = "data_prep demo classes 1"
@@ -113,7 +112,6 @@ def generate_cifar10(
     In each file all classes have the same number of images, give or take one. The same images
     and seed give the same bytes. Returns `images`, `seed`, `written` (files) and `seconds`.
     """
-    started = time.monotonic()
     each = images // 6
     if not 60 <= images <= 600_000 or seed < 0:
         raise DataError(f"images {images}, seed {seed}: use 60 to 600,000 images, a seed from 0")
@@ -124,7 +122,7 @@ def generate_cifar10(
     settings = {"tool": TOOL, "format": "cifar10", "images": images, "seed": seed}
     work = partial(_write_batches, folder=os.fspath(folder), seed=seed)
     meta = "".join(f"{name}\n" for name in CLASSES).encode()
-    written = write_synthetic_folder(
+    return write_synthetic_folder(
         Path(folder),
         settings,
         jobs,
@@ -134,7 +132,6 @@ def generate_cifar10(
         progress=progress,
         unit=" files",
     )
-    return {**settings, "written": written, "seconds": time.monotonic() - started}
 
 
 def _write_batches(jobs: Sequence[tuple[str, int, int]], *, folder: str, seed: int) -> int:
@@ -166,12 +163,7 @@ def generate_imagefolder(
     format is ImageNet's official training archive, which has no val. The same arguments, and the
     same Pillow, give the same bytes. Returns `images`, `seed`, `size`, `written` and `seconds`.
     """
-    started = time.monotonic()
-    if not 60 <= images <= 2_000_000 or not 16 <= size <= 4096 or seed < 0:
-        raise DataError(
-            f"images {images}, size {size}, seed {seed}: use 60 to 2,000,000 images, 16 to 4096"
-            " pixels and a seed from 0"
-        )
+    check_numbers(images, size, seed, fewest=60, most=2_000_000, largest=4096)
     per_class: list[list[int]] = [[] for _ in CLASSES]
     for at in range(images):
         per_class[at % len(CLASSES)].append(at // len(CLASSES))
@@ -182,20 +174,18 @@ def generate_imagefolder(
     if archive:
         one = {IMAGENET_ARCHIVE: per_class}
         work: Callable[[Any], int] = partial(_write_archive, **common)
-        written = write_synthetic_folder(
+        return write_synthetic_folder(
             Path(folder), settings, one, work, README, unit=" files", **options
         )
-    else:
-        jobs: dict[str, Job] = {}
-        for of, numbers in enumerate(per_class):
-            held = round(len(numbers) * TEST_SHARE)
-            for number in numbers:
-                part = "val" if number < held else "train"
-                path = f"{part}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
-                jobs[path] = (path, of, number)
-        work = partial(_write_jpegs, **common)
-        written = write_synthetic_folder(Path(folder), settings, jobs, work, README, **options)
-    return {**settings, "written": written, "seconds": time.monotonic() - started}
+    jobs: dict[str, Job] = {}
+    for of, numbers in enumerate(per_class):
+        held = round(len(numbers) * TEST_SHARE)
+        for number in numbers:
+            part = "val" if number < held else "train"
+            path = f"{part}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
+            jobs[path] = (path, of, number)
+    work = partial(_write_jpegs, **common)
+    return write_synthetic_folder(Path(folder), settings, jobs, work, README, **options)
 
 
 def _write_jpegs(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from data_prep import manifest, nih_counts
+from data_prep import manifest
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split_catalog
 from data_prep.errors import DataError, printable
-from data_prep.excluded_images import exclude_images, read_excluded
+from data_prep.folder_state import (
+    IMAGES_FILE,
+    exclude_images,
+    is_packed,
+    read_excluded,
+    read_prepared,
+)
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
-from data_prep.manifest import MANIFEST
-from data_prep.nih_official_split import TEST_FILE, TRAIN_VALID_FILE, official_split
-from data_prep.packed import IMAGES_FILE, is_packed, open_packed
-from data_prep.prepared_folder import count_text, read_metadata
-from data_prep.readers.nih import list_images, read_catalog
-from data_prep.readers.nih_labels import FINDINGS
-from data_prep.split import split_by_patient
+from data_prep.manifest import MANIFEST, Row
+from data_prep.prepared_folder import count_text
+from data_prep.readers import labels_csv, load_catalog, nih
+from data_prep.readers.nih_labels import finding_counts, published_counts
+from data_prep.split import TEST_FILE, TRAIN_VALID_FILE, official_parts, split_groups
 
 #: The patient and the follow-up number in an NIH file name.
 NIH_FILE_NAME = re.compile(r"(\d{8})_(\d{3})\.\w+")
@@ -49,168 +56,211 @@ class Report:
         return not self.problems
 
 
+#: The indices of the images of each part, by title of the split and name of the part.
+Splits = dict[str, dict[str, np.ndarray]]
+
+
 def verify_folder(
     folder: str | os.PathLike[str],
     *,
+    reader: str = "nih",
     seed: int = 0,
     decode: bool = True,
     drop_duplicates: bool = False,
     num_workers: int | None = None,
     progress: bool = True,
+    options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Check a data folder: files against label file both ways, decoding, duplicates, leakage.
+    """Check the images that `reader` reads, or a folder resized or packed from them.
 
     Problems: images that are missing, not named in the label file, unreadable, or changed since
     they were written; images of several sizes in a resized folder; an incomplete folder; a patient
-    in two parts of the split by `seed` or by the NIH's lists in the folder; an image in two parts
-    under different patients; a file name with another patient than the label file. Notes: images
-    with the same pixels (the NIH's set has some), findings whose share is far from the NIH's.
-    Packed folders are checked in the same way.
+    (or another group) in two parts of the split by `seed` or by the NIH's lists in the folder; an
+    image in two parts under different patients; a file name with another patient than the label
+    file. Notes: images with the same pixels (the NIH's set has some), findings whose share is far
+    from the NIH's.
 
     With `drop_duplicates` an image that occurs under several patients is kept under the first one;
-    the copies are listed in the folder's `left_out.csv`, which `read_catalog` respects.
+    the copies are listed in the folder's `left_out.csv`, which every reader respects.
 
-    `frequencies` has one row per finding: `here`, `share`, `nih`, `nih_share`. `decode=False` skips
-    all checks of pixels. Raises `DataError` if the label file is invalid.
+    `frequencies` has one row per class or finding: `here` and `share`, with `nih` and `nih_share`,
+    or the shares `uncertain` and `missing`. `decode=False` skips all checks of pixels. `options`
+    are those of the reader. Raises `DataError` if the reader refuses the folder.
     """
     folder = Path(folder)
-    packed = is_packed(folder)
-    if drop_duplicates and packed:
+    is_nih, packed = reader == "nih", is_packed(folder)
+    written = is_nih or labels_csv.has_labels_csv(folder)
+    if drop_duplicates and is_nih and packed:
         raise DataError(
             f"{folder} is packed: drop duplicates from the folder of image files, and pack it again"
         )
-    catalog = read_labels(folder)
-    note = read_metadata(folder)
+    found = _catalog(folder, reader, options)
+    if drop_duplicates and (packed or not written):
+        raise DataError(
+            f"{folder}: duplicates are dropped from a resized folder only; resize this one first"
+        )
+    note = read_prepared(folder) if written else None
     complete = note is None or note["complete"]
-    rows = manifest.read_manifest(folder, partial=not complete)
-    missing = [] if packed else _missing(folder, catalog)
-    present = catalog[~catalog["image"].isin(missing)]
+    rows = manifest.read_manifest(folder, partial=not complete) if written else {}
+    missing = _missing(found) if is_nih and not packed else []
+    present = sorted(set(range(len(found))) - set(missing))
     checks: list[ImageCheck] = []
     if decode or drop_duplicates:
         jobs = [
-            (image, path, place, rows[image].sha256 if image in rows else "")
-            for place, image, path in present[["image", "path"]].itertuples()
+            (image, found.sources[at], at, rows[image].sha256 if image in rows else "")
+            for at, image in ((at, found.images[at]) for at in present)
         ]
-        checks = check_images(jobs, folder / IMAGES_FILE if packed else None, num_workers, progress)
+        checks = check_images(
+            jobs,
+            folder / IMAGES_FILE if packed else None,
+            num_workers,
+            progress,
+            folder=os.fspath(found.folder),
+            kind=found.kind,
+            channels=1 if is_nih else int((note or {}).get("channels", 1 if note else 3)),
+        )
     same = find_duplicates(checks)
     if drop_duplicates:
-        exclude_images(folder, duplicates_to_exclude(same, _by_image(catalog, "patient")))
-        catalog = read_labels(folder)
-        kept = set(catalog["image"])
+        exclude_images(folder, duplicates_to_exclude(same, _groups(found)))
+        absent = {found.images[at] for at in missing}
+        found = _catalog(folder, reader, options)
+        missing = [at for at, image in enumerate(found.images) if image in absent]
+        kept = set(found.images)
         same = [images for group in same if len(images := [*filter(kept.__contains__, group)]) > 1]
 
-    report = Report(len(catalog), int(catalog["patient"].nunique()), len(checks))
+    unit = "patients" if is_nih else "single images" if found.groups is None else "groups"
+    report = Report(len(found), len(set(_groups(found).values())), len(checks), unit)
     if not complete:
         report.problems.append("not complete: run the command that wrote it again, which continues")
-    add_problem(report, missing, "named in the label file but not there")
-    if not packed:
-        add_problem(report, _unnamed(folder, catalog), "there but not named in the label file")
-    _check_names(catalog, report)
-    splits = _check_splits(folder, catalog, seed, report)
-    smaller = [] if checks else wrong_sizes(folder, present)
-    report_image_checks(checks, smaller, report, resized=note is not None)
-    report_duplicates(same, catalog, splits, report)
-    report.frequencies = frequencies(catalog)
-    _check_frequencies(report)
+    if is_nih:
+        names = [found.images[at] for at in missing]
+        _add_problem(report, names, "named in the label file but not there")
+        if not packed:
+            unnamed = _unnamed_by_nih(folder, found)
+            _add_problem(report, unnamed, "there but not named in the label file")
+        _check_names(found, report)
+    elif note is not None:
+        unnamed = _unnamed(folder, found, rows)
+        _add_problem(report, unnamed, "there but not named in the list of images")
+    splits = _splits(folder, found, seed, report, is_nih)
+    images = [] if checks else [found.images[at] for at in present]
+    _report_images(checks, wrong_sizes(folder, images, rows), report, resized=note is not None)
+    _report_duplicates(same, found, splits, report)
+    report.frequencies = nih_frequencies(found) if is_nih else frequencies(found)
+    if is_nih:
+        _check_frequencies(report)
     return report
 
 
-def read_labels(folder: Path) -> pd.DataFrame:
-    """Return the catalog of a data folder, packed or not, without a check of the images."""
-    return open_packed(folder)[1] if is_packed(folder) else read_catalog(folder, check_images=False)
-
-
-def wrong_sizes(folder: Path, catalog: pd.DataFrame) -> list[str]:
-    """Return the images whose file size differs from the folder's manifest, if there is one.
-
-    For a packed folder the result is empty, because `open_packed` checks the size.
-    """
-    if is_packed(folder):
+def wrong_sizes(
+    folder: Path, images: Iterable[str], rows: Mapping[str, Row] | None = None
+) -> list[str]:
+    """Return the images whose file size differs from the folder's manifest, if there is one."""
+    if is_packed(folder):  # the size of the array was checked when it was opened
         return []
-    rows = manifest.read_manifest(folder, partial=True)
+    known = manifest.read_manifest(folder, partial=True) if rows is None else rows
     return [
         image
-        for image in catalog["image"]
-        if image in rows and not manifest.file_matches(folder, rows[image], thorough=False)
+        for image in images
+        if image in known and not manifest.file_matches(folder, known[image], thorough=False)
     ]
 
 
-def frequencies(catalog: pd.DataFrame) -> pd.DataFrame:
+def nih_frequencies(found: Catalog) -> pd.DataFrame:
     """Compare the findings with the NIH's published counts: `here`, `share`, `nih`, `nih_share`."""
-    published, of = nih_counts.finding_counts(), nih_counts.published_counts()["images"]
-    here = {finding: int(catalog[finding].sum()) for finding in FINDINGS}
+    table = frequencies(found)[["here", "share"]]
+    table["nih"] = pd.Series(finding_counts())
+    table["nih_share"] = table["nih"] / published_counts()["images"]
+    return table
+
+
+def frequencies(found: Catalog) -> pd.DataFrame:
+    """Count images by class or finding: `here`, `share`; for findings `uncertain`, `missing`."""
+    if found.task == "classes":
+        here = np.bincount(found.labels, minlength=len(found.classes))
+        return pd.DataFrame({"here": here, "share": here / len(found)}, index=list(found.classes))
+    here = (found.labels == 1).sum(axis=0)
     return pd.DataFrame(
         {
             "here": here,
-            "share": {finding: count / len(catalog) for finding, count in here.items()},
-            "nih": published,
-            "nih_share": {finding: count / of for finding, count in published.items()},
-        }
+            "share": here / len(found),
+            "uncertain": (found.labels == UNCERTAIN).mean(axis=0),
+            "missing": (found.labels == MISSING).mean(axis=0),
+        },
+        index=list(found.classes),
     )
 
 
-def add_problem(report: Report, names: Sequence[str], what: str) -> None:
+def _catalog(folder: Path, reader: str, options: Mapping[str, Any] | None) -> Catalog:
+    if reader == "nih":
+        return nih.catalog(folder, check_images=False)
+    return load_catalog(reader, folder, **(options or {}))[0]
+
+
+def _groups(found: Catalog) -> dict[str, Hashable]:
+    return dict(zip(found.images, found.groups or found.images, strict=True))
+
+
+def _add_problem(report: Report, names: Sequence[str], what: str) -> None:
     if names:
         report.problems.append(
             f"{count_text(names, 'image is', 'images are')} {what}, the first: {names[0]}"
         )
 
 
-def _missing(folder: Path, catalog: pd.DataFrame) -> list[str]:
-    there = list_images(folder)
-    present = catalog["path"].map(lambda path: Path(path).name in there)
-    return catalog["image"][~present].tolist()
+def _missing(found: Catalog) -> list[int]:
+    there = nih.list_images(found.folder)
+    return [at for at, path in enumerate(found.sources) if Path(path).name not in there]
 
 
-def _unnamed(folder: Path, catalog: pd.DataFrame) -> list[str]:
-    known = {Path(path).name for path in catalog["path"]}
+def _unnamed_by_nih(folder: Path, found: Catalog) -> list[str]:
+    known = {Path(path).name for path in found.sources}
     out = {Path(image).stem for image in read_excluded(folder)}
-    return sorted(
-        name for name in list_images(folder) if name not in known and Path(name).stem not in out
-    )
+    there = nih.list_images(folder)
+    return sorted(name for name in there if name not in known and Path(name).stem not in out)
 
 
-def _by_image(catalog: pd.DataFrame, column: str) -> dict[str, int]:
-    return dict(zip(catalog["image"], catalog[column], strict=True))
+def _unnamed(folder: Path, found: Catalog, rows: Mapping[str, Row]) -> list[str]:
+    named = {row.file for row in rows.values()} | set(found.sources)
+    there = []
+    for place, _, names in os.walk(folder / "images"):
+        inside = os.path.relpath(place, folder)
+        there += [os.path.join(inside, name) for name in names]  # noqa: PTH118
+    return sorted(set(there) - named)
 
 
-def _check_names(catalog: pd.DataFrame, report: Report) -> None:
+def _check_names(found: Catalog, report: Report) -> None:
     wrong = [
         f"{image} (patient {patient})"
-        for image, patient in zip(catalog["image"], catalog["patient"], strict=True)
+        for image, patient in _groups(found).items()
         if (match := NIH_FILE_NAME.fullmatch(image)) and int(match[1]) != patient
     ]
-    add_problem(report, wrong, "named after another patient than the label file says")
+    _add_problem(report, wrong, "named after another patient than the label file says")
 
 
-def _check_splits(
-    folder: Path, catalog: pd.DataFrame, seed: int, report: Report
-) -> dict[str, dict[str, pd.DataFrame]]:
-    """Return the splits by title; report each patient in two parts of a split."""
+def _splits(folder: Path, found: Catalog, seed: int, report: Report, is_nih: bool) -> Splits:
+    """Return the splits by title; report what makes one impossible."""
+    title = f"the split by seed {seed}"
     try:
-        splits = {f"the split by seed {seed}": split_by_patient(catalog, seed=seed)}
+        if not is_nih or found.groups is None:
+            return {title: split_catalog(found, seed=seed)}
+        splits = {title: split_groups(found.groups, seed=seed, unit="patients")}
         if (folder / TEST_FILE).exists():
             lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
-            splits["the NIH's lists"] = official_split(catalog, *lists)
+            splits["the NIH's lists"] = official_parts(found.images, found.groups, *lists)
     except DataError as error:
         report.problems.append(str(error))
         return {}
-    for title, split in splits.items():
-        seen: dict[int, str] = {}
-        for part, rows in split.items():
-            for patient in rows["patient"].unique():
-                if seen.setdefault(patient, part) != part:
-                    report.problems.append(f"{title}: patient {patient} is in two parts")
     return splits
 
 
-def report_image_checks(
+def _report_images(
     checks: list[ImageCheck], wrong_size: list[str], report: Report, *, resized: bool
 ) -> None:
     bad = [f"{check.image} ({check.problem})" for check in checks if check.problem]
-    add_problem(report, sorted(bad), "not readable")
+    _add_problem(report, sorted(bad), "not readable")
     changed = sorted({check.image for check in checks if check.changed} | set(wrong_size))
-    add_problem(report, changed, f"not what {MANIFEST} says was written")
+    _add_problem(report, changed, f"not what {MANIFEST} says was written")
     sizes: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for check in checks:
         if not check.problem:
@@ -220,18 +270,15 @@ def report_image_checks(
         odd = sorted(name for shape, names in sizes.items() if shape != usual for name in names)
         text = f"not of the usual {usual[1]} x {usual[0]} pixels"
         if resized:
-            add_problem(report, odd, text)
+            _add_problem(report, odd, text)
         else:
             report.notes.append(
                 f"{count_text(odd, 'image is', 'images are')} {text}, the first: {odd[0]}"
             )
 
 
-def report_duplicates(
-    same: list[list[str]],
-    catalog: pd.DataFrame,
-    splits: dict[str, dict[str, pd.DataFrame]],
-    report: Report,
+def _report_duplicates(
+    same: list[list[str]], found: Catalog, splits: Splits, report: Report
 ) -> None:
     """Report duplicates: a note, or a problem if the copies are in two parts of a split.
 
@@ -245,7 +292,7 @@ def report_duplicates(
     )
     way_out = "'data-prep verify --drop-duplicates' keeps one copy and excludes the others"
     for title, split in splits.items():
-        part_of = {image: part for part, rows in split.items() for image in rows["image"]}
+        part_of = {found.images[at]: part for part, rows in split.items() for at in rows.tolist()}
         leaks = [group for group in same if len({part_of[image] for image in group}) > 1]
         if leaks:
             one, *others = leaks[0]
@@ -255,7 +302,7 @@ def report_duplicates(
                 f"{title} leaks: {count_text(leaks, 'image is', 'images are')} in two parts, under"
                 f" two {report.unit}, the first: {first}; {way_out}"
             )
-    patient = _by_image(catalog, "patient")
+    patient = _groups(found)
     if shared := [group for group in same if len({patient[image] for image in group}) > 1]:
         first = " and ".join(shared[0][:2])
         report.notes.append(
@@ -265,7 +312,7 @@ def report_duplicates(
 
 
 def _check_frequencies(report: Report) -> None:
-    whole = report.images == nih_counts.published_counts()["images"]
+    whole = report.images == published_counts()["images"]
     for finding, row in report.frequencies.iterrows():
         expected = row["nih_share"] * report.images
         spread = (expected * (1 - row["nih_share"])) ** 0.5

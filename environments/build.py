@@ -30,7 +30,6 @@ from typing import Any
 
 import environment
 import gpus
-import installed
 import kernels
 import locks
 import python311
@@ -63,8 +62,8 @@ def get_maker(machine: kernels.Machine, folder: wheel_folder.Folder | None = Non
     python311.set_up_uv(VENVS)
     if folder:
         wheel_folder.go_offline(folder)
-    python = python311.find_python()
-    uv = python311.find_uv(VENVS, python)
+    uv = python311.find_uv(VENVS)
+    python = python311.find_python(uv)
     if not python and folder:
         python = wheel_folder.bring_python(folder, VENVS)
     return Maker(uv, python or python311.fetch_python(uv), machine, folder)
@@ -155,7 +154,11 @@ def run_locked(
         machine = machine._replace(gpu=True, variants=tuple(folder.variants.items()))
     anew = list(wanted) if options.rebuild else []
     for kernel in wanted:
-        if not anew and environment.whole(kernel, machine) and (wrong := installed.damage(kernel)):
+        if (
+            not anew
+            and environment.whole(kernel, machine)
+            and (wrong := environment.damage(kernel))
+        ):
             print(f"{kernel}: {wrong}, so it is built again", flush=True)
             anew.append(kernel)
     todo = [k for k in wanted if options.lock or k in anew or not environment.whole(k, machine)]

@@ -215,7 +215,7 @@ def main(arguments: list[str]) -> int:
         maker = build.get_maker(machine)
         build.make_tools(maker)
         # If this machine has no Python 3.11, the other machine may have none either.
-        python = options.with_python or python311.find_python() is None
+        python = options.with_python or python311.find_python(maker.uv) is None
         files = gather(path, variants, maker, python)
         write_index(path, variants, files)
         print(what_next(path, variants, files))

@@ -11,41 +11,32 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "3.11"
-_PRINT_VERSION = "import sys; print('%d.%d' % sys.version_info[:2], sys._base_executable)"
 
 
 class NoPython(Exception):
     """Python or uv was neither found nor downloaded; the message is for the user."""
 
 
-def find_python() -> str | None:
-    """The path of a Python 3.11: the one running this, else a `python3.11` on PATH that runs.
+def find_python(uv: Path) -> str | None:
+    """The path of a Python 3.11: the one running this, else one that uv finds on PATH.
 
-    Each candidate is run to print its version, because pyenv's `python3.11` may only report that
-    no such version is active. The returned path is the interpreter itself, never a shim or a
+    One that uv has downloaded does not count. It is the interpreter itself, never a shim or a
     virtual environment, which may be removed.
     """
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    candidates = [sys.executable, *(str(Path(f) / f"python{VERSION}") for f in folders if f)]
-    for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK) and (found := _base(candidate)):
-            return found
-    return None
+    if sys.version_info[:2] == tuple(map(int, VERSION.split("."))):
+        return str(getattr(sys, "_base_executable", sys.executable))
+    return _answer([uv, "python", "find", "--system", "--no-managed-python", VERSION])
 
 
-def _base(candidate: str) -> str | None:
+def _answer(command: list[str | Path]) -> str | None:
+    """The path that a command prints; None if it fails."""
     try:
-        answer = subprocess.run(
-            [candidate, "-c", _PRINT_VERSION],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    version, _, path = answer.stdout.strip().partition(" ")
-    return path if answer.returncode == 0 and version == VERSION and path else None
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def fetch_python(uv: Path) -> str:
@@ -55,18 +46,17 @@ def fetch_python(uv: Path) -> str:
     """
     install = [str(uv), "python", "install", "--no-bin", "--quiet", VERSION]
     subprocess.run(install, stderr=subprocess.DEVNULL, check=False)
-    find = [str(uv), "python", "find", "--managed-python", VERSION]
-    found = subprocess.run(find, capture_output=True, text=True, check=False)
-    if found.returncode or not found.stdout.strip():
+    found = _answer([uv, "python", "find", "--managed-python", VERSION])
+    if found is None:
         raise NoPython(
             f"Python {VERSION} is not on PATH and could not be downloaded: install it "
             f"(Debian: apt install python{VERSION}; pyenv: pyenv install {VERSION}) "
             f"and put `python{VERSION}` on PATH"
         )
-    return found.stdout.strip()
+    return found
 
 
-def find_uv(venvs: Path, python: str | None) -> Path:
+def find_uv(venvs: Path) -> Path:
     """The pinned uv, which pip installs into `venvs/.uv` the first time.
 
     `pip install --target` works without virtual environments (Debian's Python without ensurepip)
@@ -79,7 +69,7 @@ def find_uv(venvs: Path, python: str | None) -> Path:
         return uv
     shutil.rmtree(venvs / ".uv", ignore_errors=True)
     said = ""
-    for pip in dict.fromkeys([sys.executable, python]):
+    for pip in dict.fromkeys([sys.executable, shutil.which(f"python{VERSION}")]):
         if not pip:
             continue
         done = subprocess.run(

@@ -41,6 +41,8 @@ import numpy as np
 
 from data_prep.catalog import Catalog, Policy
 from data_prep.errors import DataError
+from data_prep.folder_state import is_packed, open_array
+from data_prep.readers import cifar10, labels_csv
 from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.readers.path_safety import is_utf8
 
@@ -80,30 +82,17 @@ def open_reader(
 ) -> CatalogReader:
     """Open the images of a folder, published or written by `data-prep resize` or `pack`.
 
-    Args:
-        name: one of `READERS`.
-        folder: the data set; for some readers also an archive.
-        channels: 1 (grey) or 3 (RGB).
-        uncertain: treatment of uncertain findings: "zero", "one", or "ignore", which leaves out
-            the image.
-        missing: the same for findings without a label.
-        seed: seed of the split.
-        shares: shares of train, valid and test, if no parts were published.
-        valid: share of train's groups that becomes valid, if no valid part was published.
-        options: options of the reader, see its `catalog`.
-
-    Returns:
-        The reader.
-
-    Raises:
-        DataError: an unknown reader or option, or anything wrong with the folder.
+    `name` is one of `READERS`, and `folder` may be an archive for some of them. `uncertain` and
+    `missing` are the treatment of findings with such labels: "zero", "one", or "ignore", which
+    leaves out the image. `seed` splits into `shares` if no parts were published, and the share
+    `valid` of train's groups becomes valid if no such part was. `options` are those of the reader,
+    see its `catalog`. Raises `DataError` for an unknown reader or option, or anything wrong with
+    the folder.
     """
     if channels not in (1, 3):
         raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
     catalog, array = load_catalog(name, folder, **options)
     if catalog.kind == "record":  # all images are in the array
-        from data_prep.readers import cifar10
-
         cifar10.clear_cache()
     return CatalogReader(
         catalog,
@@ -119,9 +108,6 @@ def load_catalog(
     name: str, folder: str | os.PathLike[str], **options: Any
 ) -> tuple[Catalog, np.ndarray | None]:
     """Return the catalogue of a folder, and the pixels of all images if they are in one array."""
-    from data_prep import packed
-    from data_prep.readers import labels_csv
-
     folder = Path(folder)
     read = _catalog_function(name)
     if labels_csv.has_labels_csv(folder):
@@ -136,10 +122,8 @@ def load_catalog(
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
     catalog = read(folder, **options)
-    array = packed.open_array(folder)[0] if packed.is_packed(folder) else None
+    array = open_array(folder)[0] if is_packed(folder) else None
     if catalog.kind == "record":
-        from data_prep.readers import cifar10
-
         array = cifar10.read_all_images(catalog)
     return catalog, array
 

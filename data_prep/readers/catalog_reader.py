@@ -1,15 +1,27 @@
-"""Read the images of a catalogue by index: the reader of every format of data_prep."""
+"""Read the images of a catalogue: the reader of every format of data_prep.
+
+A worker process needs little data to read an image: the folder, the type and the text of a source.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 
+from data_prep import manifest
 from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
-from data_prep.readers import image_source
+from data_prep.errors import DataError
+from data_prep.files import open_regular
+from data_prep.image_decoding import decode, read_bytes
+from data_prep.readers import cifar10
+
+LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
 
 
 class CatalogReader:
@@ -68,7 +80,7 @@ class CatalogReader:
     def read(self, i: int) -> np.ndarray:
         """Return image i, uint8 (height, width, channels)."""
         if self.array is None:
-            return image_source.read_image(self.catalog, i, self.channels)
+            return read_image(self.catalog, i, self.channels)
         return to_channels(self.array[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
@@ -102,3 +114,48 @@ def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
     if channels == 3:
         return np.repeat(pixels, 3, axis=2)
     return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]
+
+
+def read_image(catalog: Catalog, image: int, channels: int) -> np.ndarray:
+    """Read an image, uint8 (height, width, channels)."""
+    data = read_source(catalog.folder, catalog.kind, catalog.sources[image])
+    return decode_source(data, catalog.kind, catalog.path(image), channels)
+
+
+def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:
+    """Return the bytes of a source, not decoded."""
+    if kind == "file":
+        return read_bytes(os.path.join(folder, place))  # noqa: PTH118 (speed)
+    name, offset, size = parse_location(place)
+    if kind == "record":
+        return cifar10.batch_bytes(Path(folder, name))[offset : offset + size]
+    path = Path(folder, name)
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            data = file.read(size)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) < size:
+        raise DataError(f"{path}: shorter than expected; download it again")
+    return data
+
+
+def decode_source(data: bytes, kind: str, name: str, channels: int) -> np.ndarray:
+    """Decode the bytes of a source to uint8 (height, width, channels); errors have `name`."""
+    if kind != "record":
+        return decode(data, name, channels)
+    return to_channels(cifar10.images_of_planes(data)[0], channels)
+
+
+def source_state(folder: str | os.PathLike[str], kind: str, place: str) -> str:
+    """Return `manifest.file_state` of the file that contains a source."""
+    name = place if kind == "file" else parse_location(place)[0]
+    return manifest.file_state(os.path.join(folder, name.partition("!")[0]))  # noqa: PTH118 (speed)
+
+
+def parse_location(place: str) -> tuple[str, int, int]:
+    """Return file, offset and number of bytes of a location within a file."""
+    found = LOCATION.fullmatch(place)
+    assert found is not None, place  # written by this package
+    return found[1], int(found[2]), int(found[3])

@@ -28,9 +28,10 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
@@ -40,46 +41,81 @@ from data_prep.split import PARTS
 
 MAPPING_FILE = "table.toml"
 
-
-@dataclass(frozen=True)
-class ColumnMapping:
-    """A checked mapping, with the keys of the file and `class_` for `class`."""
-
-    where: str
-    file: dict[str, str]
-    path: str
-    name: str = ""
-    group: str = ""
-    group_pattern: str = ""
-    split: str = ""
-    join: dict[str, Any] = field(default_factory=dict)
-    findings: tuple[str, ...] = ()
-    labels: str = ""
-    separator: str = "|"
-    label_format: str = "separated"
-    no_finding: tuple[str, ...] = ("No Finding",)
-    handle_unknown: str = "error"
-    class_: str = ""
-    classes: tuple[str, ...] = ()
-    positive: tuple[str, ...] = ("1", "1.0")
-    negative: tuple[str, ...] = ("0", "0.0")
-    uncertain: tuple[str, ...] = ("-1", "-1.0")
-    missing: tuple[str, ...] = ("",)
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Texts = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
-KEYS = tuple(f.name.rstrip("_") for f in fields(ColumnMapping) if f.name != "where")
-TEXTS = (
-    "path",
-    "name",
-    "group",
-    "group_pattern",
-    "split",
-    "labels",
-    "separator",
-    "label_format",
-    "handle_unknown",
-)
+class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A second file, and the columns that both files have."""
+
+    file: str
+    on: Texts
+
+
+class ColumnMapping(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"class_": "class"}
+):
+    """A mapping with the keys of the file; ValueError, with key and fix, if they do not fit."""
+
+    file: str | Annotated[dict[Literal["train", "valid", "test"], str], msgspec.Meta(min_length=1)]
+    path: Text
+    name: Text | None = None
+    group: Text | None = None
+    group_pattern: Text | None = None
+    split: Text | None = None
+    join: Join | None = None
+    findings: Texts = ()
+    labels: Text | None = None
+    separator: Text = "|"
+    label_format: Literal["separated", "list"] = "separated"
+    no_finding: Texts = ("No Finding",)
+    handle_unknown: Literal["error", "ignore"] = "error"
+    class_: Text | None = None
+    classes: Texts = ()
+    positive: Texts = ("1", "1.0")
+    negative: Texts = ("0", "0.0")
+    uncertain: Texts = ("-1", "-1.0")
+    missing: Texts = ("",)
+
+    @property
+    def files(self) -> Mapping[Any, str]:
+        """Return the names of the files by part; the part is "" for all images."""
+        return {"": self.file} if isinstance(self.file, str) else self.file
+
+    def __post_init__(self) -> None:
+        for key in LISTS:
+            values = getattr(self, key)
+            if len(set(values)) < len(values):
+                raise ValueError(f"'{key}' is {list(values)}; {LIST_HINT}")
+        if (self.class_ and self.labels) or not (self.class_ or self.labels or self.findings):
+            raise ValueError(
+                "one type of labels is needed; give 'findings' (a column each), or 'labels' and"
+                " 'findings' (a column of names), or 'class'"
+            )
+        if self.labels and not self.findings:
+            raise ValueError("'labels' needs 'findings', the names to learn, in their order")
+        try:
+            re.compile(self.group_pattern or "")
+        except re.error as error:
+            raise ValueError(f"'group_pattern' is no regular expression ({error})") from None
+        for name in (*self.files.values(), *([self.join.file] if self.join else [])):
+            if UNSAFE_PATH.search(name):
+                raise ValueError(f"'file' is {name!r}; a path within the folder is needed")
+        seen: dict[str, str] = {}
+        for key in ("positive", "negative", "uncertain", "missing"):
+            for text in getattr(self, key):
+                if seen.setdefault(text, key) != key:
+                    raise ValueError(f"{text!r} has two meanings; remove one")
+
+
+KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ColumnMapping))
 LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain", "missing")
+LIST_HINT = "a list of different texts is needed"
+HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
+    "file": f"a name, or one for each of {', '.join(PARTS)}, is needed",
+    "label_format": "use 'separated' or 'list'",
+    "handle_unknown": "use 'error' or 'ignore'",
+}
 
 
 def read_mapping(
@@ -103,72 +139,28 @@ def read_mapping(
 
 
 def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
-    def wrong(key: str, says: str) -> DataError:
-        return DataError(f"{where}{_line(text, key)}: '{key}' {says}")
-
     content = with_current_keys(content, TABLE_KEYS, where)
-    for key, value in content.items():
-        if key not in KEYS:
-            near = difflib.get_close_matches(key, KEYS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(KEYS)}"
-            raise wrong(key, f"is unknown; {hint}")
-        if key in TEXTS and not (isinstance(value, str) and value):
-            raise wrong(key, f"is {value!r}; a text is needed")
-        if key in LISTS and not _is_text_list(value):
-            raise wrong(key, f"is {value!r}; a list of different texts is needed")
-    for key in ("file", "path"):
-        if key not in content:
-            raise DataError(
-                f"{where}: '{key}' is missing; give the CSV's name and the images' path"
-            )
-    kinds = [key for key in ("class", "labels") if key in content]
-    if len(kinds) != 1 and (kinds or "findings" not in content):
-        raise DataError(
-            f"{where}: one type of labels is needed; give 'findings' (a column each), or 'labels'"
-            " and 'findings' (a column of names), or 'class'"
-        )
-    if "labels" in content and "findings" not in content:
-        raise wrong("labels", "needs 'findings', the names to learn, in their order")
-    if content.get("label_format", "separated") not in ("separated", "list"):
-        value = content["label_format"]
-        raise wrong("label_format", f"is {value!r}; use 'separated' or 'list'")
-    if content.get("handle_unknown", "error") not in ("error", "ignore"):
-        value = content["handle_unknown"]
-        raise wrong("handle_unknown", f"is {value!r}; use 'error' or 'ignore'")
     try:
-        re.compile(content.get("group_pattern", ""))
-    except re.error as error:
-        raise wrong("group_pattern", f"is no regular expression ({error})") from None
-    file = content["file"]
-    files = {"": file} if isinstance(file, str) else file
-    if not isinstance(files, dict) or not files or not set(files) <= {"", *PARTS}:
-        raise wrong(
-            "file", f"is {file!r}; a name, or one for each of {', '.join(PARTS)}, is needed"
-        )
-    join = content.get("join", {})
-    if join and not (
-        isinstance(join, dict) and set(join) == {"file", "on"} and _is_text_list(join["on"])
-    ):
-        raise wrong("join", "needs 'file' and 'on', the names of the columns in both")
-    for name in (*files.values(), *([join["file"]] if join else [])):
-        if not isinstance(name, str) or UNSAFE_PATH.search(name):
-            raise wrong("file", f"is {name!r}; a path within the folder is needed")
-    values: dict[str, Any] = {
-        key: tuple(value) if key in LISTS else value for key, value in content.items()
-    }
-    values["file"] = files
-    if "class" in values:
-        values["class_"] = values.pop("class")
-    return ColumnMapping(where, **values)
+        return msgspec.convert(content, ColumnMapping)
+    except msgspec.ValidationError as error:
+        line = _explained(str(error), content)
+        found = re.match(r"'(\w+)' (?!is missing)", line)
+        raise DataError(f"{where}{_line(text, found[1]) if found else ''}: {line}") from None
 
 
-def _is_text_list(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(text, str) for text in value)
-        and len(set(value)) == len(value)
-    )
+def _explained(error: str, content: Mapping[str, Any]) -> str:
+    """Return what is wrong with a mapping: key, value, and what to write."""
+    if "$.join" in error:
+        return "'join' needs 'file' and 'on', the names of the columns in both"
+    if found := re.search(r"unknown field `(.*)`", error):
+        near = difflib.get_close_matches(found[1], KEYS, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(KEYS)}"
+        return f"'{found[1]}' is unknown; {hint}"
+    if found := re.search(r"missing required field `(.*)`", error):
+        return f"'{found[1]}' is missing; give the CSV's name and the images' path"
+    if found := re.search(r"`\$\.(\w+)", error):
+        return f"'{found[1]}' is {content[found[1]]!r}; {HINTS.get(found[1], 'a text is needed')}"
+    return error
 
 
 def _line(text: str, key: str) -> str:
@@ -177,24 +169,3 @@ def _line(text: str, key: str) -> str:
         if line.split("=")[0].strip().strip("\"'") == key:
             return f", line {number}"
     return ""
-
-
-#: A column's name in a pattern, and the number of its first characters to use.
-FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
-
-
-def parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
-    """Return the pieces of a pattern: text before a column, column, number of its characters.
-
-    The text at the end is ("text", "", None). A pattern without braces is a column's name.
-    """
-    if "{" not in pattern:
-        return [("", pattern, None)]
-    pieces, at = [], 0
-    for found in FIELD.finditer(pattern):
-        most = None if found[2] is None else int(found[2])
-        pieces.append((pattern[at : found.start()], found[1], most))
-        at = found.end()
-    if pattern[at:]:
-        pieces.append((pattern[at:], "", None))
-    return pieces

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import io
+import re
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import itemgetter
@@ -12,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import DataError
-from data_prep.readers.column_mapping import parse_pattern
-from data_prep.readers.csv_file import read_csv_bytes
+from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 Row = list[str]
 
@@ -21,18 +23,50 @@ Row = list[str]
 #: collector would scan all rows again and again, which takes half of the time.
 BLOCK = 500
 
+#: A column's name in a pattern, and the number of its first characters to use.
+FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
+
+
+def read_csv_bytes(file: Path) -> bytes:
+    """Return the bytes of a .csv or .csv.gz; `DataError` if it is missing or damaged."""
+    try:
+        data = read_limited(file, MAX_TEXT_BYTES)
+        if file.suffix == ".gz":
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(MAX_TEXT_BYTES + 1)
+            if len(data) > MAX_TEXT_BYTES:
+                raise DataError(f"{file}: unpacks to more than the {MAX_TEXT_BYTES:,} bytes read")
+        return data
+    except FileNotFoundError:
+        raise DataError(f"{file}: the label file is missing") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{file}: cannot be read ({error}); download the label file again"
+        ) from None
+
+
+def split_names(header: list[str]) -> list[str]:
+    """Return the names of a header that contains commas, quoted or not."""
+    return [name.strip() for name in ",".join(header).split(",")] if header else []
+
 
 class CsvRows:
     """A CSV or .csv.gz: its header, and rows of the same number of columns, without blank lines.
 
+    `split_header` is for a header whose names contain commas without quotes.
+
     Raises `DataError`, with file and line, if the file is no such table.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, split_header: bool = False) -> None:
         self.file = file
         self._data = read_csv_bytes(file)
-        self.header = [name.strip() for name in next(self._checked(), [])]
+        header = next(self._checked(), [])
+        self.header = split_names(header) if split_header else [name.strip() for name in header]
         self._width = len(self.header)
+        self._widths = {self._width}
+        if split_header and self.header[-1:] == [""]:  # one comma more than in the rows
+            self._widths.add(self._width - 1)
         if not self.header:
             raise DataError(f"{file}: empty; expected a header with the names of the columns")
 
@@ -40,12 +74,12 @@ class CsvRows:
         """Yield the rows below the header in blocks."""
         rows = self._checked()
         next(rows)
-        width, before = self._width, 0
+        before = 0
         while block := list(islice(rows, BLOCK)):
-            if set(map(len, block)) != {width}:
-                at, row = next((at, row) for at, row in enumerate(block) if len(row) != width)
+            if not set(map(len, block)) <= self._widths:
+                at, row = next((n, r) for n, r in enumerate(block) if len(r) not in self._widths)
                 where = self.where(before + at)
-                raise DataError(f"{where}: {len(row)} columns, the header has {width}")
+                raise DataError(f"{where}: {len(row)} columns, the header has {self._width}")
             yield block
             before += len(block)
 
@@ -78,7 +112,7 @@ class CsvRows:
         """Return a function that fills a column name or a pattern of columns from a row."""
         pieces = [
             (text, self.column(name) if name else None, most)
-            for text, name, most in parse_pattern(pattern)
+            for text, name, most in _parse_pattern(pattern)
         ]
         (text, at, most), *others = pieces
         if not others and at is not None and not text and most is None:
@@ -109,3 +143,20 @@ class CsvRows:
             raise DataError(
                 f"{self.file}: not a text file in UTF-8; save it as CSV in UTF-8"
             ) from None
+
+
+def _parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
+    """Return the pieces of a pattern: text before a column, column, number of its characters.
+
+    The text at the end is ("text", "", None). A pattern without braces is a column's name.
+    """
+    if "{" not in pattern:
+        return [("", pattern, None)]
+    pieces, at = [], 0
+    for found in FIELD.finditer(pattern):
+        most = None if found[2] is None else int(found[2])
+        pieces.append((pattern[at : found.start()], found[1], most))
+        at = found.end()
+    if pattern[at:]:
+        pieces.append((pattern[at:], "", None))
+    return pieces

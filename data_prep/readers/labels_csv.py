@@ -18,8 +18,17 @@ import numpy as np
 
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
-from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
-from data_prep.prepared_folder import METADATA_FILE, LabelFiles, read_metadata
+from data_prep.folder_state import (
+    EXCLUDED_FILE,
+    PACKED_FILE,
+    PREPARED_FILE,
+    LabelFiles,
+    is_packed,
+    open_array,
+    read_excluded,
+    read_prepared,
+    reader_name,
+)
 from data_prep.readers import column_mapping, table
 from data_prep.split import PARTS
 
@@ -28,10 +37,8 @@ LABELS_FILE = "labels.csv"
 
 def has_labels_csv(folder: Path) -> bool:
     """Return whether data-prep wrote this folder from another reader than `nih`."""
-    from data_prep import packed
-
     return (folder / LABELS_FILE).is_file() and any(
-        (folder / note).is_file() for note in (METADATA_FILE, packed.METADATA_FILE)
+        (folder / note).is_file() for note in (PREPARED_FILE, PACKED_FILE)
     )
 
 
@@ -40,19 +47,17 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
 
     Raises `DataError` if the folder was written from another reader, or is not complete.
     """
-    from data_prep import packed
-
     array = None
-    if packed.is_packed(folder):
-        array, names = packed.open_array(folder)
+    if is_packed(folder):
+        array, names = open_array(folder)
         found = table.catalog(folder, check_images=False)
         if list(found.images) != names:
             raise DataError(
                 f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
             )
-        made_by = packed.reader_name(folder)
+        made_by = reader_name(folder)
     else:
-        note = read_metadata(folder) or {}
+        note = read_prepared(folder) or {}
         if not note.get("complete"):
             raise DataError(
                 f"{folder} is not complete: run the command that wrote it again, which continues"

@@ -10,7 +10,7 @@ import pandas as pd
 
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.excluded_images import EXCLUDED_FILE, read_excluded
+from data_prep.folder_state import EXCLUDED_FILE, is_packed, open_array, read_excluded
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 
 
@@ -25,19 +25,11 @@ def read_catalog(
     A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
     archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
     as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out (see `read_excluded`).
+    left out. A missing image is an error, unless `check_images` is False, or `skip_missing` leaves
+    out its row.
 
-    Args:
-        folder: the data folder.
-        check_images: raise an error if an image is missing.
-        skip_missing: leave out the rows whose image is missing.
-
-    Returns:
-        Columns `image` (the `Image Index`, str), `path` (str), `patient` (int64), `followup`
-        (int64), then a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
-
-    Raises:
-        DataError: the label file or the folder is invalid.
+    The columns are `image` (the `Image Index`), `path`, `patient` (int64), `followup` (int64), then
+    a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
     """
     folder = Path(folder)
     file = find_label_file(folder)
@@ -113,18 +105,33 @@ def _as_jpeg(name: str) -> str:
     return f"{name.rpartition('.')[0]}.jpg"
 
 
-def catalog(folder: Path, skip_missing: bool = False) -> Catalog:
+def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
+
+    Returns the images, a read-only memory map of uint8 (images, size, size), or (images, size,
+    size, 3) in colour, and their catalog; row i of the catalog belongs to image i.
+    """
+    folder = Path(folder)
+    images, names = open_array(folder)
+    catalog = read_catalog(folder, check_images=False)
+    if catalog["image"].tolist() != names:
+        raise DataError(
+            f"{folder}: label file and packed images do not match;"
+            f" pack it again with 'data-prep pack SOURCE {folder}'"
+        )
+    return images, catalog
+
+
+def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
     """Return the catalogue of a data folder, with the checks of `read_catalog`.
 
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
     of the array.
     """
-    from data_prep import packed  # avoids an import cycle
-
-    if packed.is_packed(folder):
-        table = packed.open_packed(folder)[1]
+    if is_packed(folder):
+        table = open_packed(folder)[1]
     else:
-        table = read_catalog(folder, skip_missing=skip_missing)
+        table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,

@@ -12,17 +12,20 @@ import csv
 import difflib
 import gzip
 import io
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from data_prep.errors import DataError
-from data_prep.readers.csv_file import read_csv_bytes
+from data_prep.readers.csv_rows import CsvRows, read_csv_bytes, split_names
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -68,23 +71,29 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
 
     The whole NIH file of 112,120 rows takes well under a second.
     """
-    file = Path(file)
-    columns = _read_columns(file)
+    rows = CsvRows(Path(file), split_header=True)
+    pick = rows.cells(NEEDED)
+    # One flat list: a hundred thousand small ones would keep the garbage collector busy for longer
+    # than all the parsing takes.
+    flat = [cell for block in rows.blocks() for row in block for cell in pick(row)]
+    if not flat:
+        raise DataError(f"{file}: no rows below the header")
+    columns = {name: flat[at :: len(NEEDED)] for at, name in enumerate(NEEDED)}
     images = columns["Image Index"]
-    _check(file, "Image Index", images, NAME_ONLY, "a bare file name, without folders")
+    _check(rows, "Image Index", images, NAME_ONLY, "a bare file name, without folders")
     if len(set(images)) != len(images):
         seen: set[str] = set()
-        for number, name in enumerate(images, start=2):
+        for at, name in enumerate(images):
             if name in seen:
-                raise DataError(f"{file}, row {number}: the image {name} is listed twice")
+                raise DataError(f"{rows.where(at)}: the image {name} is listed twice")
             seen.add(name)
 
     table: dict[str, object] = {"image": images}
     for column, name in (("patient", "Patient ID"), ("followup", "Follow-up #")):
         texts = columns[name]
-        _check(file, name, texts, WHOLE_NUMBER, "a whole number")
+        _check(rows, name, texts, WHOLE_NUMBER, "a whole number")
         table[column] = np.array([int(text) for text in texts], dtype=np.int64)
-    flags = _flags(file, columns["Finding Labels"])
+    flags = _flags(rows, columns["Finding Labels"])
     for position, finding in enumerate(FINDINGS):
         table[finding] = flags[:, position]
     return pd.DataFrame(table)
@@ -119,11 +128,11 @@ def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
 def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     """Return the bytes of a (checked) label file with only the unchanged rows of these images."""
     file = Path(file)
-    text = _read_text(file)
+    text = read_csv_bytes(file).decode("utf-8-sig")
     # Lines as the CSV reader counts them: str.splitlines also splits at U+2028 and form feeds.
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, strict=True)
-    at = _header(reader).index("Image Index")
+    at = split_names(next(reader, [])).index("Image Index")
     kept, start = lines[: reader.line_num], reader.line_num
     dropped = False
     for row in reader:
@@ -139,77 +148,49 @@ def keep_rows(file: str | os.PathLike[str], images: set[str]) -> bytes:
     return gzip.compress(data, mtime=0) if file.suffix == ".gz" else data
 
 
-def _read_text(file: Path) -> str:
-    try:
-        return read_csv_bytes(file).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(
-            f"{file}: not a text file in UTF-8; is this the NIH's label file?"
-        ) from None
-
-
-def _header(reader: Iterator[list[str]]) -> list[str]:
-    # Joining and splitting again gives eleven names, quoted or not.
-    return [name.strip() for name in ",".join(next(reader, [])).split(",")]
-
-
-def _read_columns(file: Path) -> dict[str, list[str]]:
-    """Return the texts of the required columns by name, without blank lines."""
-    # strict: an unclosed quote would consume the rest of the file without an error.
-    reader = csv.reader(io.StringIO(_read_text(file), newline=""), strict=True)
-    try:
-        header = _header(reader)
-        if header == [""]:
-            raise DataError(f"{file}: empty; expected the NIH's label file with its header")
-        for name in NEEDED:
-            if name not in header:
-                raise DataError(f"{file}: the column '{name}' is missing from the header")
-        pick = itemgetter(*(header.index(name) for name in NEEDED))
-        widths = {len(header)}
-        if header[-1] == "":  # one comma more at the header's end, but not at the rows'
-            widths.add(len(header) - 1)
-        # One flat list: a hundred thousand small ones would keep the garbage collector busy for
-        # longer than all the parsing takes.
-        flat: list[str] = []
-        for row in reader:
-            if len(row) not in widths:
-                if not row:
-                    continue
-                raise DataError(
-                    f"{file}, row {len(flat) // len(NEEDED) + 2}: {len(row)} columns,"
-                    f" expected {len(header)}"
-                )
-            flat += pick(row)
-    except csv.Error as error:
-        raise DataError(
-            f"{file}, line {reader.line_num}: not a table of comma-separated values ({error})"
-        ) from None
-    if not flat:
-        raise DataError(f"{file}: no rows below the header")
-    return {name: flat[at :: len(NEEDED)] for at, name in enumerate(NEEDED)}
-
-
-def _check(file: Path, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
+def _check(rows: CsvRows, name: str, texts: list[str], form: re.Pattern[str], what: str) -> None:
     # Texts repeat: check each text once, and find the row only if a text is bad.
     bad = {text for text in set(texts) if form.fullmatch(text) is None}
     if bad:
-        number, text = next((n, t) for n, t in enumerate(texts, start=2) if t in bad)
-        raise DataError(f"{file}, row {number}: '{name}' is {text!r}, expected {what}")
+        at, text = next((at, text) for at, text in enumerate(texts) if text in bad)
+        raise DataError(f"{rows.where(at)}: '{name}' is {text!r}, expected {what}")
 
 
-def _flags(file: Path, cells: Iterable[str]) -> np.ndarray:
+def _flags(rows: CsvRows, cells: Iterable[str]) -> np.ndarray:
     """Return uint8 (rows, 14). Each distinct cell is parsed once; the NIH's file has 836."""
     kinds: dict[str, int] = {}
     patterns: list[np.ndarray] = []
     picks = []
-    for number, cell in enumerate(cells, start=2):
+    for at, cell in enumerate(cells):
         kind = kinds.get(cell)
         if kind is None:
             try:
                 names = parse_findings(cell)
             except DataError as error:
-                raise DataError(f"{file}, row {number}: {error}") from None
+                raise DataError(f"{rows.where(at)}: {error}") from None
             kind = kinds[cell] = len(patterns)
             patterns.append(np.array([finding in names for finding in FINDINGS], dtype=np.uint8))
         picks.append(kind)
     return np.stack(patterns)[np.array(picks)]
+
+
+@cache
+def published_counts() -> dict[str, Any]:
+    """Return the NIH's published counts, of nih_counts.json: per finding, set and patient."""
+    text = resources.files("data_prep").joinpath("nih_counts.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def finding_counts() -> dict[str, int]:
+    """Return the images per finding, in the order of `FINDINGS`."""
+    counts = published_counts()["counts"]
+    return {finding: int(counts[finding]) for finding in FINDINGS}
+
+
+def finding_sets() -> list[tuple[tuple[str, ...], int]]:
+    """Return each set of findings in the NIH's data set, with the number of its images."""
+    return [
+        (tuple(FINDINGS["abcdefghijklmn".index(letter)] for letter in letters), int(count))
+        for letters, count in published_counts()["combinations"].items()
+    ]

@@ -54,13 +54,15 @@ def catalog(
     labels = TableLabels(given)
     second = _read_joined(folder, given)
     found = _TableColumns()
-    for part, name in given.file.items():
+    for part, name in given.files.items():
         _read_file(CsvRows(folder / name), part, given, labels, second, found)
     if not found.images:
-        raise DataError(f"{folder}: no rows below the header of {' or '.join(given.file.values())}")
+        raise DataError(
+            f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
+        )
     images = found.images
     paths = found.paths if given.name else images
-    last = folder / [*given.file.values()][-1]
+    last = folder / [*given.files.values()][-1]
     if len(set(images)) != len(images):
         raise DataError(
             f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row"
@@ -73,8 +75,6 @@ def catalog(
 
 
 class _TableColumns:
-    """The columns of the catalogue, collected row by row."""
-
     def __init__(self) -> None:
         self.images: list[str] = []
         self.paths: list[str] = []
@@ -84,10 +84,8 @@ class _TableColumns:
 
 
 class _JoinedFile:
-    """The rows of the joined file, by the columns in both files."""
-
     def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
-        key = rows.cells(on)
+        key, self.on = rows.cells(on), on
         others = [at for at, name in enumerate(rows.header) if name not in on]
         self.columns = [rows.header[at] for at in others]
         self.rows: dict[Any, list[str]] = {}
@@ -100,9 +98,9 @@ class _JoinedFile:
 
 
 def _read_joined(folder: Path, given: ColumnMapping) -> _JoinedFile | None:
-    if not given.join:
+    if given.join is None:
         return None
-    return _JoinedFile(CsvRows(folder / given.join["file"]), tuple(given.join["on"]))
+    return _JoinedFile(CsvRows(folder / given.join.file), given.join.on)
 
 
 def _read_file(
@@ -114,9 +112,9 @@ def _read_file(
     found: _TableColumns,
 ) -> None:
     """Add the rows of one file to `found`, column by column."""
-    key = None
+    key, blank = None, [""]
     if second is not None:
-        key = rows.cells(tuple(given.join["on"]))
+        key = rows.cells(second.on)
         blank = [""] * len(second.columns)
     blocks = rows.blocks()
     if second is not None:
@@ -144,10 +142,10 @@ def _read_file(
         found.kinds += labels.kinds([cells_of(row) for row in block], where)
         if group_of is not None:
             texts = [group_of(row) for row in block]
-            found.groups += _groups(texts, given, partial(where, column=given.group))
+            found.groups += _groups(texts, given, partial(where, column=given.group or ""))
         if part_of is not None:
             texts = [part_of(row).strip().lower() for row in block]
-            found.parts += _parts(texts, partial(where, column=given.split))
+            found.parts += _parts(texts, partial(where, column=given.split or ""))
         elif part:
             found.parts += [PART_NAMES[part]] * len(block)
         before += len(block)

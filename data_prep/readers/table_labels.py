@@ -25,21 +25,15 @@ class TableLabels:
         self.given = given
         self.known: dict[Any, int] = {}
         self.patterns: list[Any] = []
-        self.is_class = bool(given.class_)
-        if self.is_class:
-            self.columns: tuple[str, ...] = (given.class_,)
-        else:
-            self.columns = (given.labels,) if given.labels else given.findings
-        self.codes: dict[str, int] = {}
-        for code, texts in (
-            (1, given.positive),
-            (0, given.negative),
-            (UNCERTAIN, given.uncertain),
-            (MISSING, given.missing),
-        ):
-            for text in texts:
-                if self.codes.setdefault(text, code) != code:
-                    raise DataError(f"{given.where}: {text!r} has two meanings; remove one")
+        self.is_class = given.class_ is not None
+        column = given.class_ or given.labels
+        self.columns: tuple[str, ...] = given.findings if column is None else (column,)
+        self.codes = {
+            **dict.fromkeys(given.positive, 1),
+            **dict.fromkeys(given.negative, 0),
+            **dict.fromkeys(given.uncertain, UNCERTAIN),
+            **dict.fromkeys(given.missing, MISSING),
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +63,6 @@ class TableLabels:
         return [self.known[some] for some in cells]
 
     def _add(self, cells: Any, where: Callable[[str], str]) -> int:
-        """Add new distinct cells and return their number."""
         texts = (cells,) if len(self.columns) == 1 else cells
         if self.is_class:
             pattern: Any = self._class(texts[0], where)
@@ -87,7 +80,7 @@ class TableLabels:
         name = cell if cell in self.given.classes else cell.strip()
         if not name or (self.given.classes and name not in self.given.classes):
             raise DataError(
-                f"{where(self.given.class_)}: {cell!r} is not one of the classes;"
+                f"{where(self.columns[0])}: {cell!r} is not one of the classes;"
                 " fix the cell, or the mapping's classes"
             )
         return name
@@ -111,10 +104,12 @@ class TableLabels:
                 continue
             near = difflib.get_close_matches(name, given.findings, n=1)
             hint = f"did you mean '{near[0]}'?" if near else 'or set handle_unknown = "ignore"'
-            raise DataError(f"{where(given.labels)}: {name!r} is not one of the findings; {hint}")
+            raise DataError(
+                f"{where(self.columns[0])}: {name!r} is not one of the findings; {hint}"
+            )
         if names & set(given.no_finding) and names & set(given.findings):
             raise DataError(
-                f"{where(given.labels)}: {min(names & set(given.no_finding))!r} beside a"
+                f"{where(self.columns[0])}: {min(names & set(given.no_finding))!r} beside a"
                 " finding; fix the row"
             )
         return [int(finding in names) for finding in given.findings]
@@ -135,4 +130,4 @@ class TableLabels:
                 at, more = found.end(), found[3]
             if not inner[at:].strip():
                 return names
-        raise DataError(f"{where(self.given.labels)}: {cell!r} is no list of names in quotes")
+        raise DataError(f"{where(self.columns[0])}: {cell!r} is no list of names in quotes")

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 import data_prep
-from data_prep import packed, prepared_folder
+from data_prep import folder_state
+from data_prep.compiled import copy_flipped
 from data_prep.files import read_json
-from data_prep.horizontal_flip import copy_flipped
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
@@ -223,9 +223,9 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
 def _planes_made(folder: Path) -> int | None:
     """Of the images in a folder that data_prep has made; None in any other."""
     if data_prep.is_packed(folder):
-        note = read_json(folder / packed.METADATA_FILE)
+        note = read_json(folder / folder_state.PACKED_FILE)
     elif data_prep.is_complete(folder):
-        note = prepared_folder.read_metadata(folder)
+        note = folder_state.read_prepared(folder)
     else:
         return None
     return int((note or {}).get("channels", 1))

@@ -15,7 +15,6 @@ from data_prep_tools import (
     make_folder,
     of_samples,
     of_whole_sets,
-    process,
     row,
     sample_of,
     the_line,
@@ -115,25 +114,15 @@ def test_row_variants(tmp_path: Path) -> None:
     assert parse_label_file(windows).equals(table)
 
 
+#: Those that tests/hostile/labels.py lacks.
 BAD_ROWS = {
-    "unknown finding": (row("a.png", "Masss"), "row 3", "'Masss'", "did you mean 'Mass'"),
-    "no finding and one": (row("a.png", "Mass|No Finding"), "row 3", "beside a finding"),
-    "empty finding": (row("a.png", ""), "row 3", "not one of the 14"),
-    "duplicate": (row("fine.png"), "row 3", "fine.png", "twice"),
-    "parent": (row("../a.png"), "row 3", "'../a.png'", "without folders"),
-    "deep parent": (row("x/../../a.png"), "row 3", "without folders"),
-    "absolute": (row("/etc/passwd"), "row 3", "'/etc/passwd'"),
-    "backslash": (row("..\\a.png"), "row 3", "without folders"),
-    "drive": (row("C:a.png"), "row 3", "without folders"),
-    "dots": (row(".."), "row 3", "without folders"),
-    "no name": (row(""), "row 3", "without folders"),
-    "control": (row("a\x00.png"), "row 3", ""),
-    "patient": (row("a.png", patient="12b"), "row 3", "'Patient ID' is '12b'"),
-    "negative patient": (row("a.png", patient=-3), "row 3", "'Patient ID' is '-3'"),
-    "follow-up": (row("a.png", followup="1.5"), "row 3", "'Follow-up #' is '1.5'"),
-    "short": ("a.png,Mass,0", "row 3", "3 columns, expected 11"),
-    "long": (row("a.png") + ",1", "row 3", "12 columns, expected 11"),
-    "quote left open": ('"a.png,Mass,0,1', "line 3"),
+    "unknown finding": (row("a.png", "Masss"), "line 3", "'Masss'", "did you mean 'Mass'"),
+    "no finding and one": (row("a.png", "Mass|No Finding"), "line 3", "beside a finding"),
+    "empty finding": (row("a.png", ""), "line 3", "not one of the 14"),
+    "deep parent": (row("x/../../a.png"), "line 3", "without folders"),
+    "backslash": (row("..\\a.png"), "line 3", "without folders"),
+    "dots": (row(".."), "line 3", "without folders"),
+    "negative patient": (row("a.png", patient=-3), "line 3", "'Patient ID' is '-3'"),
 }
 
 
@@ -145,15 +134,7 @@ def test_a_bad_row_is_one_clear_line(tmp_path: Path, case: str) -> None:
         parse_label_file(file)
     text = str(caught.value)
     assert "\n" not in text and str(file) in text
-    if "\x00" not in bad:  # csv's own words differ between Python versions
-        assert all(part in text for part in said), text
-
-
-def test_a_finding_not_among_the_14_exits_2(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "set")
-    file = folder / "Data_Entry_2017.csv"
-    file.write_text(file.read_text().replace("Mass", "Fracture", 1))
-    assert "'Fracture' is not one of the 14" in the_line(process("stats", folder))
+    assert all(part in text for part in said), text
 
 
 @pytest.mark.parametrize("column", ["Image Index", "Finding Labels", "Follow-up #", "Patient ID"])
@@ -161,7 +142,7 @@ def test_a_missing_column_exits_2(tmp_path: Path, column: str) -> None:
     folder = make_folder(tmp_path / "set")
     file = folder / "Data_Entry_2017.csv"
     file.write_text(file.read_text().replace(column, "Other", 1))
-    assert f"the column '{column}' is missing" in the_line(command("stats", folder))
+    assert f"no column '{column}'" in the_line(command("stats", folder))
 
 
 def test_folder_errors_exit_2(tmp_path: Path) -> None:
@@ -176,20 +157,6 @@ def test_folder_errors_exit_2(tmp_path: Path) -> None:
     assert done.returncode == 0 and "23" in done.stdout
     shutil.rmtree(folder / "images")
     assert "none of the 24 images" in the_line(command("stats", folder, "--skip-missing"))
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00\x01", HEADER.encode() + b"\n"])
-def test_damaged_label_files(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "Data_Entry_2017.csv").write_bytes(content)
-    assert str(tmp_path) in the_line(command("stats", tmp_path))
-
-
-def test_damaged_compressed_files(tmp_path: Path) -> None:
-    whole = gzip.compress((HEADER + "\n" + row("a.png") + "\n").encode())
-    for damaged in (whole[:-9], b"\x1f\x8bnothing", whole[:20] + b"\xff\xff" + whole[22:]):
-        (tmp_path / "Data_Entry_2017.csv.gz").write_bytes(damaged)
-        with pytest.raises(DataError, match="cannot be read"):
-            read_catalog(tmp_path, check_images=False)
 
 
 finding_sets = st.lists(st.sampled_from(FINDINGS), unique=True, max_size=9)

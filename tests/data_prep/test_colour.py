@@ -62,14 +62,6 @@ def test_grey_has_three_equal_planes(kind: str) -> None:
     assert one.shape == (60, 80, 1) and np.array_equal(one[..., 0], decode_grey(data, "x"))
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_damage_is_named(kind: str) -> None:
-    data = saved(Image.fromarray(SMOOTH), kind)
-    for spoilt in (b"", data[: len(data) // 2], b"no image"):
-        with pytest.raises(DataError, match=r"^a/b\.png: cannot be read"):
-            decode(spoilt, "a/b.png", 3)
-
-
 @pytest.mark.parametrize("width", [1, 2, 7, 64])
 def test_a_written_rgb_png_is_what_others_read(width: int) -> None:
     image = RNG.integers(0, 256, (5, width, 3), dtype=np.uint8)

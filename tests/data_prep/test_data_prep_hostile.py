@@ -17,9 +17,8 @@ import pytest
 from data_prep_tools import HEADER, ROOT, command, make_folder, row, the_line
 from PIL import Image
 
-from data_prep import DataError, png, read_catalog, read_grey, resize_folder
+from data_prep import DataError, official_split, png, read_catalog, read_grey, resize_folder
 from data_prep.errors import MAX_ERROR_LENGTH, printable
-from data_prep.nih_official_split import official_split
 from data_prep.readers.nih_labels import keep_rows, parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command

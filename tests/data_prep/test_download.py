@@ -88,7 +88,7 @@ def test_a_users_own_label_file_is_never_removed(tmp_path: Path, server: Server)
     listing = publish(server.folder, make_folder(tmp_path / "set"))
     own = tmp_path / "Data_Entry_2017.csv"
     own.write_bytes(PORTAL)
-    with pytest.raises(DataError, match="'Image Index' is missing"):
+    with pytest.raises(DataError, match="no column 'Image Index'"):
         fetch(listing, server, tmp_path / "small", labels=own)
     assert own.read_bytes() == PORTAL
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data_prep import horizontal_flip
+from data_prep import compiled
 
 
 @pytest.fixture(params=["compiled", "NumPy"])
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "NumPy":
-        monkeypatch.setattr(horizontal_flip, "mirror", None)
-    elif horizontal_flip.mirror is None:
+        monkeypatch.setattr(compiled, "mirror", None)
+    elif compiled.mirror is None:
         pytest.skip("no compiler was there")
 
 
@@ -29,7 +29,7 @@ def test_every_width_is_mirrored_and_nothing_beside_it_is_written(planes: int) -
         around = image(6, width + 4, planes)
         wanted = around.copy()
         wanted[1:5, 2:-2] = pixels[:, ::-1]
-        horizontal_flip.copy_flipped(around[1:5, 2:-2], pixels)
+        compiled.copy_flipped(around[1:5, 2:-2], pixels)
         assert np.array_equal(around, wanted)
 
 
@@ -39,17 +39,17 @@ def test_planes_apart_rows_upside_down_and_pixels_left_out_are_mirrored_too() ->
     apart = np.asfortranarray(source)
     for pixels in (apart, source[::-1], source[:, ::2], source[..., ::-1], source[:, ::-1]):
         place = np.zeros(pixels.shape, np.uint8)
-        horizontal_flip.copy_flipped(place, pixels)
+        compiled.copy_flipped(place, pixels)
         assert np.array_equal(place, pixels[:, ::-1])
 
 
 def test_the_compiled_function_writes_no_image_of_another_size_or_kind() -> None:
-    if horizontal_flip.mirror is None:
+    if compiled.mirror is None:
         pytest.skip("no compiler was there")
     place = np.zeros((4, 8, 3), np.uint8)
     others = (image(5, 8, 3), image(4, 9, 3), image(4, 8, 4), image(4, 8), image(4, 8, 3) + 0.5)
     for other in others:
-        assert not horizontal_flip.mirror(other, place) and not place.any()
+        assert not compiled.mirror(other, place) and not place.any()
     place.flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
-        horizontal_flip.mirror(image(4, 8, 3), place)
+        compiled.mirror(image(4, 8, 3), place)

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import data_prep.nih_archives
 import data_prep.nih_pipeline
-import data_prep.nih_resume
 import data_prep.prepared_folder
 from data_prep import DataError, generate_nih, is_complete, read_catalog, read_grey, resize_folder
 from data_prep import manifest as manifests
@@ -236,7 +236,7 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
     steps: list[str] = []
     discard = data_prep.nih_pipeline.discard
     monkeypatch.setattr(
-        data_prep.nih_resume, "sync_filesystem", lambda folder: steps.append("sync")
+        data_prep.nih_archives, "sync_filesystem", lambda folder: steps.append("sync")
     )
 
     def remove(folder: Path, name: str) -> None:

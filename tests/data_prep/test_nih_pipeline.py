@@ -150,18 +150,11 @@ def member(name: str, data: bytes = b"", **what: object) -> tuple[tarfile.TarInf
     return info, data
 
 
+#: Some of those in tests/hostile/archives.py, behind a good member and by a server.
 HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
     "parent": [member("../00000001_000.png", b"x")],
-    "deep parent": [member("images/../../00000001_000.png", b"x")],
-    "absolute": [member("/tmp/00000001_000.png", b"x")],
-    "backslash": [member("..\\00000001_000.png", b"x")],
-    "drive": [member("C:/00000001_000.png", b"x")],
     "symlink": [member("images/a.png", type=tarfile.SYMTYPE, linkname="/etc/passwd")],
-    "hard link": [member("images/a.png", type=tarfile.LNKTYPE, linkname="../../etc/passwd")],
-    "device": [member("images/a.png", type=tarfile.CHRTYPE)],
-    "pipe": [member("images/a.png", type=tarfile.FIFOTYPE)],
     "twice": [member("images/a.png", b"x"), member("b/a.png", b"y")],
-    "unsafe name": [member("images/-rf \x1b[2J.png", b"x")],
     "bomb": [member("images/a.txt", bytes(200 << 20))],
     "large image": [member("images/a.png", bytes(70 << 20))],
 }

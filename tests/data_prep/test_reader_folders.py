@@ -68,23 +68,14 @@ def test_resize_keeps_pixels_labels_parts_and_groups(
 
 def test_grey_where_colour_was_not_asked_for(source: tuple[str, Path], tmp_path: Path) -> None:
     reader, folder = source
-    words = ("resize", folder, tmp_path / "small", "--size", 8, "--reader", reader)
-    done = command(*words, "--num-workers", 1)
+    more = ("--size", 8, "--reader", reader, "--num-workers", 1)
+    done = command("resize", folder, tmp_path / "small", *more)
     assert done.returncode == 0 and "grey images of 8 px" in done.stdout
     with Image.open(next((tmp_path / "small" / "images").rglob("*.png"))) as image:
         assert image.mode == "L"
-    assert "another channels" in the_line(command(*words, "--rgb"))
-    colour = (
-        "resize",
-        folder,
-        tmp_path / "rgb",
-        "--size",
-        8,
-        "--reader",
-        reader,
-        "--num-workers",
-        1,
-    )
+    line = the_line(command("resize", folder, tmp_path / "small", *more, "--rgb"))
+    assert "another channels" in line
+    colour = ("resize", folder, tmp_path / "rgb", *more)
     assert command(*colour, "--rgb", "--resize-mode", "center-crop").returncode == 0
     assert "another channels and resize_mode" in the_line(command(*colour))
 
@@ -273,17 +264,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("format", ["nih", "table", "imagefolder", "imagenet", "cifar10"])
 def test_every_format_by_the_command(tmp_path: Path, format: str) -> None:
     size = () if format == "cifar10" else ("--size", 16)
-    words = (
-        "generate",
-        tmp_path / "set",
-        "--layout",
-        format,
-        "--num-images",
-        60,
-        "--num-workers",
-        1,
-        *size,
-    )
+    words = ("generate", tmp_path / "set", "--layout", format, "--num-images", 60, *size)
     done = command(*words)
     assert done.returncode == 0 and "60 images" in done.stdout, done.stderr
     before = digest(tmp_path / "set")

@@ -22,12 +22,12 @@ from data_prep import (
     DataError,
     files,
     generate_nih,
-    nih_counts,
     read_catalog,
     read_grey,
     resize_folder,
     synthetic_folder,
 )
+from data_prep.readers import nih_labels
 from data_prep.split import split_by_patient
 from data_prep.synthetic_nih import assign_findings, finding_set_weights, generate_xray
 from data_prep.synthetic_xray import _fraction
@@ -60,10 +60,10 @@ def test_frequencies_and_follow_ups() -> None:
     jobs, table = assign_findings(1600, 0)
     rows = [line.split(",") for line in table.splitlines()[1:]]
     assert len(rows) == 1600 and len({name for name, *_ in rows}) == 1600
-    of = nih_counts.published_counts()["images"]
-    known = {findings for findings, _ in nih_counts.finding_sets()}
+    of = nih_labels.published_counts()["images"]
+    known = {findings for findings, _ in nih_labels.finding_sets()}
     assert {job[3] for job in jobs} <= known  # only what comes together at the NIH's
-    for finding, count in nih_counts.finding_counts().items():
+    for finding, count in nih_labels.finding_counts().items():
         have = sum(finding in job[3] for job in jobs)
         assert have >= 1600 / 20 - 9, finding
         if count > of / 10:  # the frequent ones are about as frequent
@@ -75,7 +75,7 @@ def test_frequencies_and_follow_ups() -> None:
 
 
 def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
-    counts, here = dict(nih_counts.finding_sets()), dict(finding_set_weights())
+    counts, here = dict(nih_labels.finding_sets()), dict(finding_set_weights())
     assert counts.keys() == here.keys() and all(count > 0 for count in here.values())
     total = sum(here.values())
     for finding in FINDINGS:
@@ -99,11 +99,11 @@ def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed
 
 
 def test_published_counts_agree_with_the_combinations() -> None:
-    sets = nih_counts.finding_sets()
-    assert sum(count for _, count in sets) == nih_counts.published_counts()["images"] == 112_120
-    for finding, total in nih_counts.finding_counts().items():
+    sets = nih_labels.finding_sets()
+    assert sum(count for _, count in sets) == nih_labels.published_counts()["images"] == 112_120
+    for finding, total in nih_labels.finding_counts().items():
         assert sum(count for findings, count in sets if finding in findings) == total
-    patients = nih_counts.published_counts()["images_per_patient"]
+    patients = nih_labels.published_counts()["images_per_patient"]
     assert sum(patients.values()) == 30_805
     assert sum(int(size) * n for size, n in patients.items()) == 112_120
 

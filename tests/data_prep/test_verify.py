@@ -33,7 +33,8 @@ from data_prep import (
     resize_folder,
     verify_folder,
 )
-from data_prep.verify import frequencies
+from data_prep.readers import nih
+from data_prep.verify import nih_frequencies
 
 
 def verify(folder: Path) -> data_prep.verify.Report:
@@ -84,7 +85,7 @@ def test_one_size_after_resizing(tmp_path: Path) -> None:
 @of_whole_sets
 def test_the_nihs_frequencies(kind: str, tmp_path: Path) -> None:
     folder = whole_set(kind, tmp_path)
-    table = frequencies(read_catalog(folder, check_images=False))
+    table = nih_frequencies(nih.catalog(folder, check_images=False))
     assert (table["here"] == table["nih"]).all()
     report = verify_folder(folder, decode=False, progress=False)
     # The only problem is that the images are not there; names, splits and counts are right.

@@ -20,7 +20,6 @@ sys.path.insert(0, str(ENVIRONMENTS))
 
 import build  # noqa: E402
 import environment  # noqa: E402
-import installed  # noqa: E402
 import kernels  # noqa: E402
 import locks  # noqa: E402
 import python311  # noqa: E402
@@ -255,24 +254,16 @@ def test_no_kernel_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "--environments names no environment: choose from lab" in capsys.readouterr().err
 
 
-def test_python_is_found_past_a_shim_that_does_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(tmp_path / "old" / "python3", "3.9 /old/python3")
-    program(tmp_path / "shims" / "python3.11", "pyenv: python3.11: command not found", 127)
-    program(tmp_path / "liar" / "python3.11", "3.12 /liar/python3.12")
-    program(tmp_path / "good" / "python3.11", "3.11 /good/python3.11")
-    folders = [tmp_path / name for name in ("missing", "shims", "liar", "good")]
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "old" / "python3"))
-    monkeypatch.setenv("PATH", ":".join(map(str, folders)))
-    assert python311.find_python() == "/good/python3.11"
-    monkeypatch.setenv("PATH", ":".join(map(str, folders[:-1])))
-    assert python311.find_python() is None
+def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    program(tmp_path / "uv", "/good/python3.11")
+    assert python311.find_python(tmp_path / "uv") == "/good/python3.11"
+    program(tmp_path / "uv", "no interpreter found", 2)
+    assert python311.find_python(tmp_path / "uv") is None
 
 
-def test_python_is_this_one_if_it_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    found = python311.find_python()
+def test_python_is_this_one_if_it_will_do() -> None:
+    found = python311.find_python(Path("no uv"))
     assert found
     assert ".venvs" not in found, "an environment must not stand on another environment"
 
@@ -287,13 +278,13 @@ def test_no_python_and_no_uv_is_one_line_that_says_what_to_do(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     with pytest.raises(python311.NoPython, match="No module named pip"):
-        python311.find_uv(tmp_path / "venvs", None)
+        python311.find_uv(tmp_path / "venvs")
 
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A .venvs with a mxnet that counts as built."""
-    for module in (build, environment, installed, kernels):
+    for module in (build, environment, kernels):
         monkeypatch.setattr(module, "VENVS", tmp_path)
     (tmp_path / "mxnet" / "bin").mkdir(parents=True)
     (tmp_path / "mxnet" / "bin" / "python").symlink_to(sys.executable)
@@ -369,7 +360,7 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
-    assert installed.damage("mxnet") is None
+    assert environment.damage("mxnet") is None
     assert build.main(["--cpu", "--environments", "mxnet"]) == 0 and not made
     damage, said = DAMAGE[name]
     damage(packages)
@@ -412,7 +403,7 @@ def test_settings_of_pip_do_not_stop_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     """The real pip, outside of any virtual environment, given a package of ours in uv's place."""
-    pip = [python311.find_python() or sys.executable, "-m", "pip"]
+    pip = [python311.find_python(Path("uv")) or sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         pytest.skip("this Python has no pip")
     wheel, about = (

@@ -30,18 +30,9 @@ import python311  # noqa: E402
 import wheel_folder  # noqa: E402
 
 NEEDED = {
-    *("cloudpickle", "joblib", "matplotlib", "numpy", "nvidia-ml-py", "pandas"),
-    *(
-        "pillow",
-        "psutil",
-        "safetensors",
-        "scikit-learn",
-        "scipy",
-        "tqdm",
-        "jupyterlab",
-        "papermill",
-    ),
-    *("nbmake", "chainer"),
+    *("cloudpickle", "filelock", "joblib", "jsonschema", "matplotlib", "msgspec", "numpy"),
+    *("nvidia-ml-py", "pandas", "pillow", "psutil", "safetensors", "scikit-learn", "scipy", "tqdm"),
+    *("jupyterlab", "papermill", "nbmake", "chainer"),
 }
 """What the project depends on and the kernels import; the stand-ins need nothing themselves."""
 MODULES = {"pillow": "PIL/Image.py"}
@@ -157,7 +148,7 @@ def digest(file: Path | None) -> str:
 
 def run(place: Path, program: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A program of environments/ as make starts it, with a cache of its own and no network."""
-    python = python311.find_python()
+    python = python311.find_python(kernels.VENVS / ".uv" / "bin" / "uv")
     assert python
     quiet = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_", "PYTHON"))}
     closed = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")

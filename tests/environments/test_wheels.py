@@ -20,7 +20,6 @@ sys.path.insert(0, str(ENVIRONMENTS))
 import build  # noqa: E402
 import download  # noqa: E402
 import environment  # noqa: E402
-import installed  # noqa: E402
 import kernels  # noqa: E402
 import python311  # noqa: E402
 import wheel_folder  # noqa: E402
@@ -59,7 +58,7 @@ def venvs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return []
 
     place = tmp_path / ".venvs"
-    for module in (build, environment, installed, kernels):
+    for module in (build, environment, kernels):
         monkeypatch.setattr(module, "VENVS", place)
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))

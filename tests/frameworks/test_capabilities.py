@@ -17,8 +17,7 @@ ENVIRONMENTS = paths.ROOT / "environments"
 sys.path.insert(0, str(ENVIRONMENTS))
 
 import device_code  # noqa: E402
-import fatbin  # noqa: E402
-from fatbin import Container  # noqa: E402
+from device_code import Container  # noqa: E402
 
 NAMES = {
     "6.0": "Pascal (P100)",
@@ -138,14 +137,14 @@ def container(*entries: tuple[int, int, tuple[int, int]]) -> bytes:
         struct.pack("<HHIQ8xHHI", kind, 0x101, 64, 24, minor, major, architecture) + b"\0" * 56
         for kind, architecture, (major, minor) in entries
     )
-    return fatbin.MAGIC + struct.pack("<Q", len(body)) + body
+    return device_code.MAGIC + struct.pack("<Q", len(body)) + body
 
 
 def test_a_librarys_containers_are_read(tmp_path: Path) -> None:
     library = tmp_path / "lib.so"
     two = container((2, 70, (1, 7)), (2, 80, (1, 7)), (1, 80, (7, 8))) + b"text"
     library.write_bytes(b"\x7fELF" + two + container((2, 90, (1, 8))))
-    assert fatbin.read(library) == [
+    assert device_code.containers(library) == [
         Container(frozenset({70, 80}), frozenset({(80, "7.8")})),
         Container(frozenset({90}), frozenset()),
     ]
@@ -153,12 +152,18 @@ def test_a_librarys_containers_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no code", fatbin.MAGIC, fatbin.MAGIC + b"\xff" * 40, container((2, 70, (1, 7)))[:30]],
+    [
+        b"",
+        b"no code",
+        device_code.MAGIC,
+        device_code.MAGIC + b"\xff" * 40,
+        container((2, 70, (1, 7)))[:30],
+    ],
 )
 def test_what_only_looks_like_a_container_is_none(content: bytes, tmp_path: Path) -> None:
     library = tmp_path / "lib.so"
     library.write_bytes(content)
-    assert fatbin.read(library) == []
+    assert device_code.containers(library) == []
 
 
 def code(machine_code: set[int], ptx: set[tuple[int, str]] | None = None) -> Container:

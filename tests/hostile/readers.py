@@ -267,7 +267,7 @@ CASES = [
     Case(
         "cifar-planted-call",
         cifar(**{SPOILT: pickle.dumps({"data": Call(os.system, f"touch {RAN}")}, 2)}),
-        r"names (posix|nt).system at byte \d+.*nothing was run",
+        r"names (posix|nt).system.*nothing was run",
     ),
     Case(
         "cifar-planted-call-4",
@@ -277,7 +277,7 @@ CASES = [
     Case(
         "cifar-planted-call-in-meta",
         cifar(**{"batches.meta": pickle.dumps({"label_names": Call(eval, "1")}, 2)}),
-        "names (builtins|__builtin__).eval at byte",
+        "names (builtins|__builtin__).eval",
     ),
     Case(
         "cifar-old-call",
@@ -290,7 +290,7 @@ CASES = [
     Case("cifar-nothing", cifar(), "data_batch_1: damaged"),
     Case("cifar-a-list", cifar(**{SPOILT: pickle.dumps([1], 2)}), "a pickle of list"),
     Case("cifar-other-data", cifar(**{SPOILT: pickle.dumps({"data": [1]}, 2)}), "'data' is no"),
-    Case("cifar-doubling-key", cifar(**{SPOILT: doubling(60)}), "a key that is no text"),
+    Case("cifar-doubling-key", cifar(**{SPOILT: doubling(60)}), "more references"),
     Case("cifar-claims-bytes", cifar(**{SPOILT: b"\x80\x04\x8e" + b"\xff" * 8 + b"."}), "damaged"),
     Case("cifar-half-an-image", binary(bytes(3000)), "not a multiple of 3073"),
     Case("cifar-empty", binary(b""), "not a multiple of 3073"),
