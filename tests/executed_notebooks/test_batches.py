@@ -1,0 +1,121 @@
+"""Whole notebooks of every framework, by the command that users type: with tiny networks."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import executed_batch
+import pytest
+from own_networks import recipe_of_all
+
+from helpers import paths
+from helpers.frameworks import ROWS, optional_kernels, run_label
+from helpers.training import record
+
+TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
+SPANNING = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
+OVER_NODES = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in SPANNING]
+
+
+@pytest.fixture(scope="module", name="recipe")
+def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recipe_of_all(tmp_path_factory.mktemp("own") / "recipe")
+
+
+@pytest.fixture(
+    scope="module", params=[2, pytest.param(1, marks=pytest.mark.slow)], ids="{}-devices".format
+)
+def batch(recipe: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
+    """The folder of a batch on one node, and the number of its devices."""
+    devices: int = request.param
+    choices = ["--recipe", recipe, "--devices", str(devices), "--notebooks", ",".join(TRAINED)]
+    with executed_batch.finished("test-devices", *choices) as folder:
+        yield folder, devices
+
+
+@pytest.mark.parametrize("notebook", TRAINED)
+def test_it_trains(batch: tuple[Path, int], notebook: str) -> None:
+    folder, devices = batch
+    found = record.read(folder / f"{notebook}-{devices}x")
+    assert_sound(found)
+    assert found["devices"]["count"] == devices
+    assert found["training"]["switches"], "each framework has something on to be fast"
+    for kind in ("files", "synthetic", "loader"):
+        low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
+        assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3
+    if devices == 1:
+        assert "no_allreduce" not in found, "on one device there is no all-reduce to leave out"
+        communication = found["attribution"]["ways"]["ablation"]["communication"]
+        assert communication == pytest.approx(0)
+
+
+@pytest.mark.parametrize("notebook", TRAINED)
+def test_linear_scaling_is_what_ran(batch: tuple[Path, int], notebook: str) -> None:
+    folder, devices = batch
+    found = record.read(folder / f"{notebook}-{devices}x")
+    recipe, images = found["recipe"], found["data"]["images"]["train"]
+    assert recipe["global_batch_size"] == recipe["batch_size"] * devices
+    assert recipe["scaled_learning_rate"] == pytest.approx(recipe["learning_rate"] * devices)
+    assert len(found["epochs"]) == recipe["epochs"]
+    for epoch in found["epochs"]:
+        assert epoch["steps"] == images // recipe["global_batch_size"]
+        assert epoch["images"] == epoch["steps"] * recipe["global_batch_size"]
+
+
+def test_the_report_is_written_and_compare_shows_it(
+    batch: tuple[Path, int], tmp_path: Path
+) -> None:
+    folder, _ = batch
+    assert (folder / "report.html").stat().st_size > 100_000
+    journal = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    assert {run["state"] for run in journal["runs"]} == {"finished"}
+    shown = tmp_path / "compare.ipynb"
+    compare = [paths.NOTEBOOKS / "Compare.ipynb", shown, "-p", "runs", folder.name]
+    executed_batch.in_lab("papermill", "--no-progress-bar", "--cwd", paths.NOTEBOOKS, *compare)
+    text = shown.read_text(encoding="utf-8")
+    assert "image/png" in text and not [row for row in TRAINED if row not in text]
+
+
+@pytest.fixture(scope="module")
+def over_nodes(recipe: Path) -> Iterator[Path]:
+    """The folder of a batch on two nodes with a device each."""
+    frameworks = ",".join(row.asked or row.framework for row in SPANNING)
+    choices = ["--recipe", recipe, "--nnodes", "2", "--devices", "1", "--epochs", "2"]
+    with executed_batch.finished("test-nodes", *choices, "--frameworks", frameworks) as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("run", OVER_NODES)
+def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
+    folder = over_nodes / run
+    found = record.read(folder)
+    assert_sound(found)
+    assert found["devices"]["count"] == 2
+    world = found["cluster"]
+    assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
+    assert world["all_reduce"]["bus_bytes_per_second"] > 0
+    assert world["hosts"][0]["ranks"] == [0, 1]
+    assert not list(folder.glob("ranks-*")) and not list(folder.glob(".permit-*"))
+
+
+@pytest.mark.parametrize("run", OVER_NODES)
+def test_each_ranks_notebook_is_kept(over_nodes: Path, run: str) -> None:
+    """Rank 0's with pictures and tables, as a kernel's."""
+    folder = over_nodes / run
+    shown = []
+    for file in (folder / "notebook.ipynb", folder / "rank-1" / "notebook.ipynb"):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        outputs = [each for cell in cells for each in cell.get("outputs", [])]
+        shown.append({kind for each in outputs for kind in each.get("data", {})})
+        assert not [each for each in outputs if each["output_type"] == "error"]
+    assert {"image/png", "text/html"} <= shown[0]
+
+
+def assert_sound(found: dict[str, Any]) -> None:
+    """It ended, it learned, and no row of the fairness check fails."""
+    assert found["state"] == "finished", found["reason"]
+    assert not [each for each in found["fairness"]["checks"] if each["verdict"] == "fail"]
+    checks = {each["check"]: each for each in found["fairness"]["checks"]}
+    assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "expected")
+    assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
