@@ -29,8 +29,8 @@ def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def batch(recipe: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Path, int]]:
     """The folder of a batch on one node, and the number of its devices."""
     devices: int = request.param
-    choices = ["--recipe", recipe, "--devices", str(devices), "--notebooks", ",".join(TRAINED)]
-    with executed_batch.finished("test-devices", *choices) as folder:
+    choices = ["--devices", str(devices), "--notebooks", ",".join(TRAINED)]
+    with executed_batch.finished("test-devices", "--recipe", recipe, *choices) as folder:
         yield folder, devices
 
 
@@ -71,8 +71,8 @@ def test_the_report_is_written_and_compare_shows_it(
     journal = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
     assert {run["state"] for run in journal["runs"]} == {"finished"}
     shown = tmp_path / "compare.ipynb"
-    compare = [paths.NOTEBOOKS / "Compare.ipynb", shown, "-p", "runs", folder.name]
-    executed_batch.in_lab("papermill", "--no-progress-bar", "--cwd", paths.NOTEBOOKS, *compare)
+    how = ["--no-progress-bar", "--cwd", str(paths.NOTEBOOKS), "-p", "runs", folder.name]
+    executed_batch.in_lab("papermill", *how, paths.NOTEBOOKS / "Compare.ipynb", shown)
     text = shown.read_text(encoding="utf-8")
     assert "image/png" in text and not [row for row in TRAINED if row not in text]
 
@@ -81,8 +81,8 @@ def test_the_report_is_written_and_compare_shows_it(
 def over_nodes(recipe: Path) -> Iterator[Path]:
     """The folder of a batch on two nodes with a device each."""
     frameworks = ",".join(row.asked or row.framework for row in SPANNING)
-    choices = ["--recipe", recipe, "--nnodes", "2", "--devices", "1", "--epochs", "2"]
-    with executed_batch.finished("test-nodes", *choices, "--frameworks", frameworks) as folder:
+    choices = ["--nnodes", "2", "--devices", "1", "--epochs", "2", "--frameworks", frameworks]
+    with executed_batch.finished("test-nodes", "--recipe", recipe, *choices) as folder:
         yield folder
 
 
