@@ -218,7 +218,7 @@ def long_parts() -> dict[str, Part]:
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
         "notebooks": partial(executed, *framework_notebooks(), COMPARE, RECORDS),
-        **{place: partial(slow, "lab", place) for place in (*APART, EXECUTED)},
+        **{place: partial(slow, "lab", place) for place in APART},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},
     }
 
