@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-# What maintainers run is tested too.
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
+# What maintainers run is tested too; frameworks' tests share their networks with others.
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parent / "tools"), str(HERE / "kernels")]
 
 # What a script starts in the background inherits an ignored Ctrl-C and SIGQUIT, and under nohup an
 # ignored SIGHUP, and hands them on to every process it starts; tests that send them would test

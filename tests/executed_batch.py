@@ -1,6 +1,7 @@
 """A batch that a test runs by the command that users type, under the checkout's own runs/."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,3 +22,18 @@ def folder_of(name: str) -> Iterator[Path]:
         latest.unlink(missing_ok=True)
         if before is not None:
             latest.symlink_to(before)
+
+
+@contextmanager
+def finished(name: str, *choices: str | Path) -> Iterator[Path]:
+    """The folder of a batch that ``rosetta run`` has run with these options."""
+    with folder_of(name) as folder:
+        in_lab("rosetta", "run", "--name", name, *choices)
+        yield folder
+
+
+def in_lab(program: str, *words: str | Path) -> None:
+    """Run a program of the lab's environment, which has to end with 0."""
+    command = [paths.VENVS / "lab" / "bin" / program, *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["gpumon"]
+PACKAGES = [
+    "gpumon",
+    "data_prep",
+    *sorted(f"helpers/{path.parent.name}" for path in ROOT.glob("helpers/*/__init__.py")),
+]
 
 
 def imports_of(package: Path) -> dict[str, set[str]]:
     """The modules of a package, and which of them each imports, within functions too."""
     files = {}
     for file in sorted(package.rglob("*.py")):
-        place = file.relative_to(package.parent).with_suffix("")
+        place = file.relative_to(ROOT).with_suffix("")
         files[".".join(place.parts).removesuffix(".__init__")] = file
     found: dict[str, set[str]] = {}
     for name, file in files.items():

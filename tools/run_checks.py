@@ -5,10 +5,9 @@
     python3 tools/run_checks.py --quick            style, types, quick tests, `make quick`
     python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
 
-Standard library only. Environments come first, and last what reads the records that notebooks
-left; between them some parts run at a time, the longest first, and what one prints is shown when it
-has ended. Notebooks are run so too: what they measure meanwhile is checked, and not kept. Ends with
-one line a part, and with exit code 1 if any failed.
+Standard library only. Environments come first; then some parts run at a time, the longest first,
+and what one prints is shown when it has ended. Notebooks are run so too: what they measure
+meanwhile is checked, and not kept. Ends with one line a part, and with exit code 1 if any failed.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ SIDE_BY_SIDE = 4
 
 NOTEBOOKS = ROOT / "notebooks"
 COMPARE = NOTEBOOKS / "Compare.ipynb"
+DEMO = NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
+"""Executed at demo size every day, as by *Run All*; the others are in batches, and so in soak."""
 NBMAKE = ("--nbmake", "--nbmake-timeout=1800", "--durations=0")
 KERNELS = "tests/kernels"
 EXECUTED = "tests/executed_notebooks"
@@ -46,46 +47,23 @@ NOTEBOOK_MUTANTS = "tests/mutation/notebook_mutants.py"
 STUDY_TESTS = f"{EXECUTED}/test_study_devices.py"
 RECORDS = f"{EXECUTED}/test_records.py"
 
-#: What `make quick` leaves out of "tests": each took more than three seconds of processor time or
-#: waits, starts processes, draws or installs. Whatever is not named here is quick, or is to be.
-SLOW = (
-    "tests/benchmarks",
-    "tests/data_prep/test_data_prep_faults.py",
-    "tests/data_prep/test_data_prep_unlucky.py",
-    "tests/data_prep/test_synthetic_nih.py",
-    "tests/data_prep/test_download.py",
-    "tests/data_prep/test_nih_pipeline.py",
-    "tests/data_prep/test_manifest.py",
-    "tests/data_prep/test_resize.py",
-    "tests/docs/test_adding_a_framework.py",
-    "tests/docs/test_docs_site.py",
-    "tests/environments/test_offline.py",
-    "tests/gpu",
-    "tests/gpumon",
-    "tests/networks",
-    "tests/notebooks/test_studies.py",
-    "tests/power",
-    "tests/results/test_classes.py",
-    "tests/results/test_comparison.py",
-    "tests/results/test_other_recipes.py",
-    "tests/results/test_paired_test.py",
-    "tests/results/test_regression.py",
-    "tests/results/test_report.py",
-    "tests/results/test_report_browser.py",
-    "tests/results/test_report_figures.py",
-    "tests/results/test_strange_records.py",
+#: Tests that start processes, draw or install, the longest first. Each is a part of its own; what
+#: is not named here is "tests", which `make quick` runs too, within a minute.
+APART = (
     "tests/runner",
-    "tests/test_faults.py",
+    "tests/results",
+    "tests/gpumon",
+    "tests/data_prep",
+    "tests/power",
+    "tests/docs/test_adding_a_framework.py",
+    "tests/environments/test_offline.py",
+    "tests/networks",
+    "tests/gpu",
     "tests/test_hostile.py",
-    "tests/training/test_accuracy.py",
-    "tests/training/test_checkpoint.py",
-    "tests/launch/test_environment_variables.py",
-    "tests/record/test_record.py",
-    "tests/training/test_roc_auc.py",
+    "tests/test_closed_pipe.py",
+    "tests/benchmarks",
+    "tests/docs/test_docs_site.py",
 )
-
-APART = ("tests/docs", "tests/power", "tests/runner")
-"""Tests of whole commands, a separate part, because they take as long as all other lab tests."""
 
 # Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
 # one with both launchers; other files are named after theirs, behind "stand_in_" where they go
@@ -148,18 +126,13 @@ def _run(
     return f"exit code {done.returncode}" if done.returncode else ""
 
 
-def executed(file: Path, out: IO[bytes] | None) -> str:
-    """Executes a notebook, in the kernel it names, at demo size and for two epochs."""
-    return tested("lab", *NBMAKE, file, out=out)
-
-
-def compared(out: IO[bytes] | None) -> str:
-    """Shows in Compare what the frameworks' notebooks left, and checks it."""
-    return tested("lab", *NBMAKE, COMPARE, RECORDS, out=out)
+def executed(*files: Path | str, out: IO[bytes] | None) -> str:
+    """Executes notebooks, each in the kernel it names, at demo size and for two epochs."""
+    return tested("lab", *NBMAKE, *files, out=out)
 
 
 def batches(out: IO[bytes] | None) -> str:
-    """Runs notebooks by the command that users type, on one device and on other images."""
+    """Runs all notebooks by the command that users type, with small networks and few images."""
     ignored = (f"--ignore={file}" for file in (STUDY_TESTS, RECORDS))
     return tested("lab", "--durations=0", EXECUTED, *ignored, out=out)
 
@@ -176,11 +149,10 @@ def framework_notebooks() -> list[Path]:
     return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in rows]
 
 
-def lab_tests(*left_out: str) -> Part:
-    """The tests that run in the lab, without those of other environments and of notebooks."""
-    apart = (KERNELS, EXECUTED, *left_out)
-    ignored = (f"--ignore={path}" for path in apart)
-    return partial(tested, "lab", "tests", "--durations=25", *ignored)
+def lab_tests(out: IO[bytes] | None) -> str:
+    """The tests that run in the lab, without those that are apart or of executed notebooks."""
+    ignored = (f"--ignore={path}" for path in (KERNELS, EXECUTED, *APART))
+    return tested("lab", "tests", "--durations=25", *ignored, out=out)
 
 
 def style() -> dict[str, Part]:
@@ -193,28 +165,21 @@ def style() -> dict[str, Part]:
 
 def quick_parts() -> dict[str, Part]:
     """For a contributor, while writing; they need the lab's environment alone."""
-    return {"tests": lab_tests(*SLOW), **style()}
+    return {"tests": lab_tests, **style()}
 
 
 def parts() -> dict[str, Part]:
-    """Every part by name, in the order in which they begin.
-
-    Of those that share the time, the longest come first, so that all lanes end together. Compare
-    shows what the notebooks before it left.
-    """
-    found: dict[str, Part] = {"environments": environments, **style(), "tests": lab_tests(*APART)}
-    found["commands"] = partial(tested, "lab", *APART, "--durations=25")
-    found |= {file.stem: partial(executed, file) for file in reversed(framework_notebooks())}
-    found["batches"] = batches
+    """Every part by name, in the order in which they begin: the longest first, to end together."""
+    found: dict[str, Part] = {"environments": environments, **style(), "batches": batches}
+    found |= {place: partial(tested, "lab", place, "--durations=25") for place in APART}
     files = sorted((ROOT / KERNELS).glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
-    found["studies"] = studies
-    sample = ["--sample", "10", "--jobs", "1"]
+    found |= {"studies": studies, DEMO.stem: partial(executed, DEMO), "tests": lab_tests}
+    sample = ["--sample", "4", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
-    sample = ["--notebook", "PyTorch", "--sample", "4"]
+    sample = ["--notebook", "PyTorch", "--sample", "2"]
     found["notebook_mutants"] = partial(command, "lab", "python", NOTEBOOK_MUTANTS, *sample)
     found |= {_name(file): of_kernel(file) for file in files if not takes_long(file)}
-    found["Compare"] = compared
     return found
 
 
@@ -252,11 +217,8 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
-        "data_prep": partial(slow, "lab", "tests/data_prep"),
-        "power": partial(slow, "lab", "tests/power"),
-        "gpumon": partial(slow, "lab", "tests/gpumon"),
-        "gpu": partial(slow, "lab", "tests/gpu"),
-        "slurm": partial(slow, "lab", "tests/runner"),
+        "notebooks": partial(executed, *framework_notebooks(), COMPARE, RECORDS),
+        **{place: partial(slow, "lab", place) for place in APART},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},
     }
 
@@ -274,10 +236,8 @@ def main(wanted: list[str]) -> int:
               file=sys.stderr)  # fmt: skip
         return 2
     chosen = wanted or list(known)
-    first, last = (
-        [name for name in chosen if name == alone] for alone in ("environments", "Compare")
-    )
-    between = [name for name in chosen if name not in first + last]
+    first = [name for name in chosen if name == "environments"]
+    between = [name for name in chosen if name not in first]
     results: dict[str, tuple[str, float]] = {}
     for name in first:
         results[name] = _alone(name, known[name])
@@ -287,8 +247,6 @@ def main(wanted: list[str]) -> int:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             done = pool.map(_in_parallel, between, (known[name] for name in between))
             results |= dict(zip(between, done, strict=True))
-    for name in last:
-        results[name] = _alone(name, known[name])
     words = {name: verdict(wrong) for name, (wrong, _) in results.items()}
     failed = list(words.values()).count("FAILED")
     skipped = list(words.values()).count("skipped")

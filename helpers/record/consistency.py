@@ -44,7 +44,7 @@ def _all(content: Record) -> Iterator[tuple[str, str]]:
             yield name, f"it is missing, although the state is {state}"
     recipe = content.get("recipe")
     if recipe and recipe.get("optimizer") == "sgd" and "momentum" not in recipe:
-        yield "recipe/momentum", "it is missing, although the optimizer is sgd"
+        yield "recipe/momentum", "it is missing, although `optimizer` is sgd"
     if recipe and "lr_milestones" in recipe and "lr_gamma" not in recipe:
         yield "recipe/lr_gamma", "it is missing, although there are lr_milestones"
     energy = content.get("energy", {})

@@ -228,6 +228,19 @@ def recipe_of_classes(folder: Path, module: str) -> Path:
     return folder / "mine.toml"
 
 
+def recipe_of_all(folder: Path) -> Path:
+    """The same for all frameworks at once, each with a file of its own."""
+    path = recipe_of_classes(folder, "pytorch")
+    path.with_suffix(".py").write_text(READER)
+    for module, code in NETS.items():
+        (folder / f"own_{module}.py").write_text(code.replace("Dropout(0.1)", "Dropout(0.0)"))
+    networks = "\n".join(f'{module} = "own_{module}.py:net"' for module in NETS)
+    text = path.read_text().replace('pytorch = "mine.py:net"', networks)
+    text = text.replace("epochs = 5", "epochs = 3\nbatch_size = 8")
+    path.write_text(text.replace("milestones = [2, 4]", "milestones = [1]"))
+    return path
+
+
 def read(path: Path) -> Recipe:
     return lookup(str(path), demo=True)
 

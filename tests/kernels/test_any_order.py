@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 IN_KERNEL, IN_PROCESSES = "PyTorch_MultiGPU_Exp_Loss", "PyTorch_MultiGPU"
-DAILY = [(IN_KERNEL, 2, (199, 310)), (IN_PROCESSES, 1, (2,)), (IN_PROCESSES, 2, (4,))]
-ALL = [(IN_KERNEL, 2, tuple(range(1000, 1030))), (IN_PROCESSES, 2, tuple(range(2000, 2010)))]
+DAILY = [(IN_KERNEL, 2, (310,)), (IN_PROCESSES, 2, (4,))]
+ALL = [(IN_KERNEL, 2, (199, *range(1000, 1030))), (IN_PROCESSES, 2, tuple(range(2000, 2010)))]
+ALL += [(IN_PROCESSES, 1, (2,))]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
     two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, faulty_gradients.of_two)
 
 
+@pytest.mark.slow  # that the test above fails where there is a fault
 def test_a_part_of_the_batch_that_all_read_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

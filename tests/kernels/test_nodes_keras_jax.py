@@ -35,6 +35,7 @@ def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
     two_nodes.assert_as_one_process(alike.NOTEBOOK, tmp_path, 1e-7, of_two, backend="jax")
 
 
+@pytest.mark.slow  # that the test above fails where there is a fault
 def test_a_part_of_the_batch_that_all_read_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def stops_and_goes_on(names: two_nodes.Names) -> None:
         assert_takes_the_steps_of_a_whole_run(names, patch, bits=False)
 
 
+@pytest.mark.slow  # over nodes JAX does, and on two devices test_keras_jax
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
     """Both ranks stop after the same step; the network is somebody's own, with random numbers.
 
@@ -84,7 +86,8 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
     two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, stops_and_goes_on, backend="jax", **given)
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow  # as JAX's own
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_dies_ends_all(tmp_path: Path, rank: int) -> None:
     """Left alone, JAX's other processes wait for it for minutes."""
     dies = (two_nodes.rank_0_dies, two_nodes.rank_1_dies)[rank]

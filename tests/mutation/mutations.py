@@ -7,7 +7,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,9 +62,10 @@ class Mutant:
         return f"{path_of(self.module)}:{self.number}: {self.line}\n    {self.change}"
 
 
-def mutants(module: str) -> Iterator[Mutant]:
+@cache
+def mutants(module: str) -> list[Mutant]:
     """Every mutant of ``helpers.<module>``, in the order of its lines."""
-    return mutants_of(module, (ROOT / path_of(module)).read_text(encoding="utf-8"))
+    return [*mutants_of(module, (ROOT / path_of(module)).read_text(encoding="utf-8"))]
 
 
 def mutants_of(module: str, source: str) -> Iterator[Mutant]:

@@ -27,6 +27,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def cells_of(notebook: str) -> Iterator[tuple[str, str]]:
             yield section, text
 
 
+@cache
 def mutants(notebook: str) -> list[tuple[str, Mutant]]:
     """Every mutant of a notebook, with the text of the cell that it changes."""
     cells = [text for section, text in cells_of(notebook) if section in SECTIONS]

@@ -36,7 +36,7 @@ def test_the_faults_that_survived_once_are_among_the_mutants(module: str, change
 def test_every_mutant_is_a_program_and_another_one(module: str) -> None:
     path = mutants.ROOT / path_of(module)
     original = ast.unparse(ast.parse(path.read_text(encoding="utf-8")))
-    made = list(mutants.mutants(module))
+    made = mutants.mutants(module)
     assert len(made) > 20
     for mutant in made:
         ast.parse(mutant.source)

@@ -55,19 +55,30 @@ def files_run(ran: list[tuple[str, ...]]) -> list[str]:
 def test_every_test_file_is_run_once(ran: list[tuple[str, ...]]) -> None:
     for part in run_checks.parts().values():
         part(out=None)
-    assert sorted(files_run(ran)) == sorted(files(["tests"]))
+    demo = {run_checks.RECORDS}  # of what `make soak` executes
+    assert sorted(files_run(ran)) == sorted(files(["tests"]) - demo)
 
 
-def test_every_notebook_is_run_once(ran: list[tuple[str, ...]]) -> None:
-    """But those whose kernels are made only where that is asked for, and those that need ranks."""
+def notebooks_run(ran: list[tuple[str, ...]]) -> set[str]:
+    return {Path(word).stem for words in ran for word in words if word.endswith(".ipynb")}
+
+
+def test_every_notebook_is_run_in_make_test_or_soak(ran: list[tuple[str, ...]]) -> None:
+    """But those whose kernels are made only where that is asked for, and those that need ranks.
+
+    What `make test` leaves out, it runs in batches.
+    """
     for part in run_checks.parts().values():
         part(out=None)
-    notebooks = [word for words in ran for word in words if word.endswith(".ipynb")]
-    of_rows = {f"notebooks/{row.notebook}.ipynb" for row in ROWS}
-    rows = [row for row in ROWS if not row.optional and not row.ranks_only]
-    usual = {f"notebooks/{row.notebook}.ipynb" for row in rows}
-    there = {str(file.relative_to(paths.ROOT)) for file in paths.NOTEBOOKS.glob("*.ipynb")}
-    assert sorted(notebooks) == sorted(there - of_rows | usual)
+    there = {file.stem for file in paths.NOTEBOOKS.glob("*.ipynb")}
+    studies = {name for name in there if name.startswith("Study_")}
+    assert notebooks_run(ran) == studies | {"PyTorch_MultiGPU"}
+    ran.clear()
+    for part in run_checks.long_parts().values():
+        part(out=None)
+    usual = {row.notebook for row in ROWS if not row.optional and not row.ranks_only}
+    assert notebooks_run(ran) == usual | {"Compare"}
+    assert there - studies == {row.notebook for row in ROWS} | {"Compare"}
 
 
 def test_the_quick_choice_is_there_and_leaves_the_slow_ones_out(
@@ -77,12 +88,12 @@ def test_the_quick_choice_is_there_and_leaves_the_slow_ones_out(
     assert set(quick) < set(run_checks.parts())
     for part in quick.values():
         part(out=None)
-    for place in run_checks.SLOW:
-        assert (paths.ROOT / place).exists(), f"{place} is no more: take it out of SLOW"
+    for place in run_checks.APART:
+        assert (paths.ROOT / place).exists(), f"{place} is no more: take it out of APART"
     found = set(files_run(ran))
-    assert found and not found & files(run_checks.SLOW)
+    assert found and not found & files(run_checks.APART)
     elsewhere = files(["tests/kernels", "tests/executed_notebooks"])
-    assert found | files(run_checks.SLOW) | elsewhere == files(["tests"])
+    assert found | files(run_checks.APART) | elsewhere == files(["tests"])
 
 
 def test_quick_runs_the_quick_parts(
@@ -109,9 +120,7 @@ def test_quick_and_soak_at_once_are_refused(
 
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
-    notebooks = {path.stem for path in run_checks.framework_notebooks()}
-    assert names[:3] == ["environments", "tests", "commands"] and names[-1] == "Compare"
-    assert set(names[3 : 3 + len(notebooks)]) == notebooks
+    assert names[:3] == ["environments", "batches", run_checks.APART[0]]
     files = (run_checks.ROOT / run_checks.KERNELS).glob("test_*.py")
     found = {file.stem.removeprefix("test_"): run_checks.takes_long(file) for file in files}
     long = {name for name, is_long in found.items() if is_long}

@@ -1,0 +1,110 @@
+"""Whole notebooks of every framework, by the command that users type: with tiny networks."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import executed_batch
+import pytest
+from own_networks import recipe_of_all
+
+from helpers import paths, record
+from helpers.frameworks import ROWS, optional_kernels, run_label
+
+TRAINED = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
+SPANNING = [row for row in ROWS if not row.one_node_only and row.kernel not in optional_kernels()]
+OVER_NODES = [f"{run_label(row.notebook, row.kernel)}-2n-1x" for row in SPANNING]
+
+
+@pytest.fixture(scope="module", name="recipe")
+def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recipe_of_all(tmp_path_factory.mktemp("own") / "recipe")
+
+
+@pytest.fixture(scope="module")
+def batch(recipe: Path) -> Iterator[Path]:
+    """The folder of a batch on two devices; on one, ``planted_*`` come to their end."""
+    choices = ["--devices", "2", "--notebooks", ",".join(TRAINED)]
+    with executed_batch.finished("test-devices", "--recipe", recipe, *choices) as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("notebook", TRAINED)
+def test_it_trains(batch: Path, notebook: str) -> None:
+    found = record.read(batch / f"{notebook}-2x")
+    assert_sound(found)
+    assert found["devices"]["count"] == 2
+    assert found["training"]["switches"], "each framework has something on to be fast"
+    for kind in ("files", "synthetic", "loader"):
+        low, middle, high = (found[kind][key] for key in ("low", "images_per_second", "high"))
+        assert 0 < low <= middle <= high and len(found[kind]["rounds"]) > 3
+
+
+@pytest.mark.parametrize("notebook", TRAINED)
+def test_linear_scaling_is_what_ran(batch: Path, notebook: str) -> None:
+    found = record.read(batch / f"{notebook}-2x")
+    recipe, images = found["recipe"], found["data"]["images"]["train"]
+    assert recipe["global_batch_size"] == recipe["batch_size"] * 2
+    assert recipe["scaled_learning_rate"] == pytest.approx(recipe["learning_rate"] * 2)
+    assert len(found["epochs"]) == recipe["epochs"]
+    for epoch in found["epochs"]:
+        assert epoch["steps"] == images // recipe["global_batch_size"]
+        assert epoch["images"] == epoch["steps"] * recipe["global_batch_size"]
+
+
+def test_the_report_is_written_and_compare_shows_it(batch: Path, tmp_path: Path) -> None:
+    assert (batch / "report.html").stat().st_size > 100_000
+    journal = json.loads((batch / "experiment.json").read_text(encoding="utf-8"))
+    assert {run["state"] for run in journal["runs"]} == {"finished"}
+    shown = tmp_path / "compare.ipynb"
+    how = ["--no-progress-bar", "--cwd", str(paths.NOTEBOOKS), "-p", "runs", batch.name]
+    executed_batch.in_lab("papermill", *how, paths.NOTEBOOKS / "Compare.ipynb", shown)
+    cells = json.loads(shown.read_text(encoding="utf-8"))["cells"]
+    said = json.dumps([cell.get("outputs", []) for cell in cells])
+    names = {record.read(batch / f"{name}-2x")["framework"]["name"] for name in TRAINED}
+    assert "image/png" in said and not [name for name in names if f">{name}" not in said]
+
+
+@pytest.fixture(scope="module")
+def over_nodes(recipe: Path) -> Iterator[Path]:
+    """The folder of a batch on two nodes with a device each."""
+    frameworks = ",".join(row.asked or row.framework for row in SPANNING)
+    choices = ["--nnodes", "2", "--devices", "1", "--epochs", "2", "--frameworks", frameworks]
+    with executed_batch.finished("test-nodes", "--recipe", recipe, *choices) as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("run", OVER_NODES)
+def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
+    folder = over_nodes / run
+    found = record.read(folder)
+    assert_sound(found)
+    assert found["devices"]["count"] == 2
+    world = found["cluster"]
+    assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
+    assert world["all_reduce"]["bus_bytes_per_second"] > 0
+    assert world["hosts"][0]["ranks"] == [0, 1]
+    assert not list(folder.glob("ranks-*")) and not list(folder.glob(".permit-*"))
+
+
+@pytest.mark.parametrize("run", OVER_NODES)
+def test_each_ranks_notebook_is_kept(over_nodes: Path, run: str) -> None:
+    """Rank 0's with pictures and tables, as a kernel's."""
+    folder = over_nodes / run
+    shown = []
+    for file in (folder / "notebook.ipynb", folder / "rank-1" / "notebook.ipynb"):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        outputs = [each for cell in cells for each in cell.get("outputs", [])]
+        shown.append({kind for each in outputs for kind in each.get("data", {})})
+        assert not [each for each in outputs if each["output_type"] == "error"]
+    assert {"image/png", "text/html"} <= shown[0]
+
+
+def assert_sound(found: Any) -> None:
+    """It ended, it learned, and no row of the fairness check fails."""
+    assert found["state"] == "finished", found["reason"]
+    assert not [each for each in found["fairness"]["checks"] if each["verdict"] == "fail"]
+    checks = {each["check"]: each for each in found["fairness"]["checks"]}
+    assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "expected")
+    assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
