@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("helpers", "data_prep", "gpumon", "environments")
+SHARED = ROOT / "helpers" / "errors.py"
 ERRORS = {
     *("UserError", "DataError", "MonitorError", "UnsupportedError", "ChoiceError", "LoaderError"),
     *("HeldError", "RankError", "BuildError", "DriverError", "ArgumentTypeError"),
@@ -31,10 +32,12 @@ def text(node: ast.expr) -> str:
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Each message and the module that has it."""
+    """Each message and the module that has it; ``helpers.errors`` makes some for other modules."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Return) and path == SHARED and node.value is not None:
+                    yield text(node.value), str(path.relative_to(ROOT))
                 if not isinstance(node, ast.Call) or not node.args:
                     continue
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else None
