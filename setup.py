@@ -19,7 +19,7 @@ setup(
     install_requires=[
         "cloudpickle",
         f"gpumon-phases[plot,tables] @ {GPUMON.as_uri()}",
-        "filelock",
+        "filelock>=4",  # an older one empties the file that names who holds the lock
         "joblib",
         "matplotlib",
         "msgspec",

@@ -16,8 +16,8 @@ from helpers.errors import UserError
 
 LARGEST_FILE = 2**24
 """Bytes; the record of the longest training has a few hundred thousand."""
-LARGEST_NUMBER = 2.0**53
-"""Nothing that is measured is larger, and sums of such are still finite."""
+LARGEST_NUMBER = 1e24
+"""Nothing that is measured is larger, not even a cluster's FLOP/s, and sums of such are finite."""
 
 
 def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:

@@ -20,6 +20,7 @@ from data_prep import FINDINGS
 from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
+from helpers.record import json_files
 from helpers.training import resampling
 
 START = """
@@ -306,3 +307,12 @@ def test_energy_is_never_a_made_up_zero() -> None:
     resumed = record.energy(pd.DataFrame([{**row, "phase": "test"}]))
     assert resumed["joules"] is None and "earlier process" in resumed["reason"]
     assert "no GPU" in without["reason"] and "no GPU" not in resumed["reason"]
+
+
+def test_flops_of_a_large_machine_are_read(tmp_path: Path) -> None:
+    """16 H100 compute more than 2^53 FLOP/s in 16 bits: such a record could not be read."""
+    (tmp_path / "record.json").write_text('{"flops": 1.6e16}', encoding="utf-8")
+    assert json_files.read(tmp_path / "record.json") == {"flops": 1.6e16}
+    (tmp_path / "record.json").write_text('{"flops": 1e25}', encoding="utf-8")
+    with pytest.raises(UserError, match="1e25 is no number that was measured"):
+        json_files.read(tmp_path / "record.json")
