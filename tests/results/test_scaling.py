@@ -117,7 +117,7 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
         "in 1 of 2 runs, top-1 60 % was not reached" in s for s in speedup_factors.sentences(one)
     )
     times = learning_curves.targets_table(one).frame.loc["PyTorch, 8 devices"]
-    assert times["top-1 75 %", "time"].endswith(", 1 of 2 runs")
+    assert times["top-1 75 %", "time"].endswith("(in 1 of 2 runs)")
 
 
 def test_repeats_give_ranges(tmp_path: Path) -> None:
