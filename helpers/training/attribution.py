@@ -40,6 +40,7 @@ def attribute(
     format: str = "",
     resumed_after: int = 0,
     cluster: Mapping[str, Any] | None = None,
+    impossible: str | None = None,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
@@ -55,6 +56,7 @@ def attribute(
         format: of the image files, so that no advice is given that was taken already.
         resumed_after: epochs of another process, which are left out.
         cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
+        impossible: why a measurement is left out that contradicts another.
     """
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -62,7 +64,10 @@ def attribute(
     ablation, intervals = _by_ablation(epochs, measured)
     steps = _from_steps(epochs)
     busy = _busy(utilisation)
-    invalid = _invalid(epochs, measured) if own else "an earlier process trained every epoch"
+    if own:
+        invalid = impossible or _invalid(epochs, measured)
+    else:
+        invalid = "an earlier process trained every epoch"
     found: dict[str, Any] = {
         "shares": ablation
         if invalid is None

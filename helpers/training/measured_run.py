@@ -197,6 +197,7 @@ class Run(RunBase):
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
+        self._impossible: str | None = None  # why one of these is left out
         self._utilisation: pd.DataFrame | None = None
         here = rank_info.here()
         self.rank = 0 if here is None else here.rank
@@ -469,6 +470,7 @@ class Run(RunBase):
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
+        seconds, self._impossible = measurement_rounds.without_the_impossible(seconds)
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         self._tell_network(found)
         for kind, measured in self._measured.items():
@@ -476,6 +478,8 @@ class Run(RunBase):
         computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
         self.record.add("arithmetic", computed)
         print(arithmetic.in_words(computed))
+        if self._impossible is not None:
+            print(f"Without all-reduce is left out: {self._impossible}.")
         if self.setup.replicas == 1:
             print("One device has no all-reduce to leave out, so there are three measurements.")
         return measurement_rounds.table(self._measured)
@@ -522,6 +526,7 @@ class Run(RunBase):
             format=self.images.format,
             resumed_after=self._begin.begun,
             cluster=self.record.content.get("cluster"),
+            impossible=self._impossible,
         )
         self.record.add("attribution", shares)
         print(shares["sentence"])

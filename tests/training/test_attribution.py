@@ -114,6 +114,13 @@ def test_slower_without_all_reduce_in_every_round_is_invalid(speed: float, inval
     assert attribute(990, 1000, 5000, no_allreduce=once, history=[quick])["invalid"] is None
 
 
+def test_a_measurement_that_is_left_out_makes_it_invalid() -> None:
+    """Communication would be none, as on one device."""
+    found = attribute(900, 1000, 5000, impossible="the all-reduce alone took longer")
+    assert found["sentence"].startswith("Invalid: the all-reduce alone took longer")
+    assert telling(found) == {}
+
+
 def test_one_round_in_which_files_were_not_faster_is_within_the_interval() -> None:
     once = around(1000, (*EVEN[:5], 1.2))
     assert attribute(1011, once, 5000)["invalid"] is None

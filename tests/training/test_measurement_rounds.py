@@ -127,3 +127,14 @@ def test_training_figures_of_a_resumed_run_are_of_one_process() -> None:
     assert record.training(rows, 0.0, 4)["images_per_second"] == 50
     assert record.training(rows, 0.0, 5)["images_per_second"] == 35
     assert record.training(rows, 0.0, 2)["seconds"] == 10
+
+
+@pytest.mark.parametrize(("left", "told"), [([0.1, 0.2], False), ([0.1, -0.001], True)])
+def test_an_all_reduce_that_takes_longer_than_a_step_is_left_out(
+    left: list[float], told: bool
+) -> None:
+    """A tiny network over two nodes had a step of -1 ms without it, and no record was written."""
+    seconds = {"files": [1.0, 1.0], "synthetic": [0.5, 0.5], "no_allreduce": left}
+    kept, why = measurement_rounds.without_the_impossible(seconds)
+    assert ("no_allreduce" not in kept, why is not None) == (told, told)
+    assert kept.items() <= seconds.items()
