@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from helpers import paths
 from helpers.launch import this_notebook
+from helpers.training.world import TrainingFunctions
 
 
 def run_cells(
@@ -41,7 +43,8 @@ def run_cells(
             names.update(parameters)
         if not checked and "this_run" in names:
             run = names["this_run"]
-            run.check_fairness, run.check_training_loop = lambda *given, **named: None, run.take
+            run.check_fairness = lambda *given, **named: None
+            run.check_training_loop = partial(_take, run)
             if hasattr(run, "progress"):  # a rank's has none
                 run.progress.skip("check_fairness", "check_training_loop")
         if after is not None and after in text:
@@ -49,3 +52,7 @@ def run_cells(
     if not checked and "this_run" in names:
         del names["this_run"].check_fairness, names["this_run"].check_training_loop
     return names
+
+
+def _take(run: Any, **functions: Any) -> None:
+    run.take(TrainingFunctions(**functions))

@@ -309,7 +309,7 @@ class Run(RunBase):
         """
         graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
-        self.take(**functions)
+        self.take(TrainingFunctions(**functions))
 
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
             found: tuple[float, Arrays, np.ndarray] = self.everywhere(
@@ -343,10 +343,10 @@ class Run(RunBase):
             )
         return self._checked()
 
-    def take(self, **functions: Any) -> None:
+    def take(self, functions: TrainingFunctions) -> None:
         """From now on all is done by these functions of the notebook."""
         self._end_replica()
-        self.functions = TrainingFunctions(**functions)
+        self.functions = functions
 
     @section(9, "the batch size", needs=("check_training_loop",))
     def largest_batch(self) -> ScaledRecipe:

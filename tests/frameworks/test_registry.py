@@ -156,7 +156,7 @@ def test_keras_on_another_backend_is_run_by_its_word_alone(word: str, kernel: st
 
 
 def test_an_unknown_framework_is_refused_with_the_words_there_are() -> None:
-    with pytest.raises(UserError, match=r"unknown framework 'keras-mxnet'.*keras-jax, keras-torch"):
+    with pytest.raises(UserError, match="unknown framework 'keras-mxnet': did you mean 'keras"):
         wanted(frameworks=["keras-mxnet"])
 
 

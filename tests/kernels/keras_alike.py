@@ -82,7 +82,7 @@ def test_faults_are_caught(notebook: Names) -> None:
     before = run.fairness_check
     notebook["criterion"] = type(sound)(from_logits=True, reduction="sum")
     try:
-        run.check_training_loop(run.functions)
+        run.check_training_loop(**vars(run.functions))
         found = failed(run.fairness_check.checks)
     finally:
         notebook["criterion"], run.fairness_check = sound, before
@@ -171,7 +171,7 @@ def test_the_training_loop_check_is_passed_in_16_bits(
         names = namespace_of(
             NOTEBOOK, tmp_path, until=CHECKED, precision=precision, checked=False, **given
         )
-        names["this_run"].check_training_loop(names["this_run"].functions)
+        names["this_run"].check_training_loop(**vars(names["this_run"].functions))
     finally:
         keras.config.set_dtype_policy("float32")
     checks = names["this_run"].fairness_check.checks

@@ -149,7 +149,7 @@ def failed_in_training_loop(
     with planted(names, notebook, sound, broken):
         run.check_training_loop(**vars(functions_with(names)))
     found = failed(run.fairness_check.checks)
-    run.take(**vars(functions))
+    run.take(functions)
     run.fairness_check = before
     return found
 

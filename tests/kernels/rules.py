@@ -32,7 +32,7 @@ def check_training_loop(run: Any, names: dict[str, Any]) -> None:
         patch.setattr(
             data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
         )
-        run.check_training_loop(functions_with(names))
+        run.check_training_loop(**vars(functions_with(names)))
 
 
 def assert_rule(notebook: str, folder: Path, optimizer: str) -> None:

@@ -102,7 +102,7 @@ def test_statistics_of_the_global_batch_are_seen(cells: dict[str, Any]) -> None:
     cells["norm_over"] = "replica"
     run = cells["this_run"]
     before = run.fairness_check
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     reasons = {check.check: check.reason for check in run.fairness_check.checks}
     cells["norm_over"], run.fairness_check = None, before
     assert reasons["which replica's running statistics are kept"] == training_loop.GLOBAL
@@ -219,7 +219,7 @@ def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision:
         NOTEBOOK, tmp_path, devices=2, until=CHECKED, checked=False, precision=precision
     )
     run = lower["this_run"]
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     assert run.fairness_check.checks and failed(run.fairness_check.checks) == set()
     shallow = framework.shallow(reference.shallow_arrays(), TWO)
     shallow.eval()  # in training BatchNorm would set variables from inside the trace

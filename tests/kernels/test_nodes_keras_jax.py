@@ -47,7 +47,7 @@ def test_a_part_of_the_batch_that_all_read_is_found(
 
 def checked_loop(names: two_nodes.Names) -> Any:
     run = names["this_run"]
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     return {check.check: check for check in run.fairness_check.checks}
 
 

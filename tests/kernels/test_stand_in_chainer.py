@@ -70,7 +70,7 @@ def use_all(*given: Any, devices: Any, **named: Any) -> FairnessCheck:
 def test_the_loop_walks_the_path_of_one_device_stand_in(gpus: Any, count: int) -> None:
     """MultiprocessParallelUpdater sums gradients, and changes the optimiser to make up for it."""
     run = gpus(count)["this_run"]
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     if count > 1:
         assert_passed(run)
     else:

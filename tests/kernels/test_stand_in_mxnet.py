@@ -36,7 +36,7 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(
     )
     run = names["this_run"]
     assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
-    run.check_training_loop(run.functions)
+    run.check_training_loop(**vars(run.functions))
     known = {"running variance after 5 SGD steps", EPSILON_FIRST}
     assert_passed(run, known=known, survivors="the average of all replicas'")
 

@@ -67,7 +67,7 @@ LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    loop["this_run"].check_training_loop(loop["this_run"].functions)
+    loop["this_run"].check_training_loop(**vars(loop["this_run"].functions))
     assert_passed(loop["this_run"])
 
 
