@@ -82,7 +82,7 @@ def compare(*words: str) -> subprocess.Popen[str]:
 
 
 def begin(name: str, data: Path) -> subprocess.Popen[str]:
-    choices = ["--nodes", "2", "--devices", "1", "--data", str(data)]
+    choices = ["--nnodes", "2", "--devices", "1", "--data", str(data)]
     choices += ["--recipe", str(data.parent / "mine.toml")]
     return compare("--notebooks", NOTEBOOK, *choices, "--name", name)
 
