@@ -33,7 +33,7 @@ SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "crit
 SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
 SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
-LONGEST_CELL, HELPER_NAMES = 50, 12
+LONGEST_CELL, HELPER_NAMES = 40, 12
 LINES, SHORT = 300, {"PyTorch": 260, "MXNet": 260}
 """Lines of code that a notebook may have, without blank lines and comments, and those that can do
 with fewer: their frameworks bring the network, the loader and the optimiser."""
