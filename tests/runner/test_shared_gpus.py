@@ -209,4 +209,4 @@ def test_a_sweep_and_the_command_ask_for_the_same(
     assert capsys.readouterr().err == f"error: {file}, line 2: {said}"
     file.write_text("gpus = [1, 2]\n", encoding="utf-8")
     assert main(["run", "--sweep", str(file), "--dry-run"]) == 2
-    assert "line 1: 'gpus' takes one value, such as 1" in capsys.readouterr().err
+    assert "line 1: 'gpus' is [1, 2]: give one value, such as 1" in capsys.readouterr().err
