@@ -104,7 +104,7 @@ def in_pytorch(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) 
 
         return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(divided)
 
-    patch.setattr(torch.nn.parallel, "DistributedDataParallel", Faulty)
+    patch.setattr(work.framework, "DistributedDataParallel", Faulty)
 
 
 def in_tensorflow(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
