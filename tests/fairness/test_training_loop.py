@@ -479,6 +479,7 @@ def test_momentum_with_the_rate_in_its_velocity_is_found_out(task: str) -> None:
     assert rows["weight change after 5 momentum steps"].verdict == "pass"
     late = own_rule(MOMENTUM, reference.LATE, task)["weight change after 5 momentum steps"]
     assert late.verdict == "fail" and str(late.reason).startswith("the rate is in the velocity")
+    assert late.threshold == training_loop.LIMITS["fp32"].way
 
 
 @pytest.mark.parametrize("task", TASKS)

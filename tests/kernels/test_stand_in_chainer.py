@@ -98,7 +98,7 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     assert [check.check for check in run.fairness_check.checks] == ["used"]
     run.progress.skip("check_training_loop")
     run.everywhere(train_loop.attempt, start, BATCH)
-    for text in (CHECKED, "this_run.test()", "this_run.profile()"):
+    for text in (CHECKED, "this_run.test()", "this_run.profile("):
         exec(cell_with(NOTEBOOK, text), names)
     assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"
 

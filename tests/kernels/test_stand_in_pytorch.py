@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import stand_in_cuda
 import torch
-from notebook_cells import CHECKED, assert_passed, failed_in_training_loop, namespace_of
+from notebook_cells import (
+    CHECKED,
+    assert_passed,
+    cell_with,
+    failed_in_training_loop,
+    namespace_of,
+)
 from resuming import write_small_images
 
 from helpers.fairness import reference
@@ -207,6 +213,7 @@ def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
     names = namespace_of(
         ONE_FOR_ALL, tmp_path, until="this_run.check_training_loop(", checked=False
     )
+    exec(cell_with(ONE_FOR_ALL, "def without_all_reduce("), names)
     world = World(0, count, (torch.device("cpu"),) * count, "gpu" if gpus else "cpu", gpus)
     replica = SimpleNamespace(world=world, parallel=torch.nn.Identity())
     trained: list[Any] = []

@@ -2,13 +2,14 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import records
 
 from helpers.results.comparison import Entry
-from helpers.results.shared_settings import MUST_AGREE, differences
+from helpers.results.shared_settings import MUST_AGREE, differences, unequal
 
 OTHER: dict[str, tuple[str, str, Any]] = {
     "machine": ("run", "host", "another"),
@@ -67,6 +68,15 @@ def test_a_difference_is_told_of_what_differs_alone(what: str) -> None:
     (words,) = said.values()
     assert words.startswith("not comparable in this: ")
     assert "(PyTorch, 2 devices, Chainer, 2 devices)" in words and "(Keras, 2 devices)" in words
+
+
+@pytest.mark.parametrize("what", ["recipe", "epochs", "task", "network", "reader", "custom code"])
+def test_runs_that_did_other_work_are_not_ranked(what: str) -> None:
+    section, field, value = OTHER[what]
+    pair = [entry(), entry("Keras", **{f"{section}__{field}": value})]
+    said = unequal(SimpleNamespace(finished=pair))  # type: ignore[arg-type]
+    assert said is not None and f"they differ in {what} (" in said
+    assert unequal(SimpleNamespace(finished=pair[:1])) is None  # type: ignore[arg-type]
 
 
 def test_values_are_told_as_people_write_them() -> None:
