@@ -80,6 +80,8 @@ def execute(
     from jupyter_core.utils import run_sync
     from papermill.engines import NBClientEngine, papermill_engines
 
+    # It warns of parameters that a notebook's cell leaves to the run, such as the seed.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     context = zmq.asyncio.Context()
 
     class Manager(require_jupyter().AsyncKernelManager):  # type: ignore[misc]

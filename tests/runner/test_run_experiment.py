@@ -9,7 +9,17 @@ import pytest
 
 pytest.importorskip("papermill")
 
-from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import (
+    BEGIN,
+    FINISH,
+    PARAMETERS,
+    REAL,
+    WAIT,
+    Suite,
+    images_fixture,
+    suite_fixture,
+    wait_for,
+)
 
 from helpers import paths, record, terminal
 from helpers.__main__ import main
@@ -36,6 +46,18 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert "Compare.ipynb" in shown.splitlines()[-2]
     assert "report.html" in shown.splitlines()[-3]
     assert "speed is not ranked here" in (paths.RUNS / "first" / "report.html").read_text("utf-8")
+
+
+def test_a_parameter_that_the_cell_leaves_out_is_given_in_silence(
+    suite: Suite, caplog: pytest.LogCaptureFixture
+) -> None:
+    """papermill warned of each, between the lines of the run."""
+    left = [line for line in PARAMETERS.splitlines() if not line.startswith(("seed", "warmup"))]
+    keep = "Path(run, 'seed').write_text(str(seed))"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, keep, FINISH, parameters="\n".join(left))
+    assert suite.compare("--name", "first", "--seed", "3") == 0
+    assert [path.read_text() for path in suite.folder.rglob("seed")] == ["3"]
+    assert not [record for record in caplog.records if record.name == "papermill"]
 
 
 def test_a_failing_notebook_and_a_missing_kernel_do_not_lose_the_others(
