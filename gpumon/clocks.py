@@ -1,4 +1,10 @@
-"""This module reads the identifier of the machine's current boot."""
+"""This module identifies a machine's boot, and measures the clock offset between hosts of a job.
+
+The recorder of rank 0 answers queries for its clock, and writes its address to ``PATH.clock``; the
+recorders of other hosts query it. An answer is given between the query and its arrival, whatever
+the network does: of many answers, the narrowest bounds count. Without an answer (no shared
+folder, a firewall), the offset stays unknown, and a note in the merged trace says so.
+"""
 
 from __future__ import annotations
 

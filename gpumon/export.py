@@ -164,7 +164,10 @@ def _prometheus(recording: Recording) -> bytes:
 
 
 def chrome_document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:
-    """The whole document, ready for JSON. profile: a file whose events it is to hold as well."""
+    """The whole document in Chrome's trace format, ready for JSON.
+
+    profile: a file of ``torch.profiler`` whose events it is to hold as well; both go by wall time.
+    """
     start = recording.header["start (unix s)"]
     whole: dict[str, Any] = {BASE: int(start * 1e9), "traceEvents": []}
     if profile is not None:

@@ -36,7 +36,12 @@ ALL_LINKS = 0xFFFFFFFF
 
 
 def utilisation_source(device: Device, interval: float) -> Source:
-    """GPU and memory-controller utilisation of a device, for a sampler with that interval."""
+    """GPU and memory-controller utilisation of a device, for a sampler with that interval.
+
+    The figure is the share of the driver's last 1/6 s to 1 s in which at least one kernel ran. A
+    slower sampler would take one such moment for its whole interval, so it uses the mean of the
+    driver's buffered samples since its last reading, where the driver has that buffer.
+    """
     pynvml = nvml()
     kinds = (
         getattr(pynvml, "NVML_GPU_UTILIZATION_SAMPLES", 1),

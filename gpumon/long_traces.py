@@ -1,4 +1,4 @@
-"""Long traces are stored in compressed parts; a size limit drops the oldest parts.
+"""Long traces are stored in compressed parts and as rows; a size limit drops the oldest parts.
 
 When ``PREFIX.jsonl`` has grown to ``PART`` bytes, its samples go into ``PREFIX.parts``, as
 ``000001.part``, and it begins anew: the header, which lists the parts, all events so far, and a
@@ -10,6 +10,16 @@ second, hundredths of a unit, of a series in their largest common unit): differe
 grow, else counted from the lowest. They are laid out byte by byte (all lowest bytes first, as many
 as the largest needs), and each of these planes is compressed with separate codes: noise costs its
 own bits and little more.
+
+A week of eight GPUs at 10 Hz has a thousand million values. So the sampler makes rows of 20 s of
+each part, with each series' mean and range; a reader takes them in place of samples that would not
+fit into memory, or that were dropped. Where samples are missing, a row holds what is known, and
+there is no row in a longer gap. The last row of a part may be shorter.
+
+``PREFIX.tiers`` has each row on a separate line, compressed (zlib, base64), so that one that is
+torn fails its checksum and spoils no other. A row is little-endian binary: its start and the mean
+of each series as doubles, then the minimum and maximum of each as single precision; NaN where
+nothing is known. Of bit masks it has the one that held longest in place of a mean.
 """
 
 from __future__ import annotations

@@ -297,7 +297,12 @@ def _text(value: Any) -> str:
 
 
 def query_cuda() -> list[str] | str:
-    """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say."""
+    """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say.
+
+    CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID; NVML goes
+    by the bus. A separate process asks it, because its library is large; it makes no context and
+    takes no GPU memory.
+    """
     try:
         done = subprocess.run(
             interpreter("gpumon.nvml"),

@@ -1,4 +1,8 @@
-"""This module gives the latest values to Prometheus, as a file or over HTTP."""
+"""This module gives the latest values to Prometheus, as a file or over HTTP.
+
+``gpu0/memory used (MiB)`` is ``gpumon_memory_used_bytes{device="gpu0",...}``: base units, in the
+name as Prometheus wants them. A series that is not available is left out.
+"""
 
 from __future__ import annotations
 

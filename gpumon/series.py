@@ -1,6 +1,8 @@
 """A series is one measured quantity with its unit; a source reads one or several series.
 
-Kept free of imports, because the sampling process loads it.
+Kept light, because the sampling process loads it. One memory block holds all values that the driver
+fills, and is unpacked at once: between two samples everything leaves the processor's caches, and a
+sample costs what it touches. One ``unpack`` touches less than an object for each number.
 """
 
 from __future__ import annotations

@@ -141,6 +141,10 @@ def find_gaps(
 ) -> list[dict[str, Any]]:
     """The gaps between 0 and ``end`` as events (``t``, ``seconds``, ``reason``), in order.
 
+    A value stands for the time until the next sample, but for ``LONGEST`` intervals at most. Where
+    it would stand for more, the table gets a row of NaN one interval after the last sample: charts
+    break their lines there, and no sum and no mean counts that time.
+
     noted: the events in which the sampler says that it lost samples, and why; these are gaps
     however short. Other gaps are found by their length.
     """

@@ -13,7 +13,7 @@
 ``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
 closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
 
-A long trace has two more, :mod:`gpumon.long_traces` and :mod:`gpumon.long_traces`.
+A long trace has two more, described in :mod:`gpumon.long_traces`.
 
 A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
 """

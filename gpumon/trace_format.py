@@ -18,7 +18,7 @@ from gpumon.errors import MonitorError, printable
 
 FORMAT = 1
 VERSION = "0.1.0"
-"""Of gpumon, which each trace says."""
+"""The version of gpumon, which each trace says."""
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000

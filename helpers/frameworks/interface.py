@@ -29,7 +29,7 @@ class Seen:
     optimizer: str
     constants: Mapping[str, tuple[float, float]]
     updates: int | None
-    """Of the weights, counted by the optimiser."""
+    """Updates of the weights, counted by the optimiser."""
     convolutions: str | None
     """The type that they compute in, such as ``bfloat16``."""
     execution: str
@@ -63,7 +63,7 @@ class AllReduce(NamedTuple):
 
     once: Callable[[], Any]
     bytes: int
-    """Of the gradients of one device."""
+    """The size of the gradients of one device."""
     by: str
     """What the framework calls the way: ``nccl``, ``gloo``."""
 

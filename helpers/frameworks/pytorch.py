@@ -342,7 +342,7 @@ def rank_gradients(
 
 
 def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """Of one vector as long as all gradients, by the process group's backend."""
+    """Reduces one vector as long as all gradients, by the process group's backend."""
     length = sum(each.numel() for each in replica.network.parameters() if each.requires_grad)
     vector = torch.zeros(length, device=devices[0])
 

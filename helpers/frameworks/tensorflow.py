@@ -287,7 +287,7 @@ def rank_gradients(
 
 
 def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """Of one vector as long as all gradients, by the strategy."""
+    """Reduces one vector as long as all gradients, by the strategy."""
     strategy = tensorflow_ranks.joined()
     assert strategy is not None, "there is one node"
     weights = replica.network.trainable_variables

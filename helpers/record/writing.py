@@ -33,7 +33,7 @@ _OTHER_KIND = {"gpu": " on CPUs", "cpu": " on GPUs"}
 class Run:
     """A run's record while it is written. Make one with :func:`start`.
 
-    Of several ranks the first writes the run's: the others only keep theirs in mind.
+    The first of several ranks writes the run's; the others keep theirs in memory.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Of this run alone: its weights and its checkpoint carry it too."""
+        """A name of this run alone, which its weights and its checkpoint carry too."""
         return self.content["run"]["id"]
 
     def add(self, section: str, value: Any) -> None:

@@ -93,7 +93,7 @@ def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
 
 
 def _gpus(hardware: list[dict[str, Any]]) -> str:
-    """Of the run that saw the most."""
+    """The GPUs of the run that saw the most."""
     most: list[str] = max((found["gpus"] for found in hardware), key=len)
     counted = {name: most.count(name) for name in dict.fromkeys(most)}
     return ", ".join(f"{count} x {name}" for name, count in counted.items()) or "none"

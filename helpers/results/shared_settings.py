@@ -107,7 +107,7 @@ _WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
     "crop": lambda c: c["recipe"]["crop"],
     "epochs": lambda c: c["recipe"]["epochs"],
     "batch size": lambda c: c["recipe"]["batch_size"],
-    # Of all parts: the seed decides which patients are in which.
+    # All parts together: the seed decides which patients are in which.
     "number of images": lambda c: sum(c["data"]["images"].values()),
     "task": lambda c: c["recipe"]["task"],
     "network": lambda c: c["recipe"].get("network", "densenet121"),

@@ -59,14 +59,14 @@ class Choices:
     batch_size: int | str = "default"
     """Images per device; ``auto``: each run finds the largest that fits."""
     num_workers: int | str = "default"
-    """Of the loader, for each device; ``auto``: each run measures."""
+    """Loader workers for each device; ``auto``: each run measures."""
     warmup_epochs: float | str = "default"
     nnodes: Sequence[int | str] = (1,)
     """How many machines, several in turn; simulated unless the launcher reaches others."""
     launcher: str = "auto"
     """What starts the ranks of several nodes (``helpers.launch.launchers``)."""
     cores_per_device: int | str = "auto"
-    """Of each CPU device; ``auto``: an equal part of all cores for the most devices of these."""
+    """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
     loader_cores: str = "default"
     """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
 

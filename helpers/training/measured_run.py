@@ -89,7 +89,7 @@ PARAMETERS = {
 }
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 MAY_BE_LEFT_OUT = ("seed", "warmup_epochs", "cores_per_device", "loader_cores")
-"""Of these, what the notebooks do not set. A user who needs one adds a line."""
+"""Parameters that the notebooks do not set. A user who needs one adds a line."""
 
 
 def begin(*given: Any) -> Any:

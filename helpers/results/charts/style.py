@@ -129,7 +129,7 @@ def widest_rows(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def few(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Of more rows than a chart of rows can hold, those of each label's most devices."""
+    """The rows, or if a chart cannot hold so many, those of each label's most devices."""
     return numbers if len(numbers) <= MOST_ROWS else widest_rows(numbers)
 
 

@@ -80,7 +80,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
 
 def _splits(compared: Comparison) -> pd.DataFrame:
-    """Of each of the recipe's targets; of the one that is shown where it has none."""
+    """The factors for each of the recipe's targets, or for the one that is shown if it has none."""
     wanted: Sequence[float | None] = learning_curves.targets(compared) or [None]
     return pd.concat(
         [speedup_factors.numbers(compared, value) for value in wanted], ignore_index=True

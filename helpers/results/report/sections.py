@@ -74,7 +74,7 @@ class Section:
 
 
 def title(compared: Comparison) -> str:
-    """Of the whole report: what was trained."""
+    """The title of the whole report: what was trained."""
     recipes = [entry.content["recipe"] for entry in compared.entries if entry.task]
     names = dict.fromkeys(str(recipe["name"]) for recipe in recipes)
     trained = "CheXNet" if published.belong(compared) else " and ".join(names)
