@@ -200,10 +200,11 @@ def versions(compared: Comparison) -> pd.DataFrame:
 
 def versions_table(compared: Comparison) -> Table:
     """:func:`versions`, with their frameworks' names as headings."""
-    found = versions(compared)
-    rows = [(str(name), dict(row)) for name, row in found.iterrows()]
-    named = [(name, {of_label(label): v for label, v in row.items()}) for name, row in rows]
-    return table("Versions", "package", named, kind="runs")
+    rows = [
+        (str(name), {of_label(label): version for label, version in row.items()})
+        for name, row in versions(compared).iterrows()
+    ]
+    return table("Versions", "package", rows, kind="runs")
 
 
 def hardware(compared: Comparison) -> Table:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training import bus_bandwidth
+from helpers.training import bus_bandwidth, measurement_rounds
 from helpers.training.run_tables import MISSING
 
 LITTLE = 0.05
@@ -40,7 +40,7 @@ def attribute(
     format: str = "",
     resumed_after: int = 0,
     cluster: Mapping[str, Any] | None = None,
-    impossible: str | None = None,
+    replicas: int = 1,
 ) -> dict[str, Any]:
     """The record's section ``attribution``: shares of an epoch by each way, and the sentence.
 
@@ -56,7 +56,7 @@ def attribute(
         format: of the image files, so that no advice is given that was taken already.
         resumed_after: epochs of another process, which are left out.
         cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
-        impossible: why a measurement is left out that contradicts another.
+        replicas: how many devices trained; of several, ``no_allreduce`` may be impossible.
     """
     own = history[resumed_after:]
     # Tracing and autotuning fall into a process's first epoch and are no property of the others.
@@ -64,10 +64,10 @@ def attribute(
     ablation, intervals = _by_ablation(epochs, measured)
     steps = _from_steps(epochs)
     busy = _busy(utilisation)
-    if own:
-        invalid = impossible or _invalid(epochs, measured)
+    if own and replicas > 1 and "no_allreduce" not in measured:
+        invalid: str | None = measurement_rounds.IMPOSSIBLE
     else:
-        invalid = "an earlier process trained every epoch"
+        invalid = _invalid(epochs, measured) if own else "an earlier process trained every epoch"
     found: dict[str, Any] = {
         "shares": ablation
         if invalid is None

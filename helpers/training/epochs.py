@@ -63,9 +63,9 @@ class Training:
         self.taken = begin.epoch * self.whole_steps + begin.part.steps
         self.history, self.first_step, self.part = list(begin.history), begin.first_step, begin.part
         self.parts: step_parts.Parts | None = None
+        self.writer = checkpoint.Writer(begin)
         self.permit: graceful_stop.Permit | None = None
         self.observer: Observer
-        self.writer: checkpoint.Writer
         self._loader: Any = None
 
     def epochs(self, loader: Any, validation: Any) -> Iterator[Epoch]:
@@ -80,7 +80,6 @@ class Training:
         scaler = getattr(self.replica, "scaler", None)
         optimizer = self.replica.optimizer
         work.framework.load_optimizer(self.replica.network, optimizer, self.begin.optimizer, scaler)
-        self.writer = checkpoint.Writer(self.begin)
         self._loader = loader
         work.functions.ready(self.replica, [loader])
         self.permit = permit = self.agreement.of(world.rank, world.processes, self.taken)
@@ -101,7 +100,7 @@ class Training:
         scaler = getattr(replica, "scaler", None)
         state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
         arrays = framework.dump_weights(replica.network)
-        self.writer.save(self.history, self.first_step, arrays, state, *([part] if part else []))
+        self.writer.save(self.history, self.first_step, arrays, state, part)
 
     def close(self) -> None:
         """End the training loader's workers."""

@@ -197,7 +197,6 @@ class Run(RunBase):
         self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
-        self._impossible: str | None = None  # why one of these is left out
         self._utilisation: pd.DataFrame | None = None
         here = rank_info.here()
         self.rank = 0 if here is None else here.rank
@@ -470,7 +469,7 @@ class Run(RunBase):
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
-        seconds, self._impossible = measurement_rounds.without_the_impossible(seconds)
+        seconds = measurement_rounds.without_the_impossible(seconds)
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         self._tell_network(found)
         for kind, measured in self._measured.items():
@@ -478,10 +477,10 @@ class Run(RunBase):
         computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
         self.record.add("arithmetic", computed)
         print(arithmetic.in_words(computed))
-        if self._impossible is not None:
-            print(f"Without all-reduce is left out: {self._impossible}.")
         if self.setup.replicas == 1:
             print("One device has no all-reduce to leave out, so there are three measurements.")
+        elif "no_allreduce" not in self._measured:
+            print(f"Without all-reduce is left out: {measurement_rounds.IMPOSSIBLE}.")
         return measurement_rounds.table(self._measured)
 
     def _arithmetic(self, seconds: Sequence[float]) -> dict[str, Any]:
@@ -526,7 +525,7 @@ class Run(RunBase):
             format=self.images.format,
             resumed_after=self._begin.begun,
             cluster=self.record.content.get("cluster"),
-            impossible=self._impossible,
+            replicas=self.setup.replicas,
         )
         self.record.add("attribution", shares)
         print(shares["sentence"])

@@ -23,6 +23,8 @@ TURN_SECONDS = 2.0
 LOADER_SECONDS = 0.3
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
+IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
+"""Why several devices have no measurement without all-reduce."""
 """Those that are counted in images."""
 PRODUCT = "product"
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
@@ -115,17 +117,15 @@ def slowest(replicas: Sequence[Seconds]) -> Seconds:
     }
 
 
-def without_the_impossible(seconds: Seconds) -> tuple[Seconds, str | None]:
-    """The measurements that can be true, and why the one without all-reduce is left out.
+def without_the_impossible(seconds: Seconds) -> Seconds:
+    """The measurements, without the one without all-reduce if it is none: :data:`IMPOSSIBLE`.
 
     Where the all-reduce is measured alone, a tiny network's may take longer than a whole step, in
     which it overlaps with computing; nothing is left of such a step.
     """
-    left = seconds.get("no_allreduce", [1.0])
-    if min(left) > 0:
-        return seconds, None
-    kept = {kind: turns for kind, turns in seconds.items() if kind != "no_allreduce"}
-    return kept, "the all-reduce alone took longer than a whole step on synthetic data"
+    if min(seconds.get("no_allreduce", [1.0])) > 0:
+        return seconds
+    return {kind: turns for kind, turns in seconds.items() if kind != "no_allreduce"}
 
 
 def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[str, Any]]:

@@ -1,20 +1,19 @@
 """The architecture page: its table and its arrows say what the code imports."""
 
-import ast
 import re
 from pathlib import Path
+
+from imports import MODULES, imports_of
 
 from helpers import paths
 
 PAGE = paths.ROOT / "docs" / "architecture.md"
-HELPERS = paths.ROOT / "helpers"
-BESIDE = ("data_prep", "gpumon")
 ROW = re.compile(r"^\| `(\w+)` \| .* \| (.*) \|$", re.MULTILINE)
 ARROW = re.compile(r"(\w+) ──▶ (?=(\w+))")
 
 
 def packages() -> set[str]:
-    return {path.parent.name for path in HELPERS.glob("*/__init__.py")}
+    return {path.parent.name for path in (paths.ROOT / "helpers").glob("*/__init__.py")}
 
 
 def package_of(module: str) -> str | None:
@@ -22,18 +21,13 @@ def package_of(module: str) -> str | None:
     first, *rest = module.split(".")
     if first == "helpers":
         return rest[0] if rest and rest[0] in packages() else "top"
-    return first if first in BESIDE else None
+    return first if first in MODULES else None
 
 
 def imports(package: str) -> set[str]:
-    """The other packages that a package imports anywhere in its modules."""
-    found: set[str | None] = set()
-    for path in (HELPERS / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {package_of(alias.name) for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                found |= {package_of(f"{node.module}.{alias.name}") for alias in node.names}
+    """The other packages that a package imports."""
+    modules = [module for module in MODULES if package_of(module) == package]
+    found = {package_of(name) for module in modules for name in imports_of(module)}
     return {name for name in found if name} - {package}
 
 

@@ -116,8 +116,9 @@ def test_slower_without_all_reduce_in_every_round_is_invalid(speed: float, inval
 
 def test_a_measurement_that_is_left_out_makes_it_invalid() -> None:
     """Communication would be none, as on one device."""
-    found = attribute(900, 1000, 5000, impossible="the all-reduce alone took longer")
+    found = attribute(900, 1000, 5000, replicas=2)
     assert found["sentence"].startswith("Invalid: the all-reduce alone took longer")
+    assert attribute(900, 1000, 5000)["invalid"] is None, "one device has none"
     assert telling(found) == {}
 
 

@@ -212,7 +212,7 @@ def _guessing(compared: Comparison) -> str:
 
 def targets(compared: Comparison) -> list[dict[str, Any]]:
     """For the page's time to a chosen value: each run's epochs as [epoch, clock, value, time]."""
-    rows, column = [], compared.metric.of_epoch
+    rows, column, race = [], compared.metric.of_epoch, ranked(compared)
     for entry in latest_of_each(compared.finished):
         known = learning_curves.history(entry).dropna(subset=[column])
         figures = known[["epoch", "clock", column]].itertuples(index=False)
@@ -221,7 +221,7 @@ def targets(compared: Comparison) -> list[dict[str, Any]]:
             for epoch, clock, value in figures
         ]
         shown = {"run": entry.timed, "of": family_of(entry.label) or "", "on": str(entry.devices)}
-        rows.append(shown | {"ranks": entry in ranked(compared), "epochs": steps})
+        rows.append(shown | {"ranks": entry in race, "epochs": steps})
     return rows
 
 

@@ -95,8 +95,9 @@ def table(compared: Comparison) -> Table:
 
     Without the rows of the base; empty where there is one only.
     """
-    rows = []
-    for row in numbers(compared).to_dict("records") if several(compared) else ():
+    rows, found = [], numbers(compared)
+    of_nodes = several(compared) and found["node_efficiency"].notna().any()
+    for row in found.to_dict("records") if several(compared) else ():
         if row["devices"] == row["base"] and row["nodes"] == 1:
             continue
         cells = {
@@ -110,7 +111,7 @@ def table(compared: Comparison) -> Table:
             ("against one node", "node_efficiency", share),
             ("synthetic efficiency", "synthetic_efficiency", share),
         ):
-            if figure != "node_efficiency" or numbers(compared)[figure].notna().any():
+            if figure != "node_efficiency" or of_nodes:
                 cells[head] = ranged(row, figure, form, missing=ABSENT)
         rows.append((of_label(row["label"], row["marks"]), cells))
     return tables.table(
