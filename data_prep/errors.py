@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 #: Characters of an error's line; a cell or a name of a hostile file may have millions.
 MAX_ERROR_LENGTH = 2000
 
@@ -41,3 +44,14 @@ def printable(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
     )
+
+
+def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """Return the known name that a mistyped one probably means; `alike` is 1 for equal names."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str, alike: float = 0.6) -> str:
+    """Return the end of an error about an unknown name: the near one, or `otherwise`."""
+    near = nearest(name, known, alike)
+    return f"did you mean '{near}'?" if near else otherwise

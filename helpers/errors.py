@@ -1,6 +1,5 @@
 """Define the errors whose message is for the user, and end commands with that one line."""
 
-import difflib
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from io import TextIOWrapper
 
-from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
+from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, did_you_mean, printable
 from gpumon.errors import MonitorError
 
 INTERRUPTED = 130
@@ -17,6 +16,8 @@ INTERRUPTED = 130
 GO_ON = 75
 """Exit code of an experiment that stopped at a checkpoint and can be resumed (sysexits: a temporary
 failure)."""
+ALIKE = 0.65
+"""How alike a name and a known one are, 1 if equal, of which the one may be meant for the other."""
 STDOUT = "standard output"
 """The name of standard output in error messages."""
 
@@ -50,16 +51,10 @@ def number_in(variable: str, otherwise: float, what: str) -> float:
         raise UserError(f"{variable}={said}: give {what}") from None
 
 
-def nearest(name: str, known: Iterable[str], alike: float = 0.65) -> str | None:
-    """The known name that a mistyped one probably means."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), None)
-
-
 def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
     """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
     known = list(known)
-    near = nearest(name, known)
-    hint = f"did you mean '{near}'?" if near else f"the {what}s are {', '.join(known)}"
+    hint = did_you_mean(name, known, f"the {what}s are {', '.join(known)}", ALIKE)
     return f"unknown {what} '{name}'{of}: {hint}"
 
 

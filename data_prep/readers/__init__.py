@@ -29,7 +29,6 @@ resizing, packing, verifying, the manifest, the split by groups and resuming the
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -40,7 +39,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from data_prep.catalog import Catalog, Policy
-from data_prep.errors import DataError
+from data_prep.errors import DataError, did_you_mean
 from data_prep.folder_state import is_packed, open_array
 from data_prep.readers import cifar10, labels_csv
 from data_prep.readers.catalog_reader import CatalogReader
@@ -130,8 +129,7 @@ def load_catalog(
 
 def _catalog_function(name: str) -> Callable[..., Catalog]:
     if name not in READERS:
-        near = difflib.get_close_matches(name, READERS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(READERS)}"
+        hint = did_you_mean(name, READERS, f"use one of {', '.join(READERS)}")
         raise DataError(f"there is no reader '{name}'; {hint}")
     function: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
     return function

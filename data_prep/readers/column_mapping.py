@@ -23,7 +23,6 @@ and one of three types of labels:
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -33,7 +32,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, did_you_mean
 from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.former_names import TABLE_KEYS, with_current_keys
 from data_prep.readers.path_safety import UNSAFE_PATH
@@ -153,8 +152,7 @@ def _explained(error: str, content: Mapping[str, Any]) -> str:
     if "$.join" in error:
         return "'join' needs 'file' and 'on', the names of the columns in both"
     if found := re.search(r"unknown field `(.*)`", error):
-        near = difflib.get_close_matches(found[1], KEYS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"the keys are {', '.join(KEYS)}"
+        hint = did_you_mean(found[1], KEYS, f"the keys are {', '.join(KEYS)}")
         return f"'{found[1]}' is unknown; {hint}"
     if found := re.search(r"missing required field `(.*)`", error):
         return f"'{found[1]}' is missing; give the CSV's name and the images' path"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import io
 import re
@@ -14,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, did_you_mean
 from data_prep.files import MAX_TEXT_BYTES, read_limited
 
 Row = list[str]
@@ -100,8 +99,7 @@ class CsvRows:
             raise DataError(
                 f"{self.file}, line 1: columns separated by {found[0]!r}; save it with commas"
             )
-        near = difflib.get_close_matches(name, self.header, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self.header[:30])}"
+        hint = did_you_mean(name, self.header, f"there are {', '.join(self.header[:30])}")
         raise DataError(f"{self.file}, line 1: no column '{name}'; {hint}")
 
     def cells(self, names: tuple[str, ...]) -> Callable[[Row], Any]:

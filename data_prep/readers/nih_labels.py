@@ -9,7 +9,6 @@ columns; some copies end the header with one more comma.
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import io
 import json
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data_prep.errors import DataError
+from data_prep.errors import DataError, did_you_mean
 from data_prep.readers.csv_rows import CsvRows, read_csv_bytes, split_names
 
 FINDINGS: tuple[str, ...] = (
@@ -112,10 +111,7 @@ def parse_findings(text: str) -> tuple[str, ...]:
         if name == NO_FINDING:
             raise DataError(f"{text!r} has '{NO_FINDING}' beside a finding")
         if SPELLINGS.get(name, name) not in FINDINGS:
-            near = difflib.get_close_matches(name, FINDINGS, n=1)
-            hint = (
-                f"did you mean '{near[0]}'?" if near else f"the findings are {', '.join(FINDINGS)}"
-            )
+            hint = did_you_mean(name, FINDINGS, f"the findings are {', '.join(FINDINGS)}")
             raise DataError(f"{name!r} is not one of the 14 findings; {hint}")
     return tuple(SPELLINGS.get(name, name) for name in names)
 

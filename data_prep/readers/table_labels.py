@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.catalog import MISSING, UNCERTAIN
-from data_prep.errors import DataError
+from data_prep.errors import DataError, did_you_mean
 from data_prep.readers.column_mapping import ColumnMapping
 
 #: One name in a list in Python's notation, and the separator after the name.
@@ -102,8 +101,7 @@ class TableLabels:
         for name in names - set(given.findings) - set(given.no_finding):
             if given.handle_unknown == "ignore":
                 continue
-            near = difflib.get_close_matches(name, given.findings, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else 'or set handle_unknown = "ignore"'
+            hint = did_you_mean(name, given.findings, 'or set handle_unknown = "ignore"')
             raise DataError(
                 f"{where(self.columns[0])}: {name!r} is not one of the findings; {hint}"
             )

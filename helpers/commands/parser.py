@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from helpers.errors import UserError, nearest
+from data_prep.errors import nearest
+from helpers.errors import ALIKE, UserError
 from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -91,6 +92,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
         option = option.replace("_", "-")
         if option in ELSEWHERE:
             return f"{message}: {ELSEWHERE[option]}"
-        if option.startswith("--") and (near := nearest(option, options)):
+        if option.startswith("--") and (near := nearest(option, options, ALIKE)):
             return f"{message}: did you mean {near}?"
     return message

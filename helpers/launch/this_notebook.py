@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import nearest
 from helpers import paths
-from helpers.errors import UserError, nearest
+from helpers.errors import UserError
 from helpers.frameworks import ROWS
 
 VARIABLE = "ROSETTA_NOTEBOOK"
