@@ -43,7 +43,7 @@ MOST = 8
 """On one machine more hosts wait for its cores, and no longer for their links."""
 NETWORK = "10.99.{group}.{host}"
 BURST, LATENCY = "64kb", "50ms"
-"""Of the token bucket: small, so that messages are not faster than their link."""
+"""The token bucket's: small, so that messages are not faster than their link."""
 
 SPEED = "HOSTS_MBIT"
 """The variable that tells programs on them how fast the links are."""

@@ -61,7 +61,7 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     },
     "SM activity (%)": (gpu_activity.SHORTEST, 55, 2, 1),
 }
-"""Of a GPU's series: seconds between two readings, mean, standard deviation, decimals."""
+"""A GPU's series: seconds between two readings, mean, standard deviation, decimals."""
 HOST_NOISE: dict[str, tuple[float, float, float, int]] = {
     "host/cpu (%)": (0.5, 40, 5, 1),
     **{f"host/cpu{core} (%)": (1.0, 40, 9, 0) for core in range(CORES)},

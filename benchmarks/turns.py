@@ -79,7 +79,7 @@ def timed(work: Callable[[], int]) -> tuple[float, float]:
 
 
 def processor_seconds() -> float:
-    """Of this process and of all that it has started, such as a loader's workers."""
+    """The time of this process and of all that it has started, such as a loader's workers."""
     found = time.process_time()  # finer than what the system says of other processes
     own = psutil.Process()
     ended = own.cpu_times()

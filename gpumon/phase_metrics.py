@@ -21,7 +21,7 @@ IDLE_BELOW = 5.0
 USED = 5.0
 """Percent of utilisation: a GPU below did not take part, and is not judged."""
 MEASURED = 0.9
-"""Of a phase, at least, of each GPU and of each figure that a sentence rests on."""
+"""The least share of a phase that is measured where a sentence rests on it: by GPU and figure."""
 COARSE = 1.0
 """Seconds between samples: with more, pauses are not distinguished."""
 FAULTS = "major page faults (1/s)"

@@ -275,7 +275,7 @@ def _fold(
     damaged = table.take(lines, events)
     times, columns = table.filled()
     if times:
-        # Of a part that was being made, there may be rows and its samples too.
+        # A part that was being made may be there as rows and as samples too.
         rows.cut(times[0])
         closing = [event["t"] for event in events if event["event"] == "end"]
         end = closing[-1] if closing else math.inf

@@ -52,7 +52,7 @@ SERIES = {
     "others": "other processes (count)",
 }
 PEAKS = ("memory", "others' memory")
-"""Of which rows have the peak alone: where values are means, the highest within them."""
+"""Rows have the peak of these alone: where values are means, the highest within them."""
 
 
 def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[list[str], list[Row]]:

@@ -22,7 +22,7 @@ MOST_NEIGHBOURS = 3
 MOST_FAULTS = 8
 MOST_DIAGNOSES = 4
 THROTTLED_SHARE = 0.01
-"""Of the whole time: less of it is in the chart, and in no sentence."""
+"""The share of the whole time from which a sentence speaks of it; the chart shows less, too."""
 
 
 def notes(recording: Recording) -> list[str]:

@@ -14,7 +14,7 @@ from helpers.training import accuracy
 
 NAMES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 IMAGES = 100
-"""Of each class."""
+"""Images of each class."""
 
 
 def make(
@@ -58,7 +58,7 @@ def test(top1: float, names: Sequence[str] = NAMES, sample: str = "b" * 32) -> d
 
 
 class _Digest:
-    """Of no images: the records' samples are given."""
+    """The digest of no images: the records' samples are given."""
 
     def update(self, more: bytes) -> None:
         pass

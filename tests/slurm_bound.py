@@ -19,7 +19,7 @@ import slurm_cluster
 from slurm_cluster import CannotBeHad, Cluster
 
 GROUPS = ("cpuset", "devices", "freezer", "memory")
-"""Of version 1, which need no systemd."""
+"""Control groups of version 1, which need no systemd."""
 ROOT = Path("/sys/fs/cgroup")
 MEMORY = 2000
 """MiB of a node."""
@@ -39,7 +39,7 @@ ConstrainRAMSpace=yes
 ConstrainDevices={hides}
 """
 GPUS = {"n1": (0, 1), "n2": (2, 3)}
-"""Of each node, for ``fake_nvml.uuid``; there they are number 0 and 1."""
+"""Each node's GPUs, for ``fake_nvml.uuid``; there they are number 0 and 1."""
 DRIVER = 195
 """The number that NVIDIA's has for its device files; here nobody answers to it."""
 HOST = (

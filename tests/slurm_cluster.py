@@ -104,7 +104,7 @@ class Cluster:
         return done.stdout
 
     def state(self, job: str) -> str:
-        """Of a job: ``RUNNING``, ``COMPLETED``, …"""
+        """A job's state: ``RUNNING``, ``COMPLETED``, …"""
         shown = self.run("scontrol", "--oneliner", "show", "job", job)
         return next(word[9:] for word in shown.split() if word.startswith("JobState="))
 

@@ -262,7 +262,7 @@ def main(wanted: list[str]) -> int:
 
 
 def verdict(wrong: str) -> str:
-    """Of a part, in one word."""
+    """How a part ended, in one word."""
     if wrong.startswith("skipped"):
         return "skipped"
     return "FAILED" if wrong else "ok"

@@ -28,7 +28,7 @@ LEFT, RIGHT, TOP, BOTTOM, GAP = 0.98, 1.12, 0.12, 0.32, 0.09
 NAME_AT, FIGURE_AT = 0.46, 0.1
 """Inches between a lane and what stands at its sides."""
 WIDEST = 0.22
-"""Of the chart's width, that a side takes at most; longer texts are set smaller."""
+"""The largest share of the chart's width for a side; longer texts are set smaller."""
 TITLE_POINTS, SUBTITLE_POINTS, FIGURE_POINTS = 9.0, 7.0, 8.0
 RIBBON, LEGEND, TITLE, NOTE = 0.21, 0.27, 0.30, 0.24
 LETTER = 0.072  # inches, a mean letter of a note

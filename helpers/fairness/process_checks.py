@@ -46,7 +46,7 @@ class Answer:
     even: np.ndarray
     """The same of an epoch of as many images as fill whole batches, int64 (images,)."""
     logits: np.ndarray
-    """Of all evaluated images, (images, outputs)."""
+    """The logits of all evaluated images, (images, outputs)."""
     loss: float
     """Their mean."""
 
@@ -112,7 +112,7 @@ def reshuffled(answers: Sequence[Answer]) -> Check:
     """The part of its images that a process read in the same place in both epochs; the largest."""
     if min(len(epoch) for answer in answers for epoch in answer.epochs) < FEWEST:
         return Check(ORDER, None, None, f"a process reads fewer than {FEWEST} images an epoch")
-    # Of an uneven pair, which another row finds, what both have is compared.
+    # What both have of an uneven pair is compared; another row finds that it is uneven.
     pairs = [
         (first[: len(second)], second[: len(first)])
         for first, second in (answer.epochs for answer in answers)
@@ -168,7 +168,7 @@ def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
 
 
 def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
-    """Of each row the one of the rank that is worst, which says how many take part.
+    """Each row as the worst rank has it; the row says how many take part.
 
     Args:
         answers: of each rank, the same rows in the same order.
@@ -216,5 +216,5 @@ def _how_bad(check: Check) -> tuple[int, float]:
 
 
 def _epochs(answers: Sequence[Answer]) -> list[np.ndarray]:
-    """Of each epoch the numbers that all processes read."""
+    """The numbers that all processes read, for each epoch."""
     return [np.concatenate(parts) for parts in zip(*(a.epochs for a in answers), strict=True)]

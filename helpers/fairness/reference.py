@@ -31,7 +31,7 @@ class Kept:
 
     file: str
     pixels: int
-    """Of an image a side."""
+    """The pixels of an image a side."""
     gradients: tuple[str, ...]
     norms: Mapping[str, int]
     """BatchNorm layers whose running statistics are kept, and the pixels of their input a side."""
@@ -76,7 +76,7 @@ KEPT = {
 """The first convolution's gradient has come through all layers."""
 
 MOMENTUM, DECAY = 0.9, 0.1
-"""Of the paths that have them; the decay large, so that nothing of it is overlooked."""
+"""Used on the paths that have them; the decay is large, so that nothing of it is overlooked."""
 
 RATES = {"sgd": (0.1,) * 5, "momentum": (0.1, 0.1, 0.1, 0.01, 0.01), "adam": (1e-3,) * 5}
 """Learning rate of each step by each rule. Momentum's drops: some frameworks have the rate in the
@@ -150,7 +150,7 @@ def _arrays(network: str) -> Mapping[str, np.ndarray]:
 
 
 def shallow_arrays() -> weights.Arrays:
-    """Of DenseNet121's weights those of a net without dense blocks, see ``frameworks.*.shallow``.
+    """Those DenseNet121 weights that a net without dense blocks has: ``frameworks.*.shallow``.
 
     On it a training loop is checked: a deep network adds nothing to that but rounding, which
     BatchNorm amplifies from step to step, and minutes where a framework is slow step by step.

@@ -206,7 +206,7 @@ def same_on_all_devices(
 def uneven_on_all_devices(
     framework: Any, devices: Sequence[Any], architecture: str = "densenet121"
 ) -> Check:
-    """Of the shallow net, by a batch of which one device has an image less."""
+    """Check the shallow net by a batch of which one device has an image less."""
 
     def run(part: slice, on: Sequence[Any]) -> np.ndarray:
         _, found = framework.gradients(shallow, images[part], targets[part], on)

@@ -32,7 +32,7 @@ EVALUATED = "images of each validation and of the test"
 CORES = "cores of each CPU device"
 
 ROUNDED = 1e-6
-"""Of a rate or constant: the relative difference that float32 leaves."""
+"""The relative difference that float32 leaves in a rate or constant."""
 
 
 @dataclass(frozen=True)

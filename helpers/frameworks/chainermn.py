@@ -120,7 +120,7 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 class DeviceLosses(alone.DeviceLosses):
     def _total(self) -> np.ndarray:
-        """Of all ranks."""
+        """The sum over all ranks."""
         total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
         return total
 

@@ -57,7 +57,7 @@ class OverGrid(NaiveCommunicator):
         atexit.register(self.grid.free)  # before MPI ends, which would say that they are left
 
     def split(self, color: int, key: int) -> Any:
-        """Of some of the ranks a ``naive`` one, as they are not this grid."""
+        """A ``naive`` communicator of some of the ranks, as they are not this grid."""
         return NaiveCommunicator(self.mpi_comm.Split(color, key))
 
     def multi_node_mean_grad(self, model: Any, zero_fill: bool = False) -> None:

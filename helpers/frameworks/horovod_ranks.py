@@ -32,7 +32,7 @@ Device: TypeAlias = str
 
 
 def versions() -> dict[str, str]:
-    """Of Horovod, and of the MPI that it was compiled with."""
+    """The versions of Horovod and of the MPI that it was compiled with."""
     return {"horovod": version("horovod"), "mpich": version("mpich")}
 
 

@@ -17,7 +17,7 @@ from helpers.frameworks.jax_ranks import all_devices as all_devices
 from helpers.frameworks.jax_ranks import shard as shard
 
 _SEED = 0
-"""Of what Keras draws for new layers; the notebook's weights replace it."""
+"""The seed of what Keras draws for new layers; the notebook's weights replace it."""
 
 
 def join() -> None:
@@ -36,7 +36,7 @@ def join() -> None:
 
 
 def own_array(array: jax.Array, mesh: Mesh) -> jax.Array:
-    """Of an array that is split over the mesh, this node's rows, on its devices."""
+    """This node's rows, on its devices, of an array that is split over the mesh."""
     found: jax.Array = multihost_utils.global_array_to_host_local_array(
         array, mesh, P(mesh.axis_names[0])
     )

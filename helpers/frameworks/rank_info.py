@@ -34,9 +34,9 @@ class Place:
     virtual: bool
     """Whether all nodes are on one machine."""
     devices: int
-    """Of each node."""
+    """Devices of each node."""
     kind: str
-    """Of the devices: ``gpu`` or ``cpu``."""
+    """The kind of the devices: ``gpu`` or ``cpu``."""
     hosts: tuple[str, ...]
     """The host's name of each rank."""
     addresses: tuple[str, ...]
@@ -44,9 +44,9 @@ class Place:
     interfaces: tuple[str, ...]
     """The network interface of each rank."""
     port: int
-    """Of the first host: where the ranks meet (``MASTER_PORT``)."""
+    """The first host's port, where the ranks meet (``MASTER_PORT``)."""
     folder: Path
-    """Of the run's ranks, on the filesystem that all hosts share."""
+    """The folder of the run's ranks, on the filesystem that all hosts share."""
     about: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What the record's section ``cluster`` says of launcher, hosts and network."""
 

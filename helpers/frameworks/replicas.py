@@ -174,7 +174,7 @@ def _answer(rank: int, process: Any, pipe: Connection) -> tuple[str, Any]:
 
 
 def _raise_a_users_mistake(pipes: list[Connection]) -> None:
-    """Of what other replicas have failed by: all others fail after the first, in a collective."""
+    """Raise what other replicas failed by: after the first all others fail, in a collective."""
     for pipe in connection.wait(pipes, SETTLE_SECONDS):
         with suppress(EOFError):
             kind, value = cloudpickle.loads(pipe.recv_bytes())  # type: ignore[union-attr]

@@ -386,7 +386,7 @@ class DeviceLosses:
         return float(total[0] / total[1])
 
     def _gathered(self, own: np.ndarray) -> np.ndarray:
-        """Of all processes."""
+        """The arrays of all processes."""
         return tensorflow_ranks.gathered(own)
 
 

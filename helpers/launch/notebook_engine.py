@@ -134,7 +134,7 @@ def execute(source: Path, target: Path, reached: Callable[[int], None] = lambda 
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """Of each type the data as a notebook's file has them: pictures in base64."""
+    """The data of each type as a notebook's file has them: pictures in base64."""
     return {
         kind: base64.b64encode(value).decode() if isinstance(value, bytes) else value
         for kind, value in data.items()

@@ -60,7 +60,7 @@ def _cpu() -> Any:
 
 
 def _seed(seed: int) -> None:
-    """Of what the network draws by the backend itself; Keras draws by Python's."""
+    """Seed what the network draws by the backend itself; Keras draws by Python's."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

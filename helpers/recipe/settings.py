@@ -159,7 +159,7 @@ class Recipe:
 
     @property
     def planes(self) -> int:
-        """Of an image: 1 (grey) or 3 (RGB)."""
+        """The planes of an image: 1 (grey) or 3 (RGB)."""
         return 3 if self.color_mode == "rgb" else 1
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 NONE = "n/a"
 GUESSES = 5
-"""Of as many classes or fewer, top-5 would be 1 whatever was learnt: there is none."""
+"""With so many classes or fewer there is no top-5: it would be 1 whatever was learnt."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from helpers.results import intervals
 from helpers.results.intervals import Interval
 
 COLUMNS = ["rows", "columns", "bytes", "round", "seconds"]
-"""Of a table of measurements of one way."""
+"""The columns of a table of measurements of one way."""
 
 
 @dataclass(frozen=True)

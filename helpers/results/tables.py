@@ -233,7 +233,7 @@ def ranged(
 def of_metric(row: Mapping[str, Any], metric: Metric) -> Cell:
     """The test's metric of a row of ``repeated_runs.summarise``, with its uncertainty.
 
-    Of one run the 95 % interval over patients; of several their median and range.
+    One run has the 95 % interval over patients; several have their median and range.
     """
     if row["runs"] == 1:
         low, high = (row[end] for end in metric.ends)

@@ -114,7 +114,7 @@ def invalid(compared: Comparison) -> list[Entry]:
 
 
 def _repeats(compared: Comparison) -> list[list[Entry]]:
-    """Of each label the finished runs on the most devices, the last one last."""
+    """The finished runs of each label on the most devices, the last one last."""
     return [
         [e for e in compared.finished if (e.label, e.devices) == (last.label, last.devices)]
         for last in widest(compared.finished)

@@ -246,7 +246,7 @@ def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:
         return None
     training = summary[summary["phase"] == "train"].set_index("device")["utilisation mean (%)"]
     for device in ("gpus", "host"):
-        # Of several machines each host is called by its name, too: node1:host.
+        # With several machines each host is called by its name, too: node1:host.
         own = training[[name.rpartition(":")[2] == device for name in training.index]].dropna()
         if len(own):
             return {"device": device, "busy": float(own.mean()) / 100}

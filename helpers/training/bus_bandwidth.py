@@ -52,7 +52,7 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
         return float(framework.slowest(seconds, world.devices))
 
     def seconds_of_each(count: int) -> list[float]:
-        """Of all but the first: connections may be made in it."""
+        """The seconds of all but the first, in which connections may be made."""
         with StepClock(framework.completion) as clock:
             for _ in range(count + 1):
                 clock.queued(reduction.once())

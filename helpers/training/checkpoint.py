@@ -65,7 +65,7 @@ class Checkpoint:
     history: list[dict[str, Any]] = field(default_factory=list)
     first_step: float = float("nan")
     part: Part = NONE
-    """Of the epoch after those that are done."""
+    """What is done of the epoch after the finished ones."""
     restarts: tuple[dict[str, int], ...] = ()
     """The ``epoch`` and ``step`` at which each resumed attempt continued."""
     damaged: str | None = None

@@ -29,7 +29,7 @@ MOST = 2000
 MOST_EVEN = 100_000
 """So many at most in the epoch in which all fill whole batches; of them none is read."""
 LOOKED_AT = 32
-"""Of so many of the evaluated images the logits are known."""
+"""The number of evaluated images whose logits are known."""
 OUTPUTS = tuple(f"output {number}" for number in range(14))
 """The shallow net's."""
 

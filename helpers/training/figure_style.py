@@ -21,7 +21,7 @@ WIDTH = 9.0
 NARROW = 6.0
 """Narrower than this, what stands side by side stands below each other."""
 LETTERS = 13
-"""Of a label's, to an inch."""
+"""Letters of a label to an inch."""
 LONGEST = 40
 """Letters of a label."""
 LONGEST_NARROW = 20

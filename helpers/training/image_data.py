@@ -221,7 +221,7 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
 
 
 def _planes_made(folder: Path) -> int | None:
-    """Of the images in a folder that data_prep has made; None in any other."""
+    """The planes of the images in a folder that data_prep has made; None in any other."""
     if data_prep.is_packed(folder):
         note = read_json(folder / folder_state.PACKED_FILE)
     elif data_prep.is_complete(folder):

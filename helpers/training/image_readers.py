@@ -56,7 +56,7 @@ def again(recipe: Recipe, folder: Path | None) -> Reader:
 
 
 def digest(reader: Reader) -> str:
-    """Of the classes, the targets and the parts of a reader."""
+    """The digest of the classes, the targets and the parts of a reader."""
     parts = reader.parts()
     indices = [np.asarray(parts[name]).tolist() for name in PARTS]
     said = [list(reader.classes), np.asarray(reader.targets).tolist(), indices]

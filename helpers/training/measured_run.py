@@ -747,7 +747,7 @@ class Run(RunBase):
             self._replica = None
 
     def _how_far(self, epoch: int, step: int, steps: int) -> str:
-        """Of a run that was stopped in its training."""
+        """How far a run has come that was stopped in its training."""
         epochs = self.recipe.recipe.epochs
         begin = self._begin.epoch * steps + self._begin.part.steps
         taken = epoch * steps + step - begin

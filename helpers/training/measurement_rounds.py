@@ -99,7 +99,7 @@ _PHASES = {
 
 
 def seconds_a_batch(batches: Iterator[Any], ahead: int) -> float:
-    """Of a loader with nothing behind it, once ``ahead`` batches are taken that may lie ready."""
+    """How long a loader with nothing behind it takes, once ``ahead`` ready batches are taken."""
     for _ in range(ahead):
         next(batches)
     count, start = 0, time.perf_counter()
@@ -110,7 +110,7 @@ def seconds_a_batch(batches: Iterator[Any], ahead: int) -> float:
 
 
 def slowest(replicas: Sequence[Seconds]) -> Seconds:
-    """Of what every replica measured, turn by turn the one that took longest: all wait for it."""
+    """Turn by turn the longest time that a replica measured: all wait for that replica."""
     return {
         kind: [max(turn) for turn in zip(*(found[kind] for found in replicas), strict=True)]
         for kind in replicas[0]

@@ -108,7 +108,7 @@ def _end(pool: Any, kill: Callable[[], None]) -> None:
 
 
 class _Placed:
-    """Of each batch the place and the images, as the only example of a batch."""
+    """The place and the images of each batch, as the only example of a batch."""
 
     def __init__(self, batches: Iterable[list[int]], places: Places) -> None:
         self.batches, self.places = batches, places

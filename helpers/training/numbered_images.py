@@ -65,7 +65,7 @@ def numbered(part: pd.DataFrame, task: str, outputs: Sequence[str]) -> pd.DataFr
 
 
 def numbers(batches: Iterable[Any]) -> np.ndarray:
-    """Of the images in these batches, int64 (images,).
+    """The numbers of the images in these batches, int64 (images,).
 
     Raises:
         LoaderError: there are no batches.

@@ -22,7 +22,7 @@ BY_HAND = "interactive"
 MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
-"""Of a number; Python reads no more than 4300."""
+"""The most digits of a number; Python reads no more than 4300."""
 MOST_WORKERS = 1024
 """More is a slip of the keyboard, which would start as many processes."""
 

@@ -140,7 +140,7 @@ class StepClock:
 
     @property
     def moments(self) -> list[tuple[float, float | None, float]]:
-        """Of each step when the devices were free, its batch was there, and it was done.
+        """When the devices were free, the batch was there and the step was done, for each step.
 
         When a batch arrived is None where the loop did not note it.
         """

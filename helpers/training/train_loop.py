@@ -58,13 +58,13 @@ class Trained:
     stalled: float
     """For how long writing checkpoints held training up."""
     digest: str
-    """Of this process's weights."""
+    """The digest of this process's weights."""
     logits: np.ndarray
     """What each of all devices makes of the same images, (devices, images, outputs)."""
     parts: step_parts.Parts | None = None
-    """Of a step of the last epoch, in this process; None where it trained none."""
+    """The parts of a step of the last epoch, in this process; None where it trained none."""
     stopped: Part | None = None
-    """Of a training that was stopped: what it has of the epoch after the last; else None."""
+    """How far a training that was stopped has come in the epoch after the last; else None."""
     observed: Observed | None = None
     """What this process noted of it; None of a training that was stopped."""
 

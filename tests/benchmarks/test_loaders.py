@@ -89,7 +89,7 @@ SPIN = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); i
 
 
 def test_processor_time_is_of_all_processes(tmp_path: Path) -> None:
-    """Of those that run, of those that ended, and of those that these have started."""
+    """Those that run, those that ended, and those that these have started."""
     import subprocess
 
     before = turns.processor_seconds()

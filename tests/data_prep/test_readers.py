@@ -155,7 +155,7 @@ def test_a_policy_that_leaves_nothing_or_is_none() -> None:
 
 
 def test_images_left_out_by_a_policy_keep_their_pixels(tmp_path: Path) -> None:
-    """Of an array, where an image's row is no longer its place."""
+    """In an array an image's row is no longer its place."""
     from data_prep.readers.catalog_reader import CatalogReader
 
     array = np.arange(4, dtype=np.uint8)[:, None, None] * np.ones((4, 2, 2), dtype=np.uint8)

@@ -89,7 +89,7 @@ def test_sets_that_hold_no_rare_finding_keep_their_proportions() -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("set_seed", ["default", "same"])
 def test_the_test_part_has_positives_enough_of_every_finding(seed: int, set_seed: str) -> None:
-    """Of the default set, split by patient with a run's seed; and of sets with other seeds."""
+    """The default set, split by patient with a run's seed; and sets with other seeds."""
     jobs, _ = assign_findings(1600, 0 if set_seed == "default" else seed)
     catalog = pd.DataFrame(jobs, columns=["image", "patient", "followup", "findings"])
     part = split_by_patient(catalog, seed=seed)["test"]

@@ -64,7 +64,7 @@ def test_an_image_without_two_equal_crops_is_known(planes: int) -> None:
 
 
 def test_random_crops_of_dark_images_with_a_mark_in_a_corner_are_no_others() -> None:
-    """Of those crops that show the mark the place is certain, and near the corner."""
+    """The place of those crops that show the mark is certain, and near the corner."""
     random, found = np.random.default_rng(0), []
     for number in range(1024):
         marked = np.zeros((SIDE, SIDE, 1), np.uint8)

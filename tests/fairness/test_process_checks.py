@@ -75,7 +75,7 @@ def test_ranks_on_one_machine_where_two_were_asked_for_fail() -> None:
 
 
 def each_once(*epochs: tuple[np.ndarray, np.ndarray], used: int = USED) -> Check:
-    """Of two ranks, each of which gives what it read in two epochs."""
+    """The check of two ranks, each of which gives what it read in two epochs."""
     answers = [answer(rank, epochs=both) for rank, both in enumerate(epochs)]
     return process_checks.each_once(answers, IMAGES, used, USED)
 
@@ -214,7 +214,7 @@ def test_a_sound_evaluation_passes() -> None:
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_logits_and_loss_at_their_limits(by: float, verdict: str, sign: int) -> None:
-    """Of the second process; what the first one found is sound."""
+    """The second process is moved; what the first one found is sound."""
     moved = LOGITS.copy()
     moved[3, 1] += sign * by * LIMIT
     loss = process_checks.mean_loss(moved, TARGETS)

@@ -225,7 +225,7 @@ def after_a_step(**changes: float) -> dict[str, np.ndarray]:
     [("mean", "running mean after a step"), ("var", "running variance after a step")],
 )
 def test_running_statistics_at_their_limit(norm: str, part: str, row: str, limit: float) -> None:
-    """Of the larger limits 1e-2 is bfloat16's, above what the biased variance is off by."""
+    """The larger limit 1e-2 is bfloat16's, above what the biased variance is off by."""
     below, above = (
         statistics(after_a_step(**{f"{norm}_{part}": much * limit}), limit=limit)
         for much in (0.95, 1.05)

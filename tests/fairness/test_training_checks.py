@@ -143,7 +143,7 @@ def test_another_optimiser_is_named(seen: Seen, said: str) -> None:
 
 
 def test_weights_that_are_not_trained_are_counted() -> None:
-    """Of a network that the reference knows, and where the optimiser can be asked."""
+    """Where the reference knows the network and the optimiser can be asked."""
 
     def held(weights: int | None, known: int | None) -> Check:
         return optimizer(replace(SEEN, weights=weights), weights=known)

@@ -500,7 +500,7 @@ def test_which_weight_decay_there_is_is_found_out(rule: Rule, task: str) -> None
 
 
 def trained_logits() -> np.ndarray:
-    """Of the shallow net in training, before its first step: float64 (4, 14)."""
+    """The shallow net's logits in training, before its first step: float64 (4, 14)."""
     x = reference.after_conv0(START, reference.batch()[0])
     mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
     scale, offset = (
@@ -529,7 +529,7 @@ def gradient_of(criterion: Callable[[np.ndarray], np.ndarray]) -> float:
 
 
 def test_wrong_losses_of_classes_are_further_off_than_any_limit() -> None:
-    """Of one step: a sigmoid for each class, and the images' sum in place of their mean."""
+    """The losses of one step: a sigmoid for each class, and the images' sum, not their mean."""
     one_hot = np.eye(14)[list(reference.CLASSES)]
 
     def softmax(logits: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from pathlib import Path
 from gpu_place import RIVALS, ROOT, WHEELS, Parser, needs, pins
 
 MOST_MIB = 60
-"""Of all wheels together: what may be carried to a machine is limited."""
+"""MiB of all wheels together: what may be carried to a machine is limited."""
 OLDEST = (3, 11)
 WITH_TORCHVISION = "numpy,pillow"
 """What a machine with PyTorch and torchvision has in any case, for torchvision needs it."""

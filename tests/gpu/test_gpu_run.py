@@ -126,7 +126,7 @@ def test_an_unknown_step_is_named(out: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of docs/results: a published batch and a folder of studies."""
+    """A folder like docs/results: a published batch and a folder of studies."""
     (tmp_path / "results" / "cpu" / "demo").mkdir(parents=True)
     (tmp_path / "results" / "cpu" / "demo" / "report.html").touch()
     (tmp_path / "results" / "cpu" / "Study_Loader.ipynb").touch()

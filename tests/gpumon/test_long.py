@@ -171,7 +171,7 @@ def test_rows_have_mean_and_range_and_no_invention(
         10,
         90,
     )
-    # Of the row before the gap only its beginning is known, and of the minute after that nothing.
+    # Only the beginning of the row before the gap is known, and nothing of the minute after that.
     (gap,) = read.gaps
     assert gap["t"] == 61 and gap["t"] + gap["seconds"] == pytest.approx(143)
     place = list(read.times).index(gap["t"])

@@ -73,7 +73,7 @@ def test_a_number_that_fails_leaves_the_others_and_all_that_fail_are_one_failure
 
 @pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
 def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
-    """Of two readings that take turns, the other one begins with what this one has taken."""
+    """Two readings take turns; the other one begins with what this one has taken."""
     cell, code = (series.allocate(ctypes.c_uint, value=0) for _ in range(2))
     number = Number(cell, code=code)
     failing: dict[str, int] = {}

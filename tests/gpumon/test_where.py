@@ -560,7 +560,7 @@ def test_without_a_recorder_a_phase_decorates_nothing() -> None:
 
 
 def test_keras_after_a_fit_that_failed_begins_anew(tmp_path: Path) -> None:
-    """Of an interrupt in a notebook, Keras tells its callbacks nothing."""
+    """Keras tells its callbacks nothing of an interrupt in a notebook."""
     file = marks_file(tmp_path / "t")
     file.write_text('{"gpumon marks": 1}\n')
     marker = Marker(file)

@@ -24,7 +24,7 @@ def test_indices_are_cudas_own(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     assert {"GPU 6", "cuda:0, H200", "GPU 2", "cuda:1, H200"} <= words
     assert numbers(play(equal, samples=1, gpu_ids=[2, 3], visible="2")) == {"gpu2": 0, "gpu3": None}
 
-    # Of different GPUs CUDA puts the fastest first, which only CUDA knows.
+    # CUDA puts the fastest of different GPUs first, which only CUDA knows.
     mixed = "".join(gpu(n, f"utilisation {n}") + f"{n} name GPU of kind {n}\n" for n in range(3))
     monkeypatch.setenv("FAKE_CUDA_ORDER", "201")
     assert numbers(play(mixed, samples=1)) == {"gpu0": 1, "gpu1": 2, "gpu2": 0}

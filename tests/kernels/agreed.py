@@ -26,7 +26,7 @@ from helpers.training.train_loop import WEIGHTS
 Names = dict[str, Any]
 Batch = Sequence[np.ndarray]
 Evaluated = Callable[[Names, Any], Batch]
-"""Of a notebook's names and a part: pixels (N, H, W, C) and targets of all its images."""
+"""From a notebook's names and a part: pixels (N, H, W, C) and targets of all its images."""
 FirstBatch = Callable[[Names], Batch]
 """That of training."""
 
@@ -86,7 +86,7 @@ def assert_is_read(
 
 
 class OwnReader:
-    """Of the images that another reader reads."""
+    """A reader of the images that another reader reads."""
 
     def __init__(self, other: Any) -> None:
         self.classes, self.targets, self.parts = other.classes, other.targets, other.parts
@@ -160,7 +160,7 @@ def assert_colour_is_read(
 
 
 def digest(arrays: Batch) -> str:
-    """Of a batch, whatever its layout."""
+    """The digest of a batch, whatever its layout."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(np.ascontiguousarray(array).tobytes())
@@ -188,7 +188,7 @@ def ramp(size: int) -> np.ndarray:
 
 
 def assert_half_are_flipped(ramps: Iterable[Any]) -> None:
-    """Of :func:`ramp` after the training transform, many times."""
+    """Given :func:`ramp` after the training transform, many times."""
     first = [np.ravel(image)[0] for image in ramps]
     assert 0.4 < np.mean(np.array(first) != 0) < 0.6
 

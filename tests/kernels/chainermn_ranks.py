@@ -111,7 +111,7 @@ def fail_in_a_step(world: World, work: Work, how: str) -> None:
 
 
 def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.ndarray:
-    """Of a gradient that is not contiguous, full of the rank's number."""
+    """The mean of a gradient that is not contiguous, full of the rank's number."""
     communicator = chainermn.create_communicator("naive")
     link = chainer.Link(weight=(2, 3))
     link.weight.grad = np.full((3, 2), world.rank, np.float32).T
@@ -123,7 +123,7 @@ def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.n
 
 
 def slowest_and_mean(world: World, work: Work) -> tuple[float, float]:
-    """Of what ranks have measured: 1 and 2 seconds, a loss of 1 over 3 images and of 2 over 1."""
+    """Ranks have measured 1 and 2 seconds, a loss of 1 over 3 images and of 2 over 1."""
     losses = framework.DeviceLosses(world.devices)
     losses.add(0, np.float32(world.rank + 1), 3 - 2 * world.rank)
     return framework.slowest(world.rank + 1.0, world.devices), losses.mean()

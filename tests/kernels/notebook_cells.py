@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 SIDE = 66
-"""Of the images in pixels; a crop is 56."""
+"""The side of the images in pixels; a crop is 56."""
 
 
 def write_noise_images(folder: Path, patients: int = 200) -> Path:

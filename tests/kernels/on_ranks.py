@@ -14,7 +14,7 @@ from helpers.frameworks import rank_info
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest) -> Path:
-    """Of ranks all have the same."""
+    """All ranks have the same folder."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     here = rank_info.here()
     assert here is not None

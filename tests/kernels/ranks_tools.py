@@ -120,7 +120,7 @@ def variables() -> dict[str, str]:
 
 
 def modes() -> list[int]:
-    """Of the ranks' folder, and of the files in it."""
+    """The modes of the ranks' folder, and of the files in it."""
     there = [path for path in here().folder.iterdir() if not path.name.startswith(".")]
     each = {stat.S_IMODE(path.stat().st_mode) for path in there if path.name != "notebook.ipynb"}
     return [stat.S_IMODE(here().folder.stat().st_mode), *sorted(each)]

@@ -57,7 +57,7 @@ def scatter(tensor: torch.Tensor, devices: Sequence[Any], *rest: Any) -> tuple[t
 
 
 class Stream:
-    """Of a device that computes at once, so that nothing is ever waited for."""
+    """A stream of a device that computes at once, so that nothing is ever waited for."""
 
     def __init__(self, *given: Any) -> None:
         pass

@@ -164,7 +164,7 @@ def test_the_optimiser_is_where_it_was(run: Run) -> None:
 
 
 def check_images(run: Run, left_out: int) -> None:
-    """Of two epochs and an evaluation over all ranks."""
+    """The images of two epochs and an evaluation over all ranks."""
     found = run.everywhere(ranks.rows_read, left_out)
     steps, table = run.recipe.steps(len(run.images.train)), run.images.train
     epochs = []
@@ -183,7 +183,7 @@ def check_images(run: Run, left_out: int) -> None:
 @pytest.mark.on_ranks
 @pytest.mark.parametrize("left_out", [0, 1])
 def test_every_image_is_read_once(run: Run, left_out: int) -> None:
-    """Of the test part, whether it is even or not."""
+    """The test part too, whether it is even or not."""
     check_images(run, left_out)
 
 

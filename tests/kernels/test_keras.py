@@ -305,7 +305,7 @@ def test_nothing_that_is_iterated_is_tuned(
 
 
 def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
-    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    """Such as which devices a strategy reduces to, and how slow it is eagerly."""
     replica = shallow_replica(cells)
     next(cells["make_train_loader"](world(cells), 0, 2))
     _, clock = train(cells, replica, noise(cells), 2)

@@ -106,7 +106,7 @@ def test_statistics_that_survive_are_the_devices_mean(model: framework.Model) ->
 
 
 def test_faults_in_the_world_are_caught(tmp_path: Path) -> None:
-    """Of one process: no reshuffle, and devices that each keep their gradients."""
+    """The faults of one process: no reshuffle, and devices that each keep their gradients."""
     names = world_of(NOTEBOOK, tmp_path)
     order = "random.permutation(len(images.train))"
     found = failed_in_data_coverage(names, NOTEBOOK, order, "np.arange(len(images.train))")

@@ -80,7 +80,7 @@ def test_faults_in_the_world_are_caught(cells: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_only_a_convolution_with_stride_pads_by_numbers(network: str) -> None:
-    """Of paddings given as numbers CPUs have slow kernels, 1.4 to 3 times in a whole network."""
+    """CPUs have slow kernels for paddings given as numbers, 1.4 to 3 times in a whole network."""
     model = networks.build(network, reference.arrays(network), RECIPES["chexnet"])
     graph = tf.function(lambda images: model(images, True)).get_concrete_function(
         tf.TensorSpec((1, 32, 32, 3))
@@ -295,7 +295,7 @@ def test_nothing_that_is_iterated_is_tuned(
 
 
 def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
-    """Of which devices a strategy reduces to, how slow it is eagerly, and the like."""
+    """Such as which devices a strategy reduces to, and how slow it is eagerly."""
     replica = shallow_replica(cells)
     next(cells["make_train_loader"](world(cells), 0, 2))
     with StepClock(framework.completion) as clock:

@@ -35,7 +35,7 @@ from mutations import ROOT, Mutant, mutants_of
 from notebook_runs import LATE, Outcome, outcome_of, write_recipes
 
 KERNELS = {"PyTorch": "pytorch", "TensorFlow": "tensorflow", "JAX": "jax"}
-"""Of a notebook; its network in ``own_networks`` has the same name."""
+"""The environment of a notebook; its network in ``own_networks`` has the same name."""
 SECTIONS = ("5", "8", "9")
 TIMES = 4
 """A mutant may take so many times as long as the notebook as it is."""

@@ -312,7 +312,7 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     told = all_reduced(monkeypatch, slower=1.5)
     assert told.count("so it says nothing of more ranks here") == 4
     assert "1024 ranks" not in told
-    # Of the law's steps each took 2 ** 1.5 of 50 us with 2 ranks, and 8 ** 1.5 with 8.
+    # Each of the law's steps took 2 ** 1.5 of 50 us with 2 ranks, and 8 ** 1.5 with 8.
     assert re.search(
         r"A step of 4 bytes took 14\d us with 2, 40\d us with 4, 1,13\d us with 8", told
     )

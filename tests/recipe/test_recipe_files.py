@@ -169,7 +169,7 @@ HIDDEN = '[data]\ntable = """\n[slurm]\nfirst\n[train]"""\n'
 
 
 def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
-    """Of all but where and how often it is run; a job that asks for more time goes on."""
+    """All but where and how often it is run; a job that asks for more time continues."""
 
     def digest(text: str) -> str:
         return file_of(str(write(folder, f'recipe = "demo"\n{text}'))).recipe.sha256

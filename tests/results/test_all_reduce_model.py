@@ -14,7 +14,7 @@ SIZES = (4, 4096, 1 << 20, 16 << 20)
 
 
 def times(way: str, shapes: list[grids.Shape], chance: float = 0.03, seed: int = 0) -> pd.DataFrame:
-    """Of a known law, with chance from one measurement to the next."""
+    """The times of a known law, with chance from one measurement to the next."""
     random = np.random.default_rng(seed)
     rows = [
         (*shape, size, turn, (models.terms(way, shape, size) @ LAW) * (1 + noise))

@@ -97,7 +97,7 @@ def test_runs_on_other_devices_or_other_images_are_no_repeats(
 def test_a_third_run_of_another_name_or_number_does_not_hide_what_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three, two that differ in their text alone, or in their images, are no repeats either."""
+    """Two of three that differ in their text alone, or in their images, are no repeats either."""
     for section, changed in (
         ("recipe", ({"sha256": "0" * 64}, {}, {"name": "other", "sha256": "1" * 64})),
         ("data", (*DIGESTS, {"images": {"train": 9, "valid": 1, "test": 2}, "sha256": "1" * 64})),

@@ -380,7 +380,7 @@ def test_the_time_to_an_auc_follows_the_slider(tab: browser.Page, address: str) 
 def test_the_time_to_a_top_1_follows_the_slider(
     tab: browser.Page, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Of runs that reached 60, 66 and 72 %."""
+    """The runs reached 60, 66 and 72 %."""
     batch = tmp_path_factory.mktemp("classes")
     class_records.three(batch)
     tab.size(*DESK)

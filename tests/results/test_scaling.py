@@ -147,7 +147,7 @@ def test_repeats_give_ranges(tmp_path: Path) -> None:
 def test_a_sentence_gives_the_range_in_its_own_unit(
     tmp_path: Path, needed: int, came: int, said_first: str, unit: str
 ) -> None:
-    """Of what came later it is in times the time, too; a range with 1 in it tells neither."""
+    """What came later is told in times the time, too; a range with 1 in it tells neither."""
     rates = (0.9, 1.0, 1.1)
     runs = [law.make(devices=1, faster=rate) for rate in rates]
     runs += [law.make(devices=4, faster=rate, needed=needed) for rate in rates]

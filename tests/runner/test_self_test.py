@@ -56,7 +56,7 @@ def probe(folder: Path, fault: str = "", limit: float = 60.0) -> Outcome:
 
 
 def test_the_known_gradients_are_slopes() -> None:
-    """Of the sum of output times gradient, which the frameworks flow back: by differences."""
+    """Slopes of the sum of output times gradient, as the frameworks flow it back: differences."""
     for layer in expected.LAYERS:
         given = {name: array.astype(np.float64) for name, array in expected.inputs(layer).items()}
         right = expected.expected(layer, given)

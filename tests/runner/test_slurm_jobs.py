@@ -108,7 +108,7 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
     suite: Suite, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite.notebook("Train", BEGIN, TRAINS, FINISH)
-    # Of so little time any moment is near the end.
+    # In so little time any moment is near the end.
     slurm = SLURM.replace('time = "10"', 'time = "2"').replace(
         "signal_seconds = 60", "signal_seconds = 59"
     )

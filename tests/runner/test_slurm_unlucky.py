@@ -119,7 +119,7 @@ def test_a_sites_own_sbatch_may_say_more(folder: Path, said: Said) -> None:
 
 
 def test_what_is_queued_whole_or_ended_is_told_apart(folder: Path, said: Said) -> None:
-    """Of two numbers of nodes one may have something to do: it alone is queued."""
+    """One of two numbers of nodes may have something to do: it alone is queued."""
     file = str(folder / "mine.toml")
     program(folder, "squeue", 'case "$*" in *mine-2n*) echo 5;; esac')
     begin(folder)

@@ -92,7 +92,7 @@ def test_every_resample_is_the_share_of_the_drawn_groups_images() -> None:
 
 
 def test_intervals_cover_the_true_value_about_as_often_as_they_say() -> None:
-    """Of groups of 1 to 6 images that are alike hard; the truth is that of very many."""
+    """Intervals of groups of 1 to 6 images that are alike hard; the truth is that of very many."""
     right = np.array([0.3, 0.6, 0.9])
 
     def made(groups: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ FOUR = World(0, 4, ("a device",), "cpu", nodes=4)
 
 
 def test_bus_bandwidth_is_nccl_tests() -> None:
-    """Of 4 devices each sends 2 * 3 / 4 of the bytes."""
+    """Each of 4 devices sends 2 * 3 / 4 of the bytes."""
     found = bus_bandwidth.as_record(
         Measured([0.5, 0.4, 0.6, 0.5, 0.45, 0.55], 8_000_000, "gloo"), devices=4, interface="eth0"
     )

@@ -486,7 +486,7 @@ ODD = {"16 bits": "I;16", "CMYK": "CMYK", "palette": "P", "as named": "RGB"}
 
 @pytest.mark.parametrize("kind", ODD)
 def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, kind: str) -> None:
-    """Of others' files it is not known what they hold, and so all read them by ``read``."""
+    """What others' files hold is not known, and so all read them by ``read``."""
     ending = "jpg" if kind == "CMYK" else "png"
     for number in range(20):
         path = tmp_path / "set" / "ab"[number % 2] / f"{number}.{ending}"
@@ -528,7 +528,7 @@ def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
 
 
 def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
-    """Of uncertain labels those rows are skipped, and the rest is read where it lies."""
+    """Rows with uncertain labels are skipped, and the rest is read where it lies."""
     synthetic_chexpert.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False

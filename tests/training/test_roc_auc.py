@@ -101,7 +101,7 @@ def test_auc_is_inside_its_interval() -> None:
 
 
 def test_intervals_cover_the_true_value_about_as_often_as_they_say() -> None:
-    """Of patients with 1 to 8 images that resemble each other, 60 test parts."""
+    """Intervals of patients with 1 to 8 images that resemble each other, in 60 test parts."""
     findings, mean = [], 0
     for seed in range(60):
         random = np.random.default_rng(seed)

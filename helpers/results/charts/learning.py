@@ -171,7 +171,7 @@ def _across_axis(axes: Axes, across: _Across) -> None:
 
 
 def _few_ticks(axis: Axis, text: Callable[[float], str]) -> None:
-    """Of a logarithmic axis: 1, 3, 10, 30, and none between."""
+    """Give a logarithmic axis the ticks 1, 3, 10, 30, and none between."""
     axis.set_major_locator(LogLocator(subs=(1, 3)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))

@@ -26,7 +26,7 @@ from helpers.training.figure_style import PAGE, WIDTH, styled
 COLOURS = {row.family: row.colour for row in ROWS}
 OTHERS = "#56B4E9"
 MOST_ROWS = 12
-"""Of a chart with a row a run."""
+"""The most rows of a chart with a row a run."""
 MARKERS = {row.family: row.marker for row in ROWS}
 
 

@@ -22,7 +22,7 @@ from helpers.results.tables import Cell, Table, of_label, share
 LIMIT = 0.15
 """By how much the model may be off where it is judged, to speak of more nodes."""
 NODES = 64
-"""Of which it speaks."""
+"""The number of nodes that the model speaks of."""
 FEWEST = 3
 """Numbers of nodes: two to fit, one to judge."""
 
@@ -92,9 +92,9 @@ class _Measured(NamedTuple):
     all_reduce: tuple[float, float, float]
     """By itself: the least, the median, the most, seconds."""
     own: list[float]
-    """Of each rank: a step without its all-reduce."""
+    """A step of each rank without its all-reduce."""
     exposed: list[float]
-    """Of each rank: what of the all-reduce it waits for."""
+    """The part of the all-reduce that each rank waits for."""
 
 
 def _measured(entry: Entry) -> _Measured | None:

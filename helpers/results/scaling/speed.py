@@ -46,7 +46,7 @@ def _whole(found: pd.DataFrame) -> pd.Series:
 
 
 def _one_node(group: pd.DataFrame, row: pd.Series) -> pd.Series | None:
-    """Of a run on several nodes, that on one with as many devices as each of them has."""
+    """The one-node run with as many devices as each node has of this run on several nodes."""
     each = row["devices"] / row["nodes"]
     alone = group[(group["nodes"] == 1) & (group["devices"] == each)]
     return alone.iloc[0] if row["nodes"] > 1 and not alone.empty else None

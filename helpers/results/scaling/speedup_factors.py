@@ -243,7 +243,7 @@ def sentences(compared: Comparison) -> list[str]:
 
 
 def _few(rows: list[pd.Series]) -> list[pd.Series]:
-    """Of more than can be read, those of each series' most devices; the table has all."""
+    """The rows of each series' most devices, where all are too many to read; the table has all."""
     if len(rows) <= MOST_SENTENCES:
         return rows
     return list({(row["series"], row["kind"]): row for row in rows}.values())

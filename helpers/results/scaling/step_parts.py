@@ -20,7 +20,7 @@ PARTS = ("load", "compute", "all-reduce", "update")
 _FIELDS = dict(zip(PARTS, ("data", "compute", "all_reduce", "update"), strict=True))
 MEASURED, BY_ABLATION = "measured", "by ablation"
 STANDS_OUT = 0.10
-"""Of a step: a rank whose own work takes this much longer than that of the middle one is slow."""
+"""The share of a step by which a slow rank's own work takes longer than the middle rank's."""
 
 
 @lru_cache(maxsize=KEPT)
