@@ -1,4 +1,4 @@
-"""README.md: short, and each figure of it is that of the file which decides it."""
+"""README.md and the pages that start: each figure is that of the file which decides it."""
 
 import json
 import re
@@ -83,3 +83,12 @@ def test_the_duration_is_the_published_runs() -> None:
     assert said[0] and {*said[0]} == {*said[1]}
     for minutes in said[0]:
         assert abs(median(sums.values()) / 60 / float(minutes) - 1) < 0.2
+
+
+def test_the_annotated_report_has_the_report_s_figures() -> None:
+    page = " ".join((ROOT / "docs" / "first-report.md").read_text(encoding="utf-8").split())
+    report = (DEMO / "report.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\d[\d.]* \(\d[\d.]* to \d[\d.]*\)|\d+ (?:pass|not checked|exp\w+)\b", page)
+    shown += re.findall(r"device adds \d+ to \d+ %|\d+ of \d+", page)
+    assert len(shown) > 6
+    assert [figure for figure in shown if figure not in report] == []
