@@ -1,0 +1,94 @@
+"""README.md and the pages that start: each figure is that of the file which decides it."""
+
+import json
+import re
+from datetime import datetime
+from itertools import takewhile
+from statistics import median
+
+from helpers import paths
+from helpers.frameworks import ROWS, Row, capabilities
+
+ROOT = paths.ROOT
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+DEMO = ROOT / "docs" / "results" / "cpu-2-cores" / "demo"
+DISTRIBUTIONS = {
+    "pytorch": ("torch",),
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "keras": ("keras",),
+    "mxnet": ("mxnet", "mxnet-cu117"),
+    "chainer": ("chainer",),
+    "jax": ("jax",),
+}
+"""The names under which a framework's module is installed, by variant of its environment."""
+HOPPER = capabilities.Gpu("H100", (9, 0), "580.0")
+
+
+def frameworks() -> dict[str, list[str]]:
+    """The table's rows: version, data parallelism, multi-node, Hopper, status, by framework."""
+    lines = [line for line in TEXT.splitlines() if line.startswith("| [")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {re.sub(r"\[(.+?)\]\(.*", r"\1", name): rest for name, *rest in cells}
+
+
+def rows() -> dict[str, Row]:
+    """The rows that are trained unless others are named."""
+    return {row.name: row for row in ROWS if not row.optional and not row.many_nodes_only}
+
+
+def locked(environment: str, names: tuple[str, ...]) -> set[str]:
+    """The versions of a package in all locks of an environment, but of older GPUs'."""
+    files = [ROOT / "environments" / f"{environment}{form}.txt" for form in ("", "-gpu")]
+    text = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+    return set(re.findall(rf"^(?:{'|'.join(names)})==(\S+)", text, re.MULTILINE))
+
+
+def test_every_framework_has_a_row() -> None:
+    assert frameworks().keys() == rows().keys()
+
+
+def test_versions_are_those_of_the_locks() -> None:
+    for name, row in rows().items():
+        versions = locked(row.kernel, DISTRIBUTIONS[row.module])
+        assert {frameworks()[name][0]} == versions, name
+    (horovod,) = locked("horovod-source", ("horovod",))
+    assert f"Horovod {horovod}" in TEXT
+
+
+def test_nodes_and_gpus_are_those_that_the_code_knows() -> None:
+    for name, row in rows().items():
+        _, _, nodes, hopper, _ = frameworks()[name]
+        assert (nodes == "yes") == (not row.one_node_only), name
+        form = capabilities.best_form(row.kernel, [HOPPER])
+        assert hopper == ("no" if form == "cpu" else "yes"), name
+
+
+def test_it_can_be_read_at_once() -> None:
+    assert len(TEXT.split()) <= 1000
+    before = takewhile(lambda line: "git clone" not in line, TEXT.splitlines())
+    assert sum(len(line.split()) for line in before) <= 120
+
+
+def test_the_duration_is_the_published_runs() -> None:
+    """Within a fifth: kernels have to start, and the data are generated."""
+    sums: dict[str, float] = {}
+    for file in DEMO.glob("*-2x-*/record.json"):
+        run = json.loads(file.read_text(encoding="utf-8"))["run"]
+        started, finished = (datetime.fromisoformat(run[end]) for end in ("started", "finished"))
+        seed = file.parent.name.rpartition("-")[2]
+        sums[seed] = sums.get(seed, 0) + (finished - started).total_seconds()
+    assert len(sums) == 3
+    pages = [ROOT / "README.md", ROOT / "docs" / "quickstart.md"]
+    said = [re.findall(r"(\d+) minutes", page.read_text(encoding="utf-8")) for page in pages]
+    assert said[0] and {*said[0]} == {*said[1]}
+    for minutes in said[0]:
+        assert abs(median(sums.values()) / 60 / float(minutes) - 1) < 0.2
+
+
+def test_the_annotated_report_has_the_report_s_figures() -> None:
+    page = " ".join((ROOT / "docs" / "first-report.md").read_text(encoding="utf-8").split())
+    report = (DEMO / "report.md").read_text(encoding="utf-8")
+    shown = re.findall(r"\d[\d.]* \(\d[\d.]* to \d[\d.]*\)|\d+ (?:pass|not checked|exp\w+)\b", page)
+    shown += re.findall(r"device adds \d+ to \d+ %|\d+ of \d+", page)
+    assert len(shown) > 6
+    assert [figure for figure in shown if figure not in report] == []
