@@ -65,6 +65,20 @@ def test_intervals_are_those_of_a_published_report(name: str) -> None:
     assert [each for each in found if each not in reports] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("fairness", "yes: ", "expected differences."),
+        ("time-attribution", "Loading is not the limit: ", "data in memory."),
+    ],
+)
+def test_sentences_are_those_of_the_published_report(name: str, first: str, last: str) -> None:
+    text = " ".join(re.sub(r"^> ", "", page(name), flags=re.MULTILINE).split())
+    start = text.index(first)
+    sentence = text[start : text.index(last, start) + len(last)]
+    assert sentence in (RESULTS / "demo" / "report.md").read_text(encoding="utf-8")
+
+
 def test_the_images_that_four_devices_needed_are_those_measured() -> None:
     found = pd.read_csv(RESULTS / "scaling-demo" / "csv" / "split.csv")
     found = found[(found["devices"] == 4) & (found["target"] == 0.65)]
