@@ -1,0 +1,99 @@
+"""The concepts and tutorials quote notebooks, records and published results word for word."""
+
+import contextlib
+import io
+import json
+import re
+
+import pandas as pd
+import pytest
+from test_docs import BLOCK
+
+from helpers import paths, record
+
+DOCS = paths.ROOT / "docs"
+RESULTS = DOCS / "results" / "cpu-2-cores"
+PAGES = ("data-parallelism", "cpu-devices", "uncertainty", "time-attribution", "fairness-rows")
+INTERVAL = re.compile(r"\((-?[\d.]+ to [+-]?[\d.]+)(?: over 3 runs)?\)")
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def blocks(name: str, kind: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(page(name)) if found == kind]
+
+
+def lines_of(notebook: str) -> set[str]:
+    content = (paths.ROOT / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8")
+    sources = ["".join(cell["source"]) for cell in json.loads(content)["cells"]]
+    return {line.strip() for source in sources for line in source.splitlines()}
+
+
+def test_excerpts_are_lines_of_the_notebooks() -> None:
+    pytorch, jax = lines_of("PyTorch_MultiGPU"), lines_of("JAX_MultiGPU")
+    excerpts = zip(blocks("side-by-side", "python"), (pytorch & jax, pytorch, jax), strict=True)
+    for text, there in excerpts:
+        assert [line for line in text.splitlines() if line.strip() not in there] == []
+
+
+def test_the_line_to_change_is_in_the_notebook() -> None:
+    before, _ = blocks("change-augmentation", "python")
+    assert before.strip() in lines_of("PyTorch_MultiGPU")
+
+
+def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(paths.ROOT)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(blocks("record", "python")[0], {})
+    assert blocks("record", "text")[0] == said.getvalue()
+
+
+def test_every_section_of_the_record_is_listed() -> None:
+    rows = re.findall(r"^\| (`.+?) \|", page("record"), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == set(record.Record.__annotations__)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_intervals_are_those_of_a_published_report(name: str) -> None:
+    reports = " ".join(path.read_text(encoding="utf-8") for path in RESULTS.glob("*/report.md"))
+    text = " ".join(page(name).split())
+    found = set(INTERVAL.findall(text)) - {"1.00 to 2.00"}  # that one is of several rows
+    assert [each for each in found if each not in reports] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("fairness", "yes: ", "expected differences."),
+        ("time-attribution", "Loading is not the limit: ", "data in memory."),
+    ],
+)
+def test_sentences_are_those_of_the_published_report(name: str, first: str, last: str) -> None:
+    text = " ".join(re.sub(r"^> ", "", page(name), flags=re.MULTILINE).split())
+    start = text.index(first)
+    sentence = text[start : text.index(last, start) + len(last)]
+    assert sentence in (RESULTS / "demo" / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_images_that_four_devices_needed_are_those_measured() -> None:
+    found = pd.read_csv(RESULTS / "scaling-demo" / "csv" / "split.csv")
+    found = found[(found["devices"] == 4) & (found["target"] == 0.65)]
+    assert (found["reached"] == 3).all() and found["by_seed"].all()
+    needed, low, high = (
+        found[f"statistical_efficiency{end}"] for end in ("", "_low", "_high")
+    )  # fmt: skip
+    said = f"{needed.min():.2f} to {needed.max():.2f} times the images of one until AUC 0.65"
+    ends = f"({low.min():.2f} to {high.max():.2f} over the seeds)"
+    assert f"{said} {ends}" in " ".join(page("uncertainty").split())
+
+
+def test_the_runs_that_reached_the_target_are_counted() -> None:
+    found = pd.read_csv(RESULTS / "scaling-cifar10" / "csv" / "split.csv")
+    of = found[found["target"] == 0.7].groupby("devices")[["reached", "runs"]].sum()
+    assert (of["reached"] == of["runs"])[[1, 2]].all()
+    said = f"on four devices only {of['reached'][4]} of {of['runs'][4]} did"
+    assert said in " ".join(page("uncertainty").split())
