@@ -50,7 +50,9 @@ def _recipes(given: argparse.Namespace) -> int:
         recipe = lookup(name)
         size = f"{recipe.crop} px, {recipe.reader}"
         numbers = (str(recipe.epochs), str(recipe.batch_size))
-        rows.append([name, recipe.network, size, recipe.task, *numbers, recipe.rule.name])
+        momentum = f", momentum {recipe.momentum:g}" if recipe.momentum else ""
+        optimizer = f"{recipe.optimizer}{momentum}"  # as a recipe's file has them
+        rows.append([name, recipe.network, size, recipe.task, *numbers, optimizer])
     say(terminal.table(header, rows))
     return 0
 
