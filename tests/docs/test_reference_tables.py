@@ -1,4 +1,4 @@
-"""The tables of keys on the reference pages have the keys that the code reads, no more, no fewer."""
+"""The tables of keys on the reference pages have exactly the keys that the code reads."""
 
 import re
 
