@@ -78,9 +78,8 @@ examples:
         action="append",
         default=[],
         metavar="PRICE",
-        help="add the cost of each run at this price per machine hour: 12.24/h, 12.24 EUR/h, or "
-        "box=12.24/h for the machine called box; repeat the option for several machines "
-        "(default: no cost)",
+        help="add the cost of each run at this price per hour: 12.24/h, 12.24 EUR/h, or "
+        "box=12.24/h for the machine called box. Repeat it for several machines (default: no cost)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print all figures as JSON instead of writing a report"

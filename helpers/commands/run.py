@@ -127,8 +127,8 @@ def _add_devices(parser: Parser) -> None:
     group.add_argument(
         "--gpus",
         metavar="N",
-        help="use N GPUs of each node; if N is less than --devices, replicas share the GPUs and "
-        "the run is not ranked; 0 trains on the CPU (default: one GPU per device)",
+        help="use N GPUs of each node. With fewer GPUs than devices, replicas share them and the "
+        "run is not ranked. 0 trains on the CPU (default: one GPU per device)",
     )
     group.add_argument(
         "--nnodes",
@@ -206,8 +206,8 @@ def _add_experiment(parser: Parser) -> None:
     group.add_argument(
         "--sweep",
         metavar="FILE",
-        help="read options from a TOML file (docs/overnight.md); the command line overrides them "
-        "(default: the recipe's [sweep], if the recipe is a file)",
+        help="read options from a TOML file, which the command line overrides. docs/overnight.md "
+        "describes it (default: the recipe's [sweep], if the recipe is a file)",
     )
     group.add_argument(
         "--resume",
