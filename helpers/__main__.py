@@ -11,20 +11,21 @@ from helpers.errors import UserError, exits_cleanly, unknown
 from helpers.terminal import say
 
 DESCRIPTION = """\
-Train the same network in every framework, then measure and compare the results.
+Train the same network in every framework, and compare speed, accuracy and waiting times.
 """
 
 EPILOG = """\
 start here:
-  rosetta run                            every framework on all GPUs; without a GPU on two CPU
-                                         devices, each a fixed part of the cores
+  rosetta run                      train in every framework on all GPUs (without a GPU: on two CPU
+                                   devices)
   rosetta run --frameworks pytorch,jax --devices 1,2
-  rosetta open                           the report of the last experiment, in a browser
-  rosetta COMMAND --help                 the options of a command, with examples
+                                   train in two frameworks on one device, then on two
+  rosetta open                     open the last experiment's report in a browser
+  rosetta COMMAND --help           show a command's options, with examples
 
-For Tab completion in bash: eval "$(rosetta --print-completion bash)"; likewise for zsh.
-Exit codes: 0 success, 1 a run failed or a figure moved, 2 a mistake in the command or its input;
-'rosetta run --help' lists those of an interrupted run.
+Complete commands with Tab in bash (likewise in zsh): eval "$(rosetta --print-completion bash)"
+Exit codes: 0 success; 1 a run failed or a figure moved; 2 a mistake in the command or its input.
+'rosetta run --help' lists the exit codes of an interrupted experiment.
 """
 
 
@@ -63,7 +64,7 @@ def build() -> tuple[Parser, Commands]:
         "--print-completion",
         choices=("bash", "zsh", "tcsh"),
         action=_Completion,
-        help="print a shell's completion script and exit",
+        help="print the completion script of this shell and exit",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (run, reports, jobs, doctor, listing):

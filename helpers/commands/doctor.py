@@ -21,11 +21,12 @@ WHAT = ("start", *expected.LAYERS, expected.ALL_REDUCE)
 
 EPILOG = """\
 examples:
-  rosetta doctor                               every environment, on all GPUs (or two CPU devices)
+  rosetta doctor                             check every environment on all GPUs
   rosetta doctor --environments pytorch,mxnet --devices 1,2
-  python -m helpers doctor --here pytorch      PyTorch in this Python, without 'make envs'
+                                             check two environments on one device, then on two
+  python -m helpers doctor --here pytorch    check PyTorch in this Python, without 'make envs'
 
-Exit codes: 0 everything works, 1 something does not work.
+Exit codes: 0 every check passed; 1 a check failed.
 """
 
 
@@ -124,7 +125,7 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "doctor",
-        help="check each framework on each device, and print a table for a bug report",
+        help="check frameworks on devices, and print a table for a bug report (default: all)",
         epilog=EPILOG,
     )
     which = parser.add_mutually_exclusive_group()
@@ -132,13 +133,13 @@ def add(commands: Commands) -> None:
         "--environments",
         type=listed,
         metavar="NAME,...",
-        help="check these environments (default: every environment that has a framework)",
+        help="check these environments (default: all, and optional ones that are installed)",
     )
     which.add_argument(
         "--here",
         type=listed,
         metavar="NAME,...",
-        help="check these frameworks in the current Python, not in their environments",
+        help="check these frameworks in the current Python instead of their environments",
     )
     parser.add_argument(
         "--devices",
@@ -146,20 +147,21 @@ def add(commands: Commands) -> None:
         type=listed,
         default=["auto"],
         metavar="N,...",
-        help="number of devices; several numbers give one check each (default: all)",
+        help="check N devices, with one check for each number (default: all GPUs, or two CPU "
+        "devices)",
     )
     parser.add_argument(
         "--limit",
         type=lambda text: number(text, "seconds", above=True),
         default=starting.LIMIT_SECONDS,
         metavar="SECONDS",
-        help=f"end a check after SECONDS (default: {starting.LIMIT_SECONDS:g})",
+        help=f"end a check after this many seconds (default: {starting.LIMIT_SECONDS:g})",
     )
     parser.add_argument(
         "--logs",
         type=Path,
         default=paths.RUNS / ".self-test",
         metavar="FOLDER",
-        help="write each check's output into FOLDER (default: runs/.self-test)",
+        help="write the output of each check to FOLDER (default: runs/.self-test)",
     )
     parser.set_defaults(run=run)

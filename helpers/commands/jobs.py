@@ -8,13 +8,15 @@ from helpers.terminal import say
 
 def add(commands: Commands) -> None:
     status = command(
-        commands, "status", help="show the progress of experiments and of their Slurm jobs"
+        commands,
+        "status",
+        help="show the progress of experiments and their Slurm jobs (default: all unfinished)",
     )
     status.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help="an experiment's name under runs/ (default: all unfinished ones)",
+        help="an experiment under runs/ (default: all unfinished experiments)",
     )
     status.set_defaults(run=_status)
     _add_slurm(commands)
@@ -24,31 +26,31 @@ def _add_slurm(commands: Commands) -> None:
     parser = command(
         commands,
         "slurm",
-        help="print a recipe's Slurm batch script, check its nodes, or submit it",
+        help="print a recipe's Slurm script, check its nodes or submit its jobs (default: print)",
         epilog="""\
 examples:
   rosetta slurm mine.toml > job.sh     print the script
-  rosetta slurm mine.toml --check      run a short job to check that the nodes are suitable
-  rosetta slurm mine.toml --submit     submit it, or continue it
+  rosetta slurm mine.toml --check      check the nodes with a short job
+  rosetta slurm mine.toml --submit     submit the jobs, or continue them
 
-The settings come from the recipe's [slurm] table and the runs from [sweep]; each number of nodes
-gets one job (docs/slurm.md).
+The recipe's [slurm] sets the jobs' options and its [sweep] the runs, with one job for each number
+of nodes (docs/slurm.md).
 """,
     )
-    parser.add_argument("file", metavar="FILE.toml", help="a recipe's file (docs/recipes.md)")
+    parser.add_argument("file", metavar="FILE.toml", help="the file of a recipe (docs/recipes.md)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--submit", action="store_true", help="submit the script with sbatch, and print the jobs"
+        "--submit", action="store_true", help="submit the jobs with sbatch, and print their numbers"
     )
     what.add_argument(
         "--check",
         action="store_true",
-        help="run a short job that checks the nodes, and print a table",
+        help="check the nodes with a short job, and print a table",
     )
     parser.add_argument(
         "--name",
-        help="base name of the experiments, to which -1n is added for one node (default: the "
-        "file's name)",
+        help="name the experiments NAME-1n for one node, and so on (default: the name in [sweep], "
+        "or the file's name)",
     )
     parser.set_defaults(run=_slurm)
 

@@ -15,22 +15,25 @@ from helpers.terminal import say
 
 
 def add(commands: Commands) -> None:
-    command(commands, "notebooks", help="list the notebooks, one line each").set_defaults(
-        run=_notebooks
-    )
-    command(commands, "recipes", help="list the recipes, one line each").set_defaults(run=_recipes)
+    command(commands, "notebooks", help="list all notebooks").set_defaults(run=_notebooks)
+    command(commands, "recipes", help="list all included recipes").set_defaults(run=_recipes)
     parser = command(
         commands,
         "copy",
-        help="copy a notebook, to edit the copy and compare the two",
+        help="copy a notebook, to change the copy and compare both",
         epilog="""\
 example:
-  rosetta copy PyTorch_MultiGPU PyTorch_no_flip
+  rosetta copy PyTorch_MultiGPU PyTorch_no_flip    copy a notebook under notebooks/
   rosetta run --notebooks PyTorch_MultiGPU,PyTorch_no_flip
+                                                   train both, after you have changed the copy
 """,
     )
-    parser.add_argument("notebook", metavar="NOTEBOOK", help="a name listed by 'rosetta notebooks'")
-    parser.add_argument("name", metavar="NAME", help="the copy's name, without .ipynb")
+    parser.add_argument(
+        "notebook",
+        metavar="NOTEBOOK",
+        help="the notebook to copy; 'rosetta notebooks' lists the names",
+    )
+    parser.add_argument("name", metavar="NAME", help="the name of the copy, without .ipynb")
     parser.set_defaults(run=_copy)
 
 
@@ -50,7 +53,9 @@ def _recipes(given: argparse.Namespace) -> int:
         recipe = lookup(name)
         size = f"{recipe.crop} px, {recipe.reader}"
         numbers = (str(recipe.epochs), str(recipe.batch_size))
-        rows.append([name, recipe.network, size, recipe.task, *numbers, recipe.rule.name])
+        momentum = f", momentum {recipe.momentum:g}" if recipe.momentum else ""
+        optimizer = f"{recipe.optimizer}{momentum}"  # as a recipe's file has them
+        rows.append([name, recipe.network, size, recipe.task, *numbers, optimizer])
     say(terminal.table(header, rows))
     return 0
 

@@ -9,7 +9,7 @@ from helpers.errors import UserError
 from helpers.runner import experiments
 from helpers.terminal import say
 
-NAME = "an experiment's name under runs/, or a folder"
+NAME = "an experiment under runs/, or its folder"
 
 
 def add(commands: Commands) -> None:
@@ -17,13 +17,22 @@ def add(commands: Commands) -> None:
     diff = command(
         commands,
         "diff",
-        help="show which results changed between two experiments",
-        epilog="Exit codes: 1 a result changed by more than the spread of the repeats, 0 none did.",
+        help="show which figures moved between OLD and NEW (default: the last)",
+        epilog="""\
+example:
+  rosetta diff before after      compare two experiments, without starting a run
+
+Exit codes: 0 nothing moved; 1 a figure moved by more than the spread of the repeats; 2 the
+experiments cannot be compared.
+""",
     )
     diff.add_argument("old", metavar="OLD", help=NAME)
     _add_last(diff, "new").set_defaults(run=_diff)
     _add_last(
-        command(commands, "open", help="open the report of an experiment in a browser"), "name"
+        command(
+            commands, "open", help="open an experiment's report in a browser (default: the last)"
+        ),
+        "name",
     ).set_defaults(run=_open)
 
 
@@ -34,7 +43,7 @@ def _add_last(parser: Parser, name: str) -> Parser:
         nargs="?",
         default=experiments.LATEST,
         metavar=name.upper(),
-        help=f"{NAME} (default: the last)",
+        help=f"{NAME} (default: the last experiment)",
     )
     return parser
 
@@ -43,12 +52,12 @@ def _add_report(commands: Commands) -> None:
     parser = command(
         commands,
         "report",
-        help="write the report of one or several experiments again",
+        help="write one report on one or several experiments (default: the last)",
         epilog="""\
 examples:
   rosetta report                            write the last experiment's report again
-  rosetta report before after --out both    one report on two experiments
-  rosetta report --price 12.24/h            including the cost of each run
+  rosetta report before after --out both    combine two experiments in one report
+  rosetta report --price 12.24/h            add the cost of each run
 """,
     )
     parser.add_argument(
@@ -56,24 +65,24 @@ examples:
         nargs="*",
         metavar="NAME",
         default=[experiments.LATEST],
-        help=f"{NAME}; several are combined in one report (default: the last)",
+        help=f"{NAME}; several names give one report (default: the last experiment)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="write into FOLDER (default: the folder of the first)",
+        help="write the report to FOLDER (default: the first experiment's folder)",
     )
     parser.add_argument(
         "--price",
         action="append",
         default=[],
         metavar="PRICE",
-        help="price of one machine hour: 12.24/h, 12.24 EUR/h, or box=12.24/h for the machine "
-        "called box; repeat the option for several machines",
+        help="add the cost of each run at this price per hour: 12.24/h, 12.24 EUR/h, or "
+        "box=12.24/h for the machine called box. Repeat it for several machines (default: no cost)",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print all figures as JSON, and write no file"
+        "--json", action="store_true", help="print all figures as JSON instead of writing a report"
     )
     parser.set_defaults(run=_report)
 

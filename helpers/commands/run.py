@@ -15,31 +15,39 @@ CHOICES = [field.name for field in fields(plans.Choices)]
 
 EPILOG = """\
 examples:
-  rosetta run                                   the usual seven notebooks, on all GPUs (without a
-                                                GPU on two CPU devices)
+  rosetta run                              train in every framework on all GPUs (without a GPU: on
+                                           two CPU devices)
   rosetta run --frameworks pytorch,keras --devices 1,2
+                                           train in two frameworks on one device, then on two
   rosetta run --devices 1,2,4,8 --repeats 3 --dry-run
-                                                list an overnight experiment, and estimate its time
-  rosetta run --epochs 1 --batch-size 16        a short trial; the report says that it differs
-                                                from the recipe
-  rosetta run --gpus 0                          train on the CPU, although there are GPUs
-  rosetta run --devices 4 --gpus 1              4 replicas on one GPU, to test parallel training
+                                           list the runs of a night and estimate their time
+  rosetta run --epochs 1 --batch-size 16   make a short trial, which the report labels as such
+  rosetta run --gpus 0                     train on the CPU, although there are GPUs
+  rosetta run --devices 4 --gpus 1         test parallel training with 4 replicas on one GPU
   rosetta run --nnodes 2 --devices 4 --launcher mpiexec:host1,host2
-                                                two machines with 4 GPUs each
-  rosetta run --nnodes 1,2 --devices 1          one node, then two (simulated on a laptop)
-  rosetta run --recipe mine.toml                your own network or images (docs/recipes.md)
-  rosetta run --resume                          continue the last experiment
+                                           train on two machines with 4 GPUs each
+  rosetta run --nnodes 1,2 --devices 1     train on one node, then on two simulated nodes
+  rosetta run --recipe mine.toml           train your network or images (docs/recipes.md)
+  rosetta run --resume                     continue the last experiment
 
-If an experiment is cut short (Ctrl-C, a crash, a reboot), the same command continues it too.
-Results: runs/latest/report.html, Compare.ipynb and, for each run, its notebook, record and trace.
-Exit codes: 0 all runs finished, 1 a run failed or was skipped, 2 a mistake in the command or the
-data, or a full disk, 75 stopped by SIGUSR1 (repeat the command to continue), 130 stopped by
-Ctrl-C, SIGTERM or a closed terminal.
+After Ctrl-C, a crash or a reboot, the same command continues the experiment too.
+Results: runs/latest/report.html and Compare.ipynb; for each run its notebook, record and trace.
+Exit codes:
+    0  all runs finished
+    1  a run failed or was skipped
+    2  a mistake in the command or the data, or a full disk
+   75  stopped at a checkpoint by SIGUSR1; repeat the command to continue
+  130  stopped by Ctrl-C, SIGTERM or a closed terminal
 """
 
 
 def add(commands: Commands) -> None:
-    parser = command(commands, "run", help="train with every framework, and compare", epilog=EPILOG)
+    parser = command(
+        commands,
+        "run",
+        help="train in every framework and compare (default: all GPUs)",
+        epilog=EPILOG,
+    )
     _add_what(parser)
     _add_devices(parser)
     _add_training(parser)
@@ -82,26 +90,27 @@ def _add_what(parser: Parser) -> None:
         "--frameworks",
         type=listed,
         metavar="NAME,...",
-        help="run all notebooks of these frameworks: pytorch, keras, tensorflow, mxnet, chainer, "
-        "jax, keras-jax, keras-torch, horovod (default: all but the last three)",
+        help="train in these frameworks: pytorch, keras, tensorflow, mxnet, chainer, jax, "
+        "keras-jax, keras-torch, horovod (default: all but the last three)",
     )
     group.add_argument(
         "--notebooks",
         type=listed,
         metavar="NAME,...",
-        help="run only these notebooks, in place of --frameworks; 'rosetta notebooks' lists them",
+        help="run these notebooks instead of --frameworks; 'rosetta notebooks' lists the names "
+        "(default: the notebooks of --frameworks)",
     )
     group.add_argument(
         "--recipe",
         metavar="NAME|FILE",
-        help="train with this recipe: its network, images and settings; 'rosetta recipes' lists "
-        "them (default: chexnet on GPUs, demo on CPUs)",
+        help="train the network, images and settings of this recipe; 'rosetta recipes' lists the "
+        "names (default: chexnet on GPUs, demo on CPUs)",
     )
     group.add_argument(
         "--data",
         metavar="FOLDER",
         help="train on the images in FOLDER (default: the images prepared under data/; if there "
-        "are none, generated images)",
+        "are no such images, generated images)",
     )
 
 
@@ -112,112 +121,113 @@ def _add_devices(parser: Parser) -> None:
         "--nproc-per-node",
         type=listed,
         metavar="N,...",
-        help="number of devices on each node; several numbers give one run each (default: all "
-        "GPUs, or two CPU devices)",
+        help="train on N devices of each node, with one run for each number (default: all GPUs, or "
+        "two CPU devices)",
     )
     group.add_argument(
         "--gpus",
         metavar="N",
-        help="number of GPUs on each node: with fewer GPUs than devices the devices share them, "
-        "and the run is not ranked; 0 trains on the CPU (default: one GPU per device)",
+        help="use N GPUs of each node. With fewer GPUs than devices, replicas share them and the "
+        "run is not ranked. 0 trains on the CPU (default: one GPU per device)",
     )
     group.add_argument(
         "--nnodes",
         type=listed,
         metavar="N,...",
-        help="number of nodes; several numbers give one run each. Unless --launcher names hosts, "
-        "or in a Slurm job, the nodes are simulated on this machine (default: 1)",
+        help="train on N nodes, with one run for each number; without --launcher hosts or a Slurm "
+        "job, the nodes are simulated on this machine (default: 1)",
     )
     group.add_argument(
         "--launcher",
         metavar="NAME",
-        help="how to start the processes of several nodes: mpiexec, mpiexec:HOST,HOST,..., srun or "
+        help="start the processes of several nodes with mpiexec, mpiexec:HOST,HOST,..., srun or "
         "torchrun (default: srun in a Slurm job, else mpiexec)",
     )
     group.add_argument(
         "--cores-per-device",
         metavar="N",
-        help="cores of each CPU device; with 'shared' every device may use all cores, and the run "
+        help="give each CPU device N cores; 'shared' lets every device use all cores, and the run "
         "is not ranked (default: all cores divided by the largest number in --devices)",
     )
     group.add_argument(
         "--loader-cores",
         metavar="PLACE",
-        help="where the loader workers of CPU devices run: 'device' (the device's cores), 'own' "
-        "(separate cores) or 'siblings' (second hardware threads) (default: the recipe's)",
+        help="place the loader workers of CPU devices: 'device' uses the device's cores, 'own' "
+        "separate cores, 'siblings' second hardware threads (default: the recipe's)",
     )
 
 
 def _add_training(parser: Parser) -> None:
     group = parser.add_argument_group("training")
-    group.add_argument("--epochs", metavar="N", help="train for N epochs (default: the recipe's)")
+    group.add_argument("--epochs", metavar="N", help="train N epochs (default: the recipe's)")
     group.add_argument(
         "--batch-size",
         metavar="N|auto",
-        help="images per device and step; 'auto' finds the largest number that fits. The recipe's "
-        "rule scales the learning rate to match (default: the recipe's)",
+        help="train with N images per device, and scale the learning rate by the recipe's rule; "
+        "'auto' finds the largest batch that fits (default: the recipe's)",
     )
     group.add_argument(
         "--num-workers",
         metavar="N|auto",
-        help="loader workers of each device; 'auto' finds the best number by measuring "
-        "(default: based on the number of CPU cores)",
+        help="start N loader workers for each device; 'auto' measures the best number (default: "
+        "the CPU cores per device, 8 at most)",
     )
     group.add_argument(
         "--precision",
         type=listed,
         metavar="NAME,...",
-        help="fp32, tf32, bf16 or fp16; several give one run each (default: fp32)",
+        help="compute in fp32, tf32, bf16 or fp16, with one run for each (default: fp32)",
     )
     group.add_argument(
         "--warmup-epochs",
         metavar="N",
-        help="raise the learning rate gradually over the first N epochs (default: the recipe's)",
+        help="raise the learning rate step by step over N epochs (default: the recipe's)",
     )
     group.add_argument(
         "--seeds",
         "--seed",
         type=_whole_numbers,
         metavar="N,...",
-        help="random seeds of split, weights and augmentation; one run per seed (default: 0)",
+        help="seed the split, weights and augmentation, with one run for each seed (default: 0)",
     )
 
 
 def _add_experiment(parser: Parser) -> None:
     group = parser.add_argument_group("experiment")
     group.add_argument(
-        "--name", help="name of the experiment, a folder under runs/ (default: the date and time)"
+        "--name", help="write the experiment to runs/NAME (default: the date and time)"
     )
     group.add_argument(
         "--repeats",
         type=int,
         metavar="N",
-        help="do every run N times; tables then show median and range (default: 1)",
+        help="repeat every run N times; tables then show median and range (default: 1)",
     )
     group.add_argument(
         "--sweep",
         metavar="FILE",
-        help="read options from a TOML file; the command line overrides them (docs/sweeps.md)",
+        help="read options from a TOML file, which the command line overrides. docs/overnight.md "
+        "describes it (default: the recipe's [sweep], if the recipe is a file)",
     )
     group.add_argument(
         "--resume",
         nargs="?",
         const=experiments.LATEST,
         metavar="NAME",
-        help="continue an experiment: keep the finished runs and run the others again (default: "
-        "the last)",
+        help="continue an experiment: keep its finished runs and resume the others (default: the "
+        "last experiment)",
     )
     group.add_argument(
         "--hang-timeout",
         type=lambda text: number(text, "minutes"),
         metavar="MINUTES",
-        help="end a run that has taken no step and printed nothing for this many minutes "
-        f"(default: {hangs.MINUTES:g}; 0: never)",
+        help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
+        f"(default: {hangs.MINUTES:g})",
     )
     group.add_argument(
         "--dry-run",
         action="store_true",
-        help="list the runs and their estimated time, without starting any",
+        help="list the runs and estimate their time, without starting a run",
     )
 
 
