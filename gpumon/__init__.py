@@ -1,4 +1,4 @@
-"""gpumon records what the GPUs and the host do while a program runs, aligned with its phases.
+"""gpumon records what the GPUs and the host do in each phase of a program.
 
 >>> import gpumon
 >>> with gpumon.Monitor("runs/mine/trace") as monitor:
@@ -6,9 +6,9 @@
 ...         train()
 >>> monitor.plot()
 
-Importing gpumon is cheap, because the sampling process imports this package too and must stay
-small. NumPy, pandas, matplotlib and rich are needed only by what draws, makes tables or watches,
-and loaded only there; recording, `gpumon summary` and CSV do without.
+Recording, ``gpumon summary`` and the CSV export need no optional package. Charts need matplotlib
+and NumPy, tables in Python need pandas, and ``gpumon watch`` needs rich. gpumon imports these
+packages only when a function needs them, because the sampling process must stay small.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ _MODULES = ("callbacks", "otel")
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext gpumon``: adds the cell magic ``%%gpumon``."""
+    """Add the cell magic ``%%gpumon`` to a notebook; IPython calls this for ``%load_ext gpumon``.
+
+    Args:
+        shell: the IPython shell.
+    """
     from gpumon.record import register
 
     register(shell)

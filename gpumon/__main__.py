@@ -1,4 +1,4 @@
-"""This module is the command line: gpumon record, watch, summary, plot, compare and others."""
+"""This module is the command line of gpumon."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def parser() -> Parser:
     main.add_argument("--version", action="version", version=f"gpumon {__version__}")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    record = commands.add_parser("record", help="run a command and record it")
+    record = _command(
+        commands, "record", "run a command, and record the GPUs and the host while it runs"
+    )
+    record.usage = "%(prog)s [OPTIONS] -- COMMAND ..."
     record.add_argument(
         "--interval",
         type=float,
@@ -96,7 +99,9 @@ def parser() -> Parser:
         help="run this command with its arguments",
     )
 
-    watch = commands.add_parser("watch", help="show a trace, or this machine, in the terminal")
+    watch = _command(
+        commands, "watch", "show the latest values of a trace or of this machine in the terminal"
+    )
     watch.add_argument(
         "trace",
         nargs="?",
@@ -110,7 +115,7 @@ def parser() -> Parser:
         help="print the current values and exit (default: update until Ctrl-C)",
     )
 
-    summary = commands.add_parser("summary", help="print figures for each phase and device")
+    summary = _command(commands, "summary", "print figures for each phase and device")
     _add_traces(summary)
     summary.add_argument(
         "--by",
@@ -135,7 +140,7 @@ def parser() -> Parser:
         help="print how the trace was recorded, as JSON (default: print the figures)",
     )
 
-    plot = commands.add_parser("plot", help="draw a chart of a trace")
+    plot = _command(commands, "plot", "draw the chart of a trace")
     _add_traces(plot)
     _add_chart(plot, "write the chart to FILE: .png, .svg, .pdf or .html (default: TRACE.png)")
     plot.add_argument(
@@ -145,7 +150,7 @@ def parser() -> Parser:
         "(default: none)",
     )
 
-    compare = commands.add_parser("compare", help="list and draw the differences between traces")
+    compare = _command(commands, "compare", "list the differences between traces and draw them")
     compare.add_argument(
         "trace",
         nargs="+",
@@ -159,7 +164,7 @@ def parser() -> Parser:
     )
     _add_chart(compare, "write the chart to FILE: .png, .svg or .pdf (default: gpumon-compare.png)")
 
-    merge = commands.add_parser("merge", help="merge traces of ranks and hosts into one trace")
+    merge = _command(commands, "merge", "merge traces of ranks and hosts into one trace")
     _add_traces(merge)
     merge.add_argument(
         "-o",
@@ -170,7 +175,9 @@ def parser() -> Parser:
         help="write the merged trace to TRACE (required)",
     )
 
-    export = commands.add_parser("export", help="write a trace in another program's format")
+    export = _command(
+        commands, "export", "write a trace as CSV, Parquet, Prometheus text or a Chrome trace"
+    )
     _add_traces(export)
     export.add_argument(
         "-o",
@@ -184,10 +191,10 @@ def parser() -> Parser:
         "--profile",
         type=Path,
         metavar="FILE",
-        help="add the events of this torch.profiler file to the .json file (default: none)",
+        help="add the events of this torch.profiler trace to the .json file (default: none)",
     )
 
-    serve = commands.add_parser("serve", help="serve the latest values to Prometheus over HTTP")
+    serve = _command(commands, "serve", "serve the latest values to Prometheus over HTTP")
     serve.add_argument(
         "trace",
         nargs="?",
@@ -203,11 +210,18 @@ def parser() -> Parser:
     )
     serve.add_argument("--port", type=int, default=9401, help="listen on port PORT (default: 9401)")
 
-    devices = commands.add_parser("devices", help="list what gpumon can measure on this machine")
+    devices = _command(commands, "devices", "list what gpumon can measure on this machine")
     devices.add_argument(
         "--json", action="store_true", help="print the list as JSON (default: as text)"
     )
     return main
+
+
+def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+    """Add a command with one sentence for the list of commands and for the command's own help."""
+    description = f"{text[0].upper()}{text[1:]}."
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=description)
+    return command
 
 
 def _add_traces(command: argparse.ArgumentParser) -> None:

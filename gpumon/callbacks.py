@@ -4,8 +4,8 @@
 >>> lightning.Trainer(callbacks=[gpumon.callbacks.Lightning(monitor)])
 >>> transformers.Trainer(model, callbacks=[gpumon.callbacks.HuggingFace(monitor)])
 
-Each marks ``train`` and ``validate`` (and Keras' ``predict``), with the epoch. None imports the
-framework: it has the methods that the framework calls, and those that it may call do nothing.
+Each callback marks ``train``, with its epoch, and ``validate``. Keras and Lightning also have
+``predict``, and Lightning has ``test``. No callback imports its framework.
 """
 
 from __future__ import annotations
@@ -67,7 +67,13 @@ class _Phases:
 
 
 class Keras(_Phases):
-    """For ``fit``, ``evaluate`` and ``predict``. Validation within an epoch nests in ``train``."""
+    """Mark the phases of ``fit``, ``evaluate`` and ``predict`` in Keras.
+
+    Validation within an epoch is the phase ``train/validate``.
+
+    Args:
+        monitor: the Monitor that records, or its Marker.
+    """
 
     hooks: ClassVar[Hooks] = {
         "on_train_begin": (("validate", "train"), ""),  # what an interrupt or a failure left open
@@ -85,7 +91,13 @@ class Keras(_Phases):
 
 
 class Lightning(_Phases):
-    """For Lightning's Trainer. Its check of the validation before training is ``validate`` too."""
+    """Mark the phases of Lightning's Trainer.
+
+    The sanity check before training is also marked as ``validate``.
+
+    Args:
+        monitor: the Monitor that records, or its Marker.
+    """
 
     hooks: ClassVar[Hooks] = {
         "on_train_epoch_start": ((), "train"),
@@ -115,9 +127,12 @@ class Lightning(_Phases):
 
 
 class HuggingFace(_Phases):
-    """For the Trainer of ``transformers``. It reports no start of an evaluation, only its steps.
+    """Mark the phases of the Trainer in Hugging Face's ``transformers``.
 
-    What ``predict`` does is therefore ``validate`` too.
+    ``predict`` is also marked as ``validate``, because the Trainer reports both in the same way.
+
+    Args:
+        monitor: the Monitor that records, or its Marker.
     """
 
     hooks: ClassVar[Hooks] = {

@@ -54,7 +54,15 @@ FILLED_POWER = 70.0
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a phase was, which rule says so (``kind``), and the figures that it rests on."""
+    """The limit of a phase.
+
+    Attributes:
+        phase: the phase's name; ``(all)`` in a trace without phases.
+        kind: the rule that matched: shared, swapping, input_bound, throttled, imbalanced,
+            low_occupancy or ok.
+        sentence: the limit in plain words, without the phase's name.
+        figures: the values behind the sentence, by name with unit.
+    """
 
     phase: str
     kind: str

@@ -15,7 +15,14 @@ def printable(text: object) -> str:
 
 
 class MonitorError(Exception):
-    """What is wrong, where, and how to put it right, in one printable line."""
+    """Every error of gpumon that a user can fix.
+
+    The message is one printable line: what is wrong, where, and how to fix it. A notebook shows
+    only this line, without a traceback.
+
+    Args:
+        message: the text; line breaks and control characters are replaced.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))

@@ -1,4 +1,4 @@
-"""A Monitor records in a separate process while a program runs, and marks its phases."""
+"""A Monitor records GPUs and host in a separate process, and marks the program's phases."""
 
 from __future__ import annotations
 
@@ -39,28 +39,29 @@ LISTEN_SECONDS = 1.0
 
 
 class Monitor:
-    """Records the GPUs and the host from a separate process, and marks phases.
+    """Record the GPUs and the host in a separate process, and mark phases.
 
-    Parameters
-    ----------
-    path: where the trace goes, as a prefix (``runs/x/trace`` gives ``trace.jsonl`` and
-        ``trace.marks.jsonl``) or an existing folder (prefix ``trace`` inside). An older trace
-        there is replaced.
-    interval: seconds between samples, 0.005 to 60. NVML's own utilisation is a mean over 1/6 s
-        to 1 s, so an interval under 0.1 s adds detail to power and the host only.
-    gpu_ids: UUIDs (or beginnings of them) or NVML indices; None: the GPUs this process may use,
-        by CUDA_VISIBLE_DEVICES.
-    rank: this process's rank, kept in the trace; None: as torchrun, MPI or Slurm say in the
-        environment, if they do. Ranks above 0 write to ``PATH-rankN``; read them together
-        with ``gpumon.read("PATH*")``.
-    live: in a notebook, keep a chart under the cell that redraws every few seconds, drawn by
-        another process; elsewhere, say how to follow the trace in a terminal.
-    max_trace_mb: the most MB of compressed samples that a long trace keeps; the oldest samples are
-        dropped first, and their means over 20 s are kept without a limit. None: keep all.
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`. If the sampler fails
+    during the recording, there is one warning and the program continues. Pickling a Monitor gives a
+    :class:`gpumon.Marker`, so you can pass it to worker processes on the same machine.
 
-    Once running it raises no error of the sampler: a problem is one warning, and the program
-    continues. Wrong arguments raise MonitorError. It pickles to a :class:`gpumon.Marker`, so it can
-    be handed to worker processes of the same machine.
+    Args:
+        path: the prefix of the trace's files: ``runs/x/trace`` gives ``trace.jsonl`` and
+            ``trace.marks.jsonl``. In an existing folder, the prefix is ``trace``. An older trace
+            with the same prefix is replaced.
+        interval: the time between samples in seconds, 0.005 to 60. NVML averages utilisation over
+            1/6 s to 1 s, so a shorter interval than 0.1 s adds detail only to power and the host.
+        gpu_ids: the GPUs to record, as NVML indices, UUIDs or the beginnings of UUIDs. None: the
+            GPUs that ``CUDA_VISIBLE_DEVICES`` allows.
+        rank: the rank of this process. None: the rank that torchrun, MPI or Slurm sets. Ranks above
+            0 write to ``PATH-rankN``; ``gpumon.read("PATH*")`` reads all ranks together.
+        live: True: in a notebook, redraw a chart under the cell every few seconds, in another
+            process; in a terminal, print the command that follows the trace.
+        max_trace_mb: the maximum size of the compressed samples of a long trace, in MB. gpumon
+            drops the oldest samples first and keeps their 20 s means. None: keep all samples.
+
+    Raises:
+        MonitorError: an argument is not valid.
     """
 
     def __init__(
@@ -125,17 +126,35 @@ class Monitor:
 
     @property
     def running(self) -> bool:
-        """Whether the sampling process is alive."""
+        """True while the sampling process runs."""
         return self._process is not None and self._process.poll() is None
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
-        """A context manager that marks a phase; see :meth:`gpumon.Marker.phase`."""
+        """Return a context manager that marks a phase.
+
+        Args:
+            name: the phase's name, such as ``"train"``.
+            **attributes: see :meth:`gpumon.Marker.phase`.
+
+        Returns:
+            The phase, for a ``with`` statement or as a decorator.
+
+        Raises:
+            MonitorError: the name is empty or not a string.
+        """
         if self._process is not None and time.monotonic() > self._heard + LISTEN_SECONDS:
             self._listen(0.0)
         return self.marker.phase(name, **attributes)
 
     def start(self) -> None:
-        """Start sampling; returns when the first sample is due (about a third of a second)."""
+        """Start the sampling process, and wait until it is ready (about a third of a second).
+
+        If the process cannot start, there is a warning and nothing is recorded.
+
+        Raises:
+            MonitorError: this system cannot record, the trace cannot be written, another monitor
+                writes it, or a GPU of ``gpu_ids`` does not exist.
+        """
         if self.running:
             return
         check_can_record()
@@ -185,7 +204,10 @@ class Monitor:
             raise
 
     def stop(self) -> None:
-        """Stop sampling and close the trace; harmless when it is stopped or in a forked child."""
+        """Stop the sampling process and close the trace.
+
+        A second call, or a call in a forked child process, does nothing.
+        """
         process = self._process
         if process is None or os.getpid() != self._owner:
             return
@@ -217,33 +239,33 @@ class Monitor:
     # --- The trace as far as it is written ---
 
     def read(self) -> Trace:
-        """The trace so far, as :func:`gpumon.read` gives it."""
+        """Read the trace as recorded so far; see :func:`gpumon.read`."""
         from gpumon.trace import read
 
         return read(self.path)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Every series; see :meth:`gpumon.Trace.to_pandas`."""
+        """Return every series as a table; see :meth:`gpumon.Trace.to_pandas`."""
         return self.read().to_pandas()
 
     def phases(self) -> pd.DataFrame:
-        """Every marked phase; see :meth:`gpumon.Trace.phases`."""
+        """Return every marked phase as a table; see :meth:`gpumon.Trace.phases`."""
         return self.read().phases()
 
     def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
-        """Figures per phase and device; see :meth:`gpumon.Trace.summary`."""
+        """Return figures for each phase and device; see :meth:`gpumon.Trace.summary`."""
         return self.read().summary(by=by, idle_threshold=idle_threshold)
 
     def diagnosis(self) -> list[Diagnosis]:
-        """A sentence for each phase of which it is sure; see :meth:`gpumon.Trace.diagnosis`."""
+        """Return the sentences that name each phase's limit; see :meth:`gpumon.Trace.diagnosis`."""
         return self.read().diagnosis()
 
     def metadata(self) -> dict[str, Any]:
-        """How the trace was recorded, and what it cost; see :meth:`gpumon.Trace.metadata`."""
+        """Return how the trace was recorded and what it cost; see :meth:`gpumon.Trace.metadata`."""
         return self.read().metadata()
 
     def plot(self, **options: Any) -> Figure:
-        """The chart; see :meth:`gpumon.Trace.plot`."""
+        """Draw the chart; see :meth:`gpumon.Trace.plot`."""
         return self.read().plot(**options)
 
     # ---

@@ -24,19 +24,19 @@ UNITS = {
 
 
 def observe(path: str | os.PathLike[str], meter: Any = None) -> list[str]:
-    """Have a meter observe a trace that is being written.
+    """Export the latest values of a running recording as OpenTelemetry metrics.
 
-    What is exported where, and how often, is the meter's provider's affair.
+    The meter provider decides where the values are sent, and how often.
 
     Args:
-        path: the trace, as Monitor got it.
-        meter: of OpenTelemetry's metrics API; None: one of the provider that is set.
+        path: the trace's path, as given to Monitor.
+        meter: an OpenTelemetry meter. None: a meter of the current provider.
 
     Returns:
         The names of the instruments.
 
     Raises:
-        MonitorError: there is no trace, or OpenTelemetry is not installed.
+        MonitorError: there is no trace, or opentelemetry-api is not installed.
     """
     with required_for("gpumon.otel.observe"):
         from opentelemetry import metrics as api

@@ -62,10 +62,15 @@ def _text(value: Any) -> str:
 
 
 class Marker:
-    """Marks phases in a trace. It pickles, so worker processes of the same machine mark too.
+    """Mark phases in the trace of a Monitor, from any process on the same machine.
 
-    Get it by pickling a :class:`gpumon.Monitor` (as ``multiprocessing`` does with arguments), or
-    from ``monitor.marker``. Pickled while a phase is open, the other process's phases nest in it.
+    Get it from ``monitor.marker``, or pass a :class:`gpumon.Monitor` to a worker process:
+    ``multiprocessing`` pickles its arguments, and a pickled Monitor is a Marker. If a phase is open
+    at that moment, the worker's phases nest in it.
+
+    Args:
+        path: the file of the marks.
+        parent: the phase that encloses all phases of this marker; empty: none.
     """
 
     def __init__(self, path: str | os.PathLike[str], parent: str = "") -> None:
@@ -86,18 +91,28 @@ class Marker:
 
     @property
     def current(self) -> str:
-        """The open phase of this thread or task, as ``outer/inner``; empty outside all phases."""
+        """The open phase of this thread or task, such as ``train/step``; empty if there is none."""
         phase = _innermost.get()
         while phase is not None and not (phase.open and phase.marker is self):
             phase = phase.outer
         return self._parent if phase is None else phase.path
 
     def phase(self, name: str, /, **attributes: Any) -> Phase:
-        """A context manager that marks a phase.
+        """Return a context manager that marks a phase.
 
-        Attributes can be any values. ``items``, the number of images, samples or tokens that this
-        process handles in the phase, gives items per second and per joule; ``epoch`` is shown in
-        the phase's label.
+        It is also a decorator: each call of the function, or of the coroutine function, is a phase.
+
+        Args:
+            name: the phase's name, such as ``"train"``.
+            **attributes: any values, kept in the trace. ``items`` is the number of images, samples
+                or tokens that this process handles in the phase; it gives items per second and per
+                joule. ``epoch`` appears in the phase's label.
+
+        Returns:
+            The phase.
+
+        Raises:
+            MonitorError: the name is empty or not a string.
         """
         if not isinstance(name, str) or not name:
             raise MonitorError(
@@ -160,6 +175,7 @@ class Marker:
         return known
 
     def close(self) -> None:
+        """Write pending marks and close the file; a later mark opens it again."""
         self._pay()
         if self._file >= 0:
             with contextlib.suppress(OSError):
@@ -179,14 +195,27 @@ _recorded: list[Marker] = []
 
 
 class NullPhase(contextlib.nullcontext[None]):
-    """A phase that does nothing, used where no process records; it decorates too."""
+    """A phase that does nothing, for a program that is not recorded."""
 
     def __call__(self, function: Function) -> Function:
         return function
 
 
 def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
-    """Mark a phase of a program that runs under ``gpumon record``; otherwise do nothing."""
+    """Return a context manager that marks a phase of a program under ``gpumon record``.
+
+    Without ``gpumon record`` it does nothing, so the marks can stay in the program.
+
+    Args:
+        name: the phase's name, such as ``"train"``.
+        **attributes: see :meth:`gpumon.Marker.phase`.
+
+    Returns:
+        The phase, for a ``with`` statement or as a decorator.
+
+    Raises:
+        MonitorError: the name is empty or not a string, under ``gpumon record``.
+    """
     if not _recorded:
         path = os.environ.get(TRACE_VARIABLE)
         if not path:
@@ -196,12 +225,14 @@ def phase(name: str, /, **attributes: Any) -> Phase | NullPhase:
 
 
 class Phase:
-    """One phase, open between ``__enter__`` and ``__exit__``; made by ``phase()``.
+    """One phase of a program; create it with :meth:`gpumon.Monitor.phase`.
 
-    As a decorator it is a phase for each call of a function, or of a coroutine function from its
-    first step to its last.
+    The phase is open inside its ``with`` statement. As a decorator it marks each call of a
+    function, or each run of a coroutine function; a generator cannot be decorated.
 
-    outer: the phase that was open around it, of any marker. path: ``outer/inner``, once it is open.
+    Attributes:
+        outer: the phase of any marker that was open around this phase, or None.
+        path: the full name, such as ``train/step``, once the phase is open.
     """
 
     __slots__ = ("_attributes", "_name", "_number", "marker", "open", "outer", "path")

@@ -1,4 +1,4 @@
-"""A Trace reads a recorded trace, and gives its tables, figures, metadata and charts."""
+"""A Trace reads a recorded trace, and returns its tables, metadata and charts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def read(path: PathLike | Sequence[PathLike]) -> Trace:
-    """Read the trace that a Monitor wrote.
+    """Read a trace.
 
-    It may still be growing, or have been cut off by a kill.
+    The recording may still run, or may have been killed.
 
     Args:
-        path: the trace's prefix, folder or one of its files; ``*`` matches several. Several paths
-            (ranks, machines) are merged on one time axis.
+        path: the trace's prefix, its folder or one of its files. ``*`` matches several traces, and
+            a list names several. Traces of several ranks or hosts are merged on one time axis.
 
     Returns:
         The trace.
 
     Raises:
-        MonitorError: there is no trace, or it cannot be read.
+        MonitorError: there is no trace, it cannot be read, or two of the traces contain the same
+            recording.
     """
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not paths:
@@ -52,7 +53,12 @@ def read(path: PathLike | Sequence[PathLike]) -> Trace:
 
 
 class Trace:
-    """What a Monitor recorded; ``parts`` are the traces it was merged from, if it was."""
+    """A recorded trace, with its tables, diagnosis and charts; :func:`gpumon.read` returns it.
+
+    Args:
+        recording: the recorded values.
+        parts: the traces that were merged into this one; empty: none were.
+    """
 
     def __init__(self, recording: Recording, parts: Sequence[Trace] = ()) -> None:
         self.recording = recording
@@ -61,47 +67,70 @@ class Trace:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The trace's first line: clock, host, devices and series as they were at the start."""
+        """The trace's header: clock, host, devices and series at the start of the recording."""
         return self.recording.header
 
     @property
     def devices(self) -> list[dict[str, Any]]:
-        """The devices watched, GPUs first, the host last."""
+        """The recorded devices: GPUs first, the host last."""
         return self.recording.devices
 
     def to_pandas(self) -> pd.DataFrame:
-        """Every series: index ``time (s)`` since the start, one column a key with its unit.
+        """Return every series as a table, one row per sample.
 
-        A series holds its last value between its own readings. What could not be read is NaN;
-        ``metadata()`` says why. Where samples are missing for more than three intervals, a row
-        of NaN stands at the beginning of the gap.
+        Between its own readings, a series keeps its last value. Values that could not be read are
+        NaN; ``metadata()`` gives the reason. A gap of more than three intervals begins with a row
+        of NaN.
+
+        Returns:
+            A DataFrame with the index ``time (s)`` since the start of the recording, and one column
+            per series with its unit in the name, such as ``gpu0/power (W)``.
+
+        Raises:
+            MonitorError: pandas or NumPy is not installed.
         """
         return export.to_pandas(self.recording)
 
     def phases(self) -> pd.DataFrame:
-        """Every marked phase in order of its start, one column for each attribute.
+        """Return every marked phase as a table, in order of start, with a column per attribute.
 
-        ``open`` is True for a phase that was never closed (its end is the trace's end).
+        Returns:
+            A DataFrame. Its column ``open`` is True for a phase that was never closed; the phase
+            then ends with the trace.
+
+        Raises:
+            MonitorError: pandas is not installed.
         """
         return export.phases_to_pandas(self.recording)
 
     def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
-        """Figures per phase and device; phase ``(all)`` is the whole run.
+        """Return figures for each phase and device; phase ``(all)`` is the whole recording.
 
-        by: ``"phase"`` joins the repeats of a phase, ``"repeat"`` those of several ranks at once,
-        ``"mark"`` gives each its own row with its attributes. Means and percentiles are over time,
-        not over samples. ``idle share`` is the
-        share of time with a utilisation under ``idle_threshold`` percent. Device ``gpus`` is all
-        GPUs together: mean utilisation, summed memory, power and energy, and the imbalance, which
-        is how far the lowest GPU stays under the highest, in percent. For ``host`` the utilisation
-        is the CPU's. Energy is the GPU's own counter, else the integral of its power
-        (``metadata()["energy"]`` says which). ``throttled share`` is the share of time in which
-        power or heat held the clocks down.
+        Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
+        all GPUs: mean utilisation; total memory, power and energy; and the imbalance, which is how
+        far the lowest GPU is below the highest, in percent. For device ``host``, the utilisation is
+        the CPU's.
 
-        What was not measured is in no figure: ``measured (s)`` says how much of the phase's seconds
-        a row is of, ``energy covers (s)`` the same of its energy. A sum over GPUs is NaN where one
-        of them was measured for less time than another, because it was lost. ``items/J`` takes
-        the items of the seconds that the energy covers.
+        - ``idle share (%)``: share of time below ``idle_threshold``.
+        - ``throttled share (%)``: share of time in which power or heat limited the clocks.
+        - ``measured (s)``: the seconds of the phase that the row covers; gaps are excluded.
+        - ``energy (J)``: from the GPU's counter, or else integrated from its power;
+          ``metadata()["energy"]`` gives the method. ``energy covers (s)`` gives its seconds.
+        - ``items/J``: the items of the seconds that the energy covers, as if items came evenly.
+
+        Totals over GPUs are NaN if a GPU was lost during the phase.
+
+        Args:
+            by: ``"phase"``: one row for all repeats of a phase. ``"repeat"``: one row per repeat,
+                with simultaneous marks of several ranks joined. ``"mark"``: one row per mark, with
+                its attributes.
+            idle_threshold: the utilisation below which a device is idle, in percent.
+
+        Returns:
+            A DataFrame with one row per phase and device.
+
+        Raises:
+            MonitorError: an argument is not valid, or pandas is not installed.
         """
         with required_for("Trace.summary()"):
             import pandas as pd
@@ -112,16 +141,24 @@ class Trace:
         return table
 
     def diagnosis(self) -> list[Diagnosis]:
-        """What held the program back, a sentence for each phase of which that is sure.
+        """Return what limited each phase, as a sentence with its figures.
 
-        Each has its ``phase``, its ``kind`` (input_bound, imbalanced, low_occupancy, throttled,
-        shared, swapping or ok), its ``sentence`` and the ``figures`` that it rests on. The rules
-        are in :mod:`gpumon.diagnosis`. A phase of which nothing is sure has none.
+        gpumon checks its rules in order and reports the first match. A phase that matches no rule
+        has no entry.
+
+        Returns:
+            A list with ``phase``, ``kind``, ``sentence`` and ``figures`` for each phase. The kind
+            is shared, swapping, input_bound, throttled, imbalanced, low_occupancy or ok.
         """
         return diagnose(self.recording)
 
     def metadata(self) -> dict[str, Any]:
-        """What was read, how, how often, and at what cost; ready for JSON."""
+        """Return how the trace was recorded: source and rate of each series, events, and cost.
+
+        Returns:
+            A dictionary that can be written as JSON. ``series`` gives the reason for each missing
+            series, and ``sampler`` the CPU time and memory of the sampling process.
+        """
         recording = self.recording
         header = dict(recording.header)
         events = recording.events
@@ -147,13 +184,22 @@ class Trace:
         }
 
     def plot(self, **options: Any) -> Figure:
-        """The chart: a lane a device, a band a phase, on one time axis.
+        """Draw the chart: a lane per device and a band of phases, on one time axis.
 
-        theme: ``"light"`` or ``"dark"``. title: a line above. window: (start, end) in seconds.
-        size: (width, height) in inches. devices: names of the lanes wanted. series: what else to
-        draw, in separate lanes, by the beginnings of names: ``temperature``, ``clocks``,
-        ``PCIe``, ``NVLink``, ``disk``, ``network``, ``page faults``, ... The figure
-        shows itself as the value of a notebook cell; it does not touch pyplot.
+        As the value of a notebook cell, the figure shows itself. It does not use pyplot.
+
+        Args:
+            **options: ``theme``: ``"light"`` (default) or ``"dark"``. ``title``: text above the
+                chart. ``window``: start and end in seconds. ``size``: width and height in inches.
+                ``devices``: names of the lanes to draw, such as ``["gpu0"]``. ``series``: more
+                lanes, by the beginnings of names: ``temperature``, ``clocks``, ``PCIe``,
+                ``NVLink``, ``disk``, ``network``, ``page faults``, ``ecc``.
+
+        Returns:
+            A matplotlib Figure.
+
+        Raises:
+            MonitorError: an option's value is not valid, or matplotlib or NumPy is not installed.
         """
         with required_for("a chart"):
             from gpumon.drawing.chart import draw
@@ -165,7 +211,19 @@ class Trace:
     def html(
         self, *, title: str | None = None, theme: str = "auto", series: Sequence[str] = ()
     ) -> str:
-        """The chart as one self-contained page; see :mod:`gpumon.drawing.interactive`."""
+        """Return the chart as an interactive web page in one file, which loads nothing.
+
+        Args:
+            title: text above the chart. None: the trace's name.
+            theme: ``"auto"``, which follows the reader's system, ``"light"`` or ``"dark"``.
+            series: more lanes, as for :meth:`plot`.
+
+        Returns:
+            The HTML.
+
+        Raises:
+            MonitorError: an argument is not valid, or matplotlib or NumPy is not installed.
+        """
         with required_for("an interactive chart"):
             from gpumon.drawing.interactive import page
 
@@ -174,7 +232,24 @@ class Trace:
     def export(
         self, target: PathLike, kind: str | None = None, profile: PathLike | None = None
     ) -> Path:
-        """Write a .csv, .parquet, .prom or .json file; see :func:`gpumon.export.export`."""
+        """Write the trace to a file in another program's format.
+
+        CSV and Parquet contain every sample, with its wall time and outermost phase. A ``.prom``
+        file contains the last value of each series, for Prometheus' node exporter. A ``.json`` file
+        is a Chrome trace, which Perfetto opens. An existing file is replaced as a whole.
+
+        Args:
+            target: the file to write.
+            kind: ``"csv"``, ``"parquet"``, ``"prom"`` or ``"json"``. None: the file's extension.
+            profile: a torch.profiler trace to add to a ``.json`` file.
+
+        Returns:
+            The file.
+
+        Raises:
+            MonitorError: the format is unknown, a package is missing, the profile is not valid, or
+                the file cannot be written.
+        """
         return export.export(self.recording, target, kind, profile)
 
     def _series(self) -> list[dict[str, Any]]:

@@ -35,25 +35,25 @@ def compare(
     until: Sequence[str] = (),
     width: float = 10.0,
 ) -> Chart:
-    """Draw several runs, one above the other, on the same axes.
+    """Draw several runs, one above the other, on one time axis.
 
-    A lane shows the mean utilisation of a run's GPUs with the range between them as a shade, and
-    SM activity if there is any; a run without GPUs shows its CPU. Each lane has its own phases.
+    A lane shows the mean utilisation of a run's GPUs, a shade for the range between them, and SM
+    activity if it was recorded. The lane of a run without GPUs shows its CPU.
 
     Args:
-        traces: by name, a trace or where one is.
-        theme: ``light`` or ``dark``.
-        title: above the chart.
-        align: a phase whose first start is time 0 in each run (such as ``"train"``, to leave
-            start-up out of the comparison); None: the start of each trace.
-        until: phases; a run's lane ends with the last end of any of them. Empty: with its trace.
-        width: in inches.
+        traces: the traces or their paths, by the label of each run.
+        theme: ``"light"`` or ``"dark"``.
+        title: text above the chart.
+        align: the phase whose first start is time 0 in each run, such as ``"train"`` to exclude
+            start-up. None: the start of each trace.
+        until: phases; each lane ends with the last end of any of them. Empty: the end of the trace.
+        width: the chart's width in inches.
 
     Returns:
-        The chart.
+        A matplotlib Figure, which shows itself as the value of a notebook cell.
 
     Raises:
-        MonitorError: a trace cannot be read, or none has a phase ``align``.
+        MonitorError: a trace cannot be read, or no trace has the phase ``align``.
     """
     colours = _theme(theme)
     recordings = {

@@ -59,7 +59,7 @@ def style() -> str:
 
 
 def script() -> str:
-    """What every page needs once: the style and the drawing code."""
+    """Return the style and the drawing code, which a page must include once before its charts."""
     return f"{style()}<script>\n{code()}</script>\n"
 
 
@@ -70,7 +70,17 @@ def fragment(
     theme: str = "auto",
     series: Sequence[str] = (),
 ) -> str:
-    """One chart; the page must hold ``script()`` before it. theme: auto, light or dark."""
+    """Return the HTML of one chart, for a page that includes :func:`script` before it.
+
+    Args:
+        trace: the trace to draw.
+        title: text above the chart. None: no title.
+        theme: ``"auto"``, ``"light"`` or ``"dark"``.
+        series: more lanes, as for :meth:`gpumon.Trace.plot`.
+
+    Returns:
+        The HTML.
+    """
     recording = trace.recording
     names = [series] if isinstance(series, str) else series
     lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), names)
@@ -122,7 +132,7 @@ def page(
     theme: str = "auto",
     series: Sequence[str] = (),
 ) -> str:
-    """A whole HTML document with one chart."""
+    """Return an HTML document with one chart; see :func:`fragment` for the arguments."""
     heading = html.escape(title or f"gpumon {trace.recording.prefix.name}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -230,12 +240,21 @@ def comparison_fragment(
     title: str | None = None,
     theme: str = "auto",
 ) -> str:
-    """One chart with a lane for each run: the mean of its GPUs, the range between them, SM
-    activity where there is any; the CPU where there is no GPU.
+    """Return the HTML of one chart with several runs, for a page that includes :func:`script`.
 
-    Time 0 is the first start of the phase ``align`` in each run, or of its trace where it has no
-    such phase. What is seen at first goes until the last end of the phases ``until``. The reader
-    can zoom, point, and hide a run or a GPU.
+    A lane shows the mean of a run's GPUs, the range between them, and SM activity if it was
+    recorded. The lane of a run without GPUs shows its CPU. The reader can zoom, read values, and
+    hide a run or a GPU.
+
+    Args:
+        traces: the traces, by the label of each run.
+        align: the phase whose first start is time 0; a run without it starts with its trace.
+        until: the first view ends with the last end of these phases.
+        title: text above the chart. None: no title.
+        theme: ``"auto"``, ``"light"`` or ``"dark"``.
+
+    Returns:
+        The HTML.
     """
     runs = runs_of({name: trace.recording for name, trace in traces.items()}, align, until)
     lanes: list[dict[str, Any]] = [
