@@ -102,7 +102,7 @@ def open_reader(
         DataError: the format or an option is unknown, or the data set is invalid.
     """
     if channels not in (1, 3):
-        raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
+        raise DataError(f"channels is {channels}; use 1 for grey or 3 for RGB")
     catalog, array = load_catalog(name, folder, **options)
     if catalog.kind == "record":  # all images are in the array
         cifar10.clear_cache()
@@ -178,8 +178,8 @@ def check_reader(reader: Any, where: str) -> None:
     findings = targets.ndim == 2 and targets.shape[1] == len(classes)
     if not images or targets.dtype.kind not in "iub" or not (findings or targets.ndim == 1):
         raise DataError(
-            f"{where}: targets are {targets.dtype} {targets.shape}; they must be integers"
-            f" (images,), or 0 and 1 (images, {len(classes)})"
+            f"{where}: targets are {targets.dtype} {targets.shape}; give one integer per"
+            f" image, or 0 and 1 of the shape (images, {len(classes)})"
         )
     most = 1 if findings else len(classes) - 1
     if targets.min() < 0 or targets.max() > most:
