@@ -1,13 +1,20 @@
 """Prepare published images for training, or generate synthetic images.
 
-    catalog = data_prep.read_catalog("data/demo-small-2-38")
-    parts = data_prep.split_by_patient(catalog, seed=0)
-    targets = data_prep.labels(parts["train"])          # uint8, (images, 14)
+Read a folder in the NIH's format as tables:
 
-The command line is `data-prep` (or `python -m data_prep`).
+    catalog = data_prep.read_catalog("data/nih-264")
+    parts = data_prep.split_by_patient(catalog, seed=0)  # train, valid, test
+    targets = data_prep.labels(parts["train"])  # uint8 (images, 14)
 
-Importing data_prep is cheap: pandas and other packages are imported when a function is first used,
-so the command can be interrupted from the start.
+Read a data set of any format:
+
+    reader = data_prep.open_reader("cifar10", "data/cifar10", channels=3)
+    reader.classes, reader.targets  # names; int64 (images,), or uint8 (images, findings)
+    parts = reader.parts()  # indices of train, valid and test
+    image = reader.read(0)  # uint8 (32, 32, 3)
+
+The command line is `data-prep` (or `python -m data_prep`). Importing data_prep is fast: pandas and
+other packages are imported when a function is first used.
 """
 
 from __future__ import annotations

@@ -75,18 +75,17 @@ def parser() -> argparse.ArgumentParser:
     generate = added.add_parser(
         "generate",
         help="generate a synthetic data set in a published format",
-        description="Generate X-ray-like images of 1024 px with synthetic findings, in the layout"
-        " and label combinations of the NIH's data set, rare findings more often; or the same"
-        " images in CheXpert's layout; or images of ten classes as CIFAR-10's binary version, as a"
-        " folder per class, or as ImageNet's archive of archives. The same seed generates the same"
-        " files.",
+        description="Generate a synthetic data set for trials and tests. The layouts nih and table"
+        " contain X-ray-like images with findings, as the NIH's data set and as CheXpert. The"
+        " layouts imagefolder, imagenet and cifar10 contain images of ten classes. The same seed"
+        " generates the same files.",
     )
-    generate.add_argument("folder", help="write the data set to this folder")
+    generate.add_argument("folder", metavar="FOLDER", help="write the data set to this folder")
     generate.add_argument(
         "--layout",
         choices=("nih", "table", "imagefolder", "imagenet", "cifar10"),
         default="nih",
-        help="write the files of this published data set (default: nih)",
+        help="write the data set in this layout (default: nih)",
     )
     generate.number(
         "--num-images",
@@ -105,11 +104,15 @@ def parser() -> argparse.ArgumentParser:
     resize = added.add_parser(
         "resize",
         help="resize all images of a folder to small squares, in grey or RGB",
-        description="Resize every image of SOURCE to a square in TARGET, with antialiasing. SOURCE"
-        " is a data folder, any folder of images, or what --reader reads, and is never changed."
-        " The labels are copied to TARGET.",
+        description="Resize every image of SOURCE to a square, with antialiasing, and copy the"
+        " labels to TARGET. SOURCE is never changed. To continue after an interruption, or to add"
+        " new images, run the same command again.",
     )
-    resize.add_argument("source", metavar="SOURCE", help="read images from this folder or archive")
+    resize.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="read images from this folder, or from an archive with --reader",
+    )
     resize.add_argument(
         "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
     )
@@ -139,8 +142,8 @@ def parser() -> argparse.ArgumentParser:
         "nih",
         help="download the NIH's archives and resize the images to small grey squares",
         description="Download ChestX-ray14 (12 archives, 45 GB), check the checksums, and write"
-        " small grey images to TARGET, a few archives at a time. Each archive is removed when all"
-        " of the images in it are written. After an interruption, the same command continues.",
+        " small grey images to TARGET. Each archive is removed when all of its images are written."
+        " To continue after an interruption, run the same command again.",
     )
     nih.add_argument(
         "target", metavar="TARGET", help="write to this folder, new or from an interrupted run"
@@ -174,17 +177,17 @@ def parser() -> argparse.ArgumentParser:
     verify = added.add_parser(
         "verify",
         help="check a data folder: files, decoding, duplicates, split, label counts",
-        description="Compare the files with the label file both ways, decode every image, search"
-        " for duplicates and for patients in two parts of the split, and compare the findings with"
-        " the NIH's published counts. The exit code is 1 if there is a problem.",
+        description="Compare the files with the label file and decode every image. Search for"
+        " duplicates and for patients in two parts of the split. For the NIH's data set, compare"
+        " the label counts with the published counts. The exit code is 1 if there is a problem.",
     )
-    verify.add_argument("folder", help="check this data folder")
+    verify.add_argument("folder", metavar="FOLDER", help="check this data folder")
     _add_seed(verify)
     verify.switch("--quick", "skip decoding (default: decode every image)")
     verify.switch(
         "--drop-duplicates",
-        "exclude images that occur again under another patient, by a list in left_out.csv"
-        " (default: only report duplicates)",
+        "exclude images that occur again under another patient, and list the images in"
+        " left_out.csv (default: only report duplicates)",
     )
     _add_reader(verify)
     _add_workers(verify)
@@ -198,7 +201,7 @@ def parser() -> argparse.ArgumentParser:
     )
     pack.add_argument("source", metavar="SOURCE", help="read images from this resized data folder")
     pack.add_argument("target", metavar="TARGET", help="write to this folder")
-    pack.switch("--rgb", "pack RGB images (default: the colours of the resized folder, or grey)")
+    pack.switch("--rgb", "pack RGB images (default: RGB if the resized folder is RGB, else grey)")
     _add_reader(pack)
     _add_workers(pack)
     pack.set_defaults(run=commands.pack)
@@ -206,10 +209,10 @@ def parser() -> argparse.ArgumentParser:
     stats = added.add_parser(
         "stats",
         help="count the patients, images and findings of a data folder",
-        description="Check the label file, check that every image exists, and print the number of"
-        " patients, images and findings in each part of the split.",
+        description="Print the number of patients, images and findings in each part of the split."
+        " Check the label file, and check that every image exists.",
     )
-    stats.add_argument("folder", help="count this data folder")
+    stats.add_argument("folder", metavar="FOLDER", help="count the images of this data folder")
     _add_seed(stats)
     stats.switch("--skip-missing", "skip rows whose image is missing (default: stop with an error)")
     stats.switch(
@@ -219,7 +222,7 @@ def parser() -> argparse.ArgumentParser:
     )
     stats.switch(
         "--labels-only",
-        "read the labels without a check of the images (default: check that all images exist)",
+        "read only the labels (default: also check that all images exist)",
     )
     _add_reader(stats)
     stats.set_defaults(run=commands.stats)
@@ -268,13 +271,13 @@ def _add_reader(parser: _Parser) -> None:
     parser.text(
         "--table",
         "FILE",
-        "read the meaning of the columns from this file, for the reader table (default: the"
-        " folder's table.toml)",
+        "read the column mapping from this file, for the reader table (default: the folder's"
+        " table.toml)",
     )
     parser.text(
         "--group",
         "REGEX",
-        "group images by what this pattern finds in the path, for the reader imagefolder"
+        "group images by the text that REGEX matches in the path, for the reader imagefolder"
         " (default: every image is a group)",
     )
 

@@ -1,6 +1,6 @@
 """Decode DICOM files to grey images, with the rescale and window settings of the file.
 
-This needs pydicom, which no environment of this project includes: `pip install 'pydicom>=3'`.
+This needs pydicom, which only the environment `lab` includes: `pip install 'pydicom>=3'`.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ MAX_ERROR_LENGTH = 2000
 class DataError(Exception):
     """An error in the data or the folder that the user can fix.
 
-    Its text is one line: what is wrong, where, and what to do about it. The command line prints
-    that line and exits with code 2. Control characters in a file's name or contents are
-    escaped, so the text is one line without effect on a terminal: see `printable`.
+    The message is one line that says what is wrong, where, and how to fix it. The command
+    `data-prep` prints it and exits with code 2. Control characters from file names and file
+    contents are escaped.
     """
 
     def __init__(self, text: str) -> None:

@@ -63,13 +63,24 @@ def _check_types(file: Path, note: Mapping[str, Any], types: Mapping[str, type],
 
 
 def is_complete(folder: str | os.PathLike[str]) -> bool:
-    """Return whether `resize_folder` or `prepare_nih` completed this folder."""
+    """Return whether `resize_folder` or `prepare_nih` has completed a folder.
+
+    Args:
+        folder: the folder; it need not exist.
+
+    Raises:
+        DataError: the folder's `prepared.json` is damaged.
+    """
     note = read_prepared(Path(folder))
     return note is not None and note["complete"]
 
 
 def is_packed(folder: str | os.PathLike[str]) -> bool:
-    """Return whether `pack_folder` wrote to this folder, completely or not."""
+    """Return whether `pack_folder` wrote to a folder, even if it was interrupted.
+
+    Args:
+        folder: the folder; it need not exist.
+    """
     return (Path(folder) / PACKED_FILE).is_file()
 
 

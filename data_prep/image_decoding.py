@@ -35,16 +35,21 @@ IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", "
 
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read an image file as uint8 of shape (height, width).
+    """Read an image file as grey pixels.
 
-    The formats are PNG, JPEG, BMP, PGM and its variants, and TIFF without compression. Grey stays
-    unchanged, colour is converted with the ITU-R 601 weights, palettes through their colours,
-    transparency is dropped (an X-ray has none), 16-bit grey is scaled by 255/65535. Pixels stay as
-    stored: the EXIF orientation is not applied.
+    Supported formats are PNG, JPEG, BMP, PGM, PPM, uncompressed TIFF, and DICOM if pydicom is
+    installed. Colour is converted to grey with the ITU-R 601 weights. 16-bit values are divided by
+    257, transparency is dropped, and the EXIF orientation is ignored.
 
-    Raises `DataError`, naming the file, if it is missing, damaged, not an image of these formats,
-    an animation, larger than `MAX_PIXELS`, or of 16-bit values of which the brightest becomes 64 of
-    255 or less: unscaled 12-bit values would be nearly black.
+    Args:
+        path: the image file.
+
+    Returns:
+        The pixels, uint8 (height, width).
+
+    Raises:
+        DataError: the file is missing, damaged, of another format, an animation or larger than 64
+            million pixels, or its 16-bit values are not scaled to 65,535.
     """
     return decode_grey(read_bytes(path), path)
 

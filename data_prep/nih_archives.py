@@ -45,10 +45,18 @@ def nih_sources(
     mirror: str | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ArchiveSources:
-    """Return where to get the NIH's archives and label file: addresses, sizes and checksums.
+    """Return the addresses, sizes and checksums of the NIH's files, for `prepare_nih`.
 
-    `listing` is a list in the format of `sources.json`, by default the NIH's; `mirror` the address
-    of a folder that has the files under the list's names; `folder` a local folder of archives.
+    Args:
+        listing: a file in the format of `data_prep/sources.json` (default: the NIH's addresses).
+        mirror: the address of a server folder that has files of the same names.
+        folder: a local folder that contains the archives.
+
+    Returns:
+        The sources of the label file and of the archives.
+
+    Raises:
+        DataError: the listing is missing or invalid.
     """
     if listing is None:
         content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())

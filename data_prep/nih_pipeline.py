@@ -82,18 +82,31 @@ def prepare_nih(
     connections: int = 2,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Download (or take from a folder) the archives and the label file, and fill a target folder.
+    """Download the NIH's chest X-rays and resize them to small grey squares.
 
-    The target is laid out as by `resize_folder`; the label file contains only the images that are
-    there. If interrupted, the same call continues at the byte or image it had reached; an archive
-    is removed only when its images are on the disk. Images missing from a complete folder are
-    remade from the archives that contain them.
+    If interrupted, the same call continues at the byte or image it had reached. Each archive is
+    removed when all of its images are on the disk. If images are missing from a complete folder,
+    the call downloads only the archives that contain them.
 
-    `sources` (see `nih_sources`) is the NIH by default, `labels` a label file on this machine,
-    `keep_originals` a folder for the 1024 px files, `connections` the downloads at a time. Returns
-    the contents of prepared.json (`absent`: images in the label file that were in no archive), and
-    `written`, `skipped`, `rejected` and `seconds`. Raises `DataError` for an unreachable address, a
-    wrong checksum, a disk that is full or too small, a hostile archive.
+    Args:
+        target: a new or empty folder, or the target of an earlier call.
+        sources: addresses and checksums from `nih_sources` (default: the NIH's).
+        labels: a label file on this machine (default: download it).
+        size: side length in pixels.
+        format: `png` or `jpeg`.
+        quality: of JPEG files, 1 to 95.
+        keep_originals: a folder outside the target for the 1024 px images (default: keep none).
+        num_workers: number of processes (default: one per CPU core).
+        connections: number of archives to download at the same time.
+        progress: show progress bars and the disk space needed.
+
+    Returns:
+        The contents of `prepared.json`, with `absent` (images that were in no archive), `written`
+        and `skipped` (numbers of images), `rejected` (names and reasons) and `seconds`.
+
+    Raises:
+        DataError: an address is unreachable, a checksum is wrong, the disk is too small, an archive
+            is unsafe, or the target has other settings.
     """
     target, started = Path(target), time.monotonic()
     kept = None if keep_originals is None else Path(keep_originals)

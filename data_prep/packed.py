@@ -55,17 +55,27 @@ def pack_folder(
     channels: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Pack a data folder of images of one size (such as `resize_folder` writes) into one array.
+    """Pack a folder of square images of one size into one array file.
 
-    The file gets its name when it is complete. An interrupted call restarts, which takes seconds
-    for a thousand images. `source` is a complete data folder of square images, or what `reader`
-    reads; `target` is empty, new, or a packed folder. `channels` is 1 (grey) or 3 (RGB); by default
-    as the source was made, else grey.
+    The target contains `images.npy`, the labels, and a list of the images. An interrupted call
+    restarts from the first image.
 
-    Returns `tool`, `images`, `size` and `names`; `channels` and `reader` where they are not the
-    NIH's. Raises `DataError` if the source is not complete, an image cannot be read, is not what
-    the source's manifest says or differs in size from the first, the target contains other files,
-    or the disk is full.
+    Args:
+        source: a complete folder from `resize_folder`, or what `reader` reads.
+        target: a new or empty folder, or a packed folder.
+        num_workers: number of processes (default: one per CPU core).
+        progress: show a progress bar.
+        reader: the format of the source (default: `nih`, or that of a prepared folder).
+        channels: 1 for grey images, 3 for RGB (default: as in the source, or grey).
+        options: options of the reader, as in `open_reader`.
+
+    Returns:
+        A dictionary of `images` (their number), `size` (in pixels), `names` and `tool`, with
+        `channels` for RGB and `reader` for other formats than the NIH's.
+
+    Raises:
+        DataError: the source is incomplete, an image is unreadable, changed or of another size, the
+            target contains other files, or the disk is full.
     """
     source, target = Path(source), Path(target)
     prepared = read_prepared(source)

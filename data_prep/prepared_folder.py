@@ -60,7 +60,7 @@ def check_settings(
 ) -> dict[str, Any]:
     """Check the settings that determine the pixels and return them as in prepared.json."""
     if channels not in (1, 3):
-        raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
+        raise DataError(f"channels is {channels}; use 1 for grey or 3 for RGB")
     if resize_mode not in RESIZE_MODES:
         raise DataError(f"resize_mode '{resize_mode}' is unknown; use {' or '.join(RESIZE_MODES)}")
     if format not in FORMATS:

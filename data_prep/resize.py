@@ -59,23 +59,34 @@ def resize_folder(
     resize_mode: str = "stretch",
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write every image of `source` into `target` as a square, grey or RGB.
+    """Resize every image of a folder to a square.
 
-    `source` is a data folder (label file and images), any folder of images with its subfolders, or
-    what `reader` reads, and is never changed. The options are those of `data-prep resize`, where
-    `channels` is 1 (grey) or 3 (RGB) and `options` are those of the reader. The label file and the
-    NIH's lists are copied; the labels of any other reader are written to `labels.csv`, with the
-    mapping `table.toml`. An unreadable image is listed in `rejected.csv` and left out of the
-    labels; with `strict` it is an error.
+    If interrupted, the same call continues. It also adds new and changed images of the source, and
+    rewrites missing or damaged images. `prepared.json` marks a complete folder, and `manifest.csv`
+    has the SHA-256 of every image and of its source.
 
-    `prepared.json` marks the folder as complete when all files are on the disk, and `manifest.csv`
-    has the SHA-256 of every image and of its source. Therefore the same call continues after a
-    kill, a full disk or a power cut, adds new and changed images of the source, and rewrites
-    missing or damaged images; the source may have been moved. Raises `DataError` for other
-    settings, a source that lacks images of the target, a missing image, a full disk, and so on.
+    Args:
+        source: a data folder, a folder of images, or what `reader` reads; it is never changed.
+        target: a new or empty folder, or the target of an earlier call.
+        size: side length in pixels.
+        format: `png` or `jpeg`.
+        quality: of JPEG files, 1 to 95.
+        num_workers: number of processes (default: one per CPU core).
+        skip_missing: skip images that the label file names but the folder lacks.
+        strict: raise an error for an unreadable image, instead of listing it in `rejected.csv`.
+        progress: show a progress bar.
+        reader: the format of the source (default: `nih`, or that of a prepared folder).
+        channels: 1 for grey images, 3 for RGB.
+        resize_mode: `stretch`, or `center-crop` for the square in the middle.
+        options: options of the reader, as in `open_reader`.
 
-    Returns the contents of prepared.json, and `written`, `skipped` (done before), `rejected` (a
-    list of name and reason) and `seconds`.
+    Returns:
+        The contents of `prepared.json`, with `written` and `skipped` (numbers of images),
+        `rejected` (names and reasons) and `seconds`.
+
+    Raises:
+        DataError: an argument is invalid, an image is missing, the disk is full, the target has
+            other settings, or the source lacks images that the target has.
     """
     source, target = Path(source), Path(target)
     started = time.monotonic()

@@ -30,15 +30,24 @@ def split_by_patient(
     parts: Sequence[float] = (0.7, 0.1, 0.2),
     may_be_empty: Sequence[str] = (),
 ) -> dict[str, pd.DataFrame]:
-    """Split a catalog into `train`, `valid` and `test`, whole patients at a time.
+    """Split a catalog into train, valid and test, with no patient in two parts.
 
-    The same seed gives the same parts on every machine, with every NumPy version and in any
-    order the rows are: patients are ordered by a hash of seed and patient number, not by a random
-    generator, whose stream a new version may change. Rows keep their order within each part.
+    The same seed gives the same parts on every machine and for every order of the rows. Patients
+    are ordered by a hash of seed and patient number, not by a random generator, whose stream a new
+    version may change. Rows keep their order within each part.
 
-    `parts` are the shares of the patients. A patient of the NIH's set has between 1 and 184 images,
-    so the shares of images are only approximate. Raises `DataError` if a part would have no images,
-    unless it is in `may_be_empty`.
+    Args:
+        catalog: a table from `read_catalog`.
+        seed: of the split.
+        parts: fractions of the patients for train, valid and test. The fractions of the images
+            differ, because a patient of the NIH's data set has between 1 and 184 images.
+        may_be_empty: names of the parts that may have no images.
+
+    Returns:
+        A table for each of `train`, `valid` and `test`.
+
+    Raises:
+        DataError: the fractions are invalid, or a part would have no images.
     """
     chosen = split_groups(
         catalog["patient"].tolist(),
@@ -103,12 +112,23 @@ def official_split(
     seed: int = 0,
     valid: float = 0.125,
 ) -> dict[str, pd.DataFrame]:
-    """Split a catalog by the NIH's lists; the NIH publishes no validation part.
+    """Split a catalog by the NIH's official lists.
 
-    The share `valid` of the patients of the list `train_valid` goes into validation (an eighth, as
-    70 to 10), chosen by the seed as in `split_by_patient`. The lists may name images that the
-    catalog lacks. Raises `DataError` if a list is missing or empty, an image is in both lists or in
-    none, a patient is in both, or a part has no images.
+    The NIH publishes no validation part, so some patients of the training list become one.
+
+    Args:
+        catalog: a table from `read_catalog`.
+        train_valid: the file `train_val_list.txt`.
+        test: the file `test_list.txt`.
+        seed: of the choice of validation patients.
+        valid: fraction of the patients in `train_valid` that become the validation part.
+
+    Returns:
+        A table for each of `train`, `valid` and `test`.
+
+    Raises:
+        DataError: a list is missing or empty, an image is in both lists or in neither, a patient is
+            in both, or a part has no images.
     """
     parts = official_parts(
         catalog["image"].tolist(),

@@ -36,7 +36,7 @@ HEADER = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", *CHEXP
 UNCERTAIN_SHARE, EMPTY_SHARE = 0.05, 0.6
 
 MAPPING = """\
-# What the columns of train.csv mean; see docs/data.md, "Any table".
+# What the columns of train.csv mean; see docs/table-toml.md.
 file = "train.csv"
 path = "Path"
 group = "Path"

@@ -64,12 +64,24 @@ def generate_nih(
     num_workers: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Generate a data folder: `Data_Entry_2017.csv` and `images/*.png`, 8-bit grey.
+    """Generate X-ray-like images with synthetic findings, in the NIH's format.
 
-    The same images, seed and size give the same bytes, whatever the number of workers. Files are
-    written atomically; an interrupted call continues. The label file is written last, when all
-    images are on the disk, so a folder with a label file is complete. Returns `images`, `patients`,
-    `seed`, `size`, `written`, `skipped` and `seconds`.
+    The same images, seed and size give the same bytes. An interrupted call continues. The label
+    file is written last, so a folder with a label file is complete.
+
+    Args:
+        folder: a new or empty folder, or the folder of an interrupted call.
+        images: number of images.
+        seed: of the random generator.
+        size: side length in pixels.
+        num_workers: number of processes (default: one per CPU core).
+        progress: show a progress bar.
+
+    Returns:
+        A dictionary of `images`, `patients`, `seed`, `size`, `written`, `skipped` and `seconds`.
+
+    Raises:
+        DataError: a number is out of range, the folder contains other files, or the disk is full.
     """
     folder = Path(folder)
     check_numbers(images, size, seed)

@@ -71,21 +71,29 @@ def verify_folder(
     progress: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Check the images that `reader` reads, or a folder resized or packed from them.
+    """Check a data folder, published or prepared.
 
-    Problems: images that are missing, not named in the label file, unreadable, or changed since
-    they were written; images of several sizes in a resized folder; an incomplete folder; a patient
-    (or another group) in two parts of the split by `seed` or by the NIH's lists in the folder; an
-    image in two parts under different patients; a file name with another patient than the label
-    file. Notes: images with the same pixels (the NIH's set has some), findings whose share is far
-    from the NIH's.
+    Problems are images that are missing, unreadable, changed or not in the label file, duplicates
+    in two parts of the split, and a patient in two parts. Notes are other duplicates, and findings
+    that are much more or less frequent than in the NIH's data set.
 
-    With `drop_duplicates` an image that occurs under several patients is kept under the first one;
-    the copies are listed in the folder's `left_out.csv`, which every reader respects.
+    Args:
+        folder: the data folder.
+        reader: its format, as in `open_reader`.
+        seed: of the split to check.
+        decode: decode every image; False skips all checks of pixels.
+        drop_duplicates: exclude images that occur again under another patient, by a list in the
+            folder's `left_out.csv`.
+        num_workers: number of processes (default: one per CPU core).
+        progress: show a progress bar.
+        options: options of the reader, as in `open_reader`.
 
-    `frequencies` has one row per class or finding: `here` and `share`, with `nih` and `nih_share`,
-    or the shares `uncertain` and `missing`. `decode=False` skips all checks of pixels. `options`
-    are those of the reader. Raises `DataError` if the reader refuses the folder.
+    Returns:
+        A report with `ok`, `problems` and `notes` (texts), `images`, `patients` and `checked`
+        (numbers), and `frequencies`, a table with one row per class or finding.
+
+    Raises:
+        DataError: the folder cannot be read in this format.
     """
     folder = Path(folder)
     is_nih, packed = reader == "nih", is_packed(folder)

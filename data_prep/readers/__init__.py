@@ -79,17 +79,30 @@ def open_reader(
     valid: float = 0.125,
     **options: Any,
 ) -> CatalogReader:
-    """Open the images of a folder, published or written by `data-prep resize` or `pack`.
+    """Open a data set of any supported format, published or prepared.
 
-    `name` is one of `READERS`, and `folder` may be an archive for some of them. `uncertain` and
-    `missing` are the treatment of findings with such labels: "zero", "one", or "ignore", which
-    leaves out the image. `seed` splits into `shares` if no parts were published, and the share
-    `valid` of train's groups becomes valid if no such part was. `options` are those of the reader,
-    see its `catalog`. Raises `DataError` for an unknown reader or option, or anything wrong with
-    the folder.
+    Args:
+        name: the format: `nih`, `table`, `imagefolder` or `cifar10`.
+        folder: the data folder, or an archive for `imagefolder` and `cifar10`.
+        channels: 1 for grey images, 3 for RGB.
+        uncertain: treat a finding with an uncertain label as 0 (`zero`) or 1 (`one`), or exclude
+            the image (`ignore`).
+        missing: the same for a finding without a label.
+        seed: of the split, if no split was published.
+        shares: fractions of the groups for train, valid and test, if no split was published.
+        valid: fraction of the train groups that become valid, if no valid part was published.
+        options: `table` (a mapping or its file) for `table`, `group` (a regular expression) for
+            `imagefolder`, `skip_missing` and `check_images` for `nih`.
+
+    Returns:
+        A reader with `classes`, `targets`, `parts()` and `read(i)`, and `table()`, which lists the
+        images. `read(i)` returns uint8 (height, width, channels).
+
+    Raises:
+        DataError: the format or an option is unknown, or the data set is invalid.
     """
     if channels not in (1, 3):
-        raise DataError(f"channels is {channels}; use 1 (grey) or 3 (RGB)")
+        raise DataError(f"channels is {channels}; use 1 for grey or 3 for RGB")
     catalog, array = load_catalog(name, folder, **options)
     if catalog.kind == "record":  # all images are in the array
         cifar10.clear_cache()
@@ -136,9 +149,16 @@ def _catalog_function(name: str) -> Callable[..., Catalog]:
 
 
 def check_reader(reader: Any, where: str) -> None:
-    """Check a custom reader; raise `DataError` with one line if it is invalid.
+    """Check a custom reader.
 
-    The line starts with `where`, for example `mine.py:Reader`. The function reads the first image.
+    The function reads the first image.
+
+    Args:
+        reader: an object with `classes`, `targets`, `parts()` and `read(i)`.
+        where: a name for the error message, such as `mine.py:Reader`.
+
+    Raises:
+        DataError: a member is missing, or a value has the wrong type, shape or range.
     """
     for name in ("classes", "targets", "parts", "read"):
         if not hasattr(reader, name):
@@ -158,8 +178,8 @@ def check_reader(reader: Any, where: str) -> None:
     findings = targets.ndim == 2 and targets.shape[1] == len(classes)
     if not images or targets.dtype.kind not in "iub" or not (findings or targets.ndim == 1):
         raise DataError(
-            f"{where}: targets are {targets.dtype} {targets.shape}; they must be integers"
-            f" (images,), or 0 and 1 (images, {len(classes)})"
+            f"{where}: targets are {targets.dtype} {targets.shape}; give one integer per"
+            f" image, or 0 and 1 of the shape (images, {len(classes)})"
         )
     most = 1 if findings else len(classes) - 1
     if targets.min() < 0 or targets.max() > most:

@@ -129,8 +129,8 @@ def read_mapping(
         content = tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(
-            f"{file}: the mapping of columns is missing; write one (docs/data.md, 'Any table') or"
-            " name one with --table"
+            f"{file}: the mapping of columns is missing; write one (see docs/table-toml.md) or name"
+            " one with --table"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read ({error}); fix it") from None

@@ -20,16 +20,24 @@ def read_catalog(
     check_images: bool = True,
     skip_missing: bool = False,
 ) -> pd.DataFrame:
-    """Read a data folder's label file into a checked table, one row per image, in the file's order.
+    """Read and check the label file of a folder in the NIH's format.
 
-    A data folder contains one of `LABEL_FILES`, and the images in `images/` or, as the NIH's
-    archives unpack, in `images_001/images/` to `images_012/images/`. An image `x.png` is also found
-    as `x.jpg`, which `resize --format jpeg` writes. Images named in the folder's `left_out.csv` are
-    left out. A missing image is an error, unless `check_images` is False, or `skip_missing` leaves
-    out its row.
+    The folder contains `Data_Entry_2017.csv` or `Data_Entry_2017_v2020.csv` (or `.gz`), and the
+    images in `images/` or in `images_001/images/` and so on. An image `x.png` is also found as
+    `x.jpg`. Images listed in the folder's `left_out.csv` are excluded.
 
-    The columns are `image` (the `Image Index`), `path`, `patient` (int64), `followup` (int64), then
-    a uint8 column of 0 and 1 for each of `FINDINGS`, in that order.
+    Args:
+        folder: the data folder.
+        check_images: raise an error if an image is missing.
+        skip_missing: exclude missing images instead of raising an error.
+
+    Returns:
+        A table with one row per image, in the file's order. The columns are `image` (file name),
+        `path`, `patient` (int64), `followup` (int64), and one uint8 column of 0 and 1 for each of
+        `FINDINGS`.
+
+    Raises:
+        DataError: the label file is missing or invalid, or an image is missing.
     """
     folder = Path(folder)
     file = find_label_file(folder)
@@ -66,7 +74,14 @@ def read_catalog(
 
 
 def labels(catalog: pd.DataFrame) -> np.ndarray:
-    """Return the labels of a catalog as uint8 (images, 14), columns in the order of `FINDINGS`."""
+    """Return the labels of a catalog as an array.
+
+    Args:
+        catalog: a table from `read_catalog`, or a part of it.
+
+    Returns:
+        uint8 (images, 14) of 0 and 1, with the columns in the order of `FINDINGS`.
+    """
     return np.ascontiguousarray(catalog[list(FINDINGS)].to_numpy(dtype=np.uint8))
 
 
@@ -106,10 +121,19 @@ def _as_jpeg(name: str) -> str:
 
 
 def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Open a packed folder in the NIH's format; `data_prep.open_reader` opens all formats.
+    """Open a packed folder in the NIH's format.
 
-    Returns the images, a read-only memory map of uint8 (images, size, size), or (images, size,
-    size, 3) in colour, and their catalog; row i of the catalog belongs to image i.
+    For packed folders of all formats, use `open_reader`.
+
+    Args:
+        folder: a folder that `pack_folder` wrote.
+
+    Returns:
+        The images and their catalog. The images are a read-only memory map, uint8 (images, size,
+        size), with a last axis of 3 in colour. Row i of the catalog belongs to image i.
+
+    Raises:
+        DataError: the folder is incomplete or damaged, or does not match its label file.
     """
     folder = Path(folder)
     images, names = open_array(folder)

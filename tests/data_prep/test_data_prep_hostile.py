@@ -131,7 +131,7 @@ def test_a_name_without_room_for_its_new_ending(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 @pytest.mark.parametrize("ending", ["jpg", "png"])
 def test_pixels_come_as_they_are_stored(tmp_path: Path, mode: str, ending: str) -> None:
-    """docs/data.md: an orientation in EXIF is not applied."""
+    """docs/your-images.md: an orientation in EXIF is not applied."""
     exif = Image.Exif()
     exif[274] = 6  # turn by 90 degrees to look at it
     image = Image.fromarray(RAMP[:32]).convert(mode)

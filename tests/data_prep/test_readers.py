@@ -235,10 +235,10 @@ def test_a_reader_of_ones_own() -> None:
         (
             "targets",
             np.zeros((4, 3), dtype=np.uint8),
-            r"they must be integers \(images,\), or 0 and 1 \(images, 2\)",
+            r"give one integer per image, or 0 and 1 of the shape \(images, 2\)",
         ),
         ("targets", np.full((4, 2), 7), "targets go from 7 to 7; they must be 0 to 1"),
-        ("targets", [], "they must be integers"),
+        ("targets", [], "give one integer per image"),
         ("parts", lambda: [0, 1], "must give a mapping with train, valid and test"),
         (
             "parts",
