@@ -126,7 +126,7 @@ def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
 
 
 def by_hand(asked: KeyboardInterrupt) -> bool:
-    """Whether somebody pressed Ctrl-C, and may wait for what is said at the end."""
+    """Whether Ctrl-C was pressed, so that a user at the terminal can wait for the report."""
     return str(asked).startswith(_SAID[signal.SIGINT])
 
 
