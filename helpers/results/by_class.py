@@ -158,7 +158,7 @@ def table(compared: Comparison) -> Table:
         f"{title(compared)}, 95 % interval",
         compared.task.one,
         transposed(columns),
-        note=left_out(compared) + not_in_mean(compared) + uncertainty(compared),
+        note=f"{left_out(compared)}{not_in_mean(compared)}".strip(),
         kind="runs",
     )
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from helpers.frameworks.capabilities import sharing
-from helpers.results import by_class, comparability
-from helpers.results.comparison import Comparison
+from helpers.results import by_class, comparability, run_sets
+from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
 from helpers.results.tables import Table, table
 
@@ -29,14 +29,12 @@ def remarks(compared: Comparison) -> Table:
             said.setdefault(f"{state}: {reason}", []).append(name)
     for what, remark in [*differences(compared.finished), *workers(compared.finished)]:
         said.setdefault(remark, []).append(what)
-    limited: dict[str, list[str]] = {}
+    limited: dict[str, list[Entry]] = {}
     for entry in compared.finished:
         for text in _limits(entry.content):
-            limited.setdefault(text, []).append(entry.run)
-    everyone = [entry.run for entry in compared.finished]
+            limited.setdefault(text, []).append(entry)
     for text, runs in limited.items():
-        every = len(everyone) > 1 and runs == everyone
-        said.setdefault(text, []).extend(["every finished run"] if every else runs)
+        said.setdefault(text, []).append(run_sets.named(runs, compared.finished))
     rows = [("; ".join(dict.fromkeys(runs)), {"remark": text}) for text, runs in said.items()]
     return table("Not comparable, or missing", "about", rows)
 
@@ -83,9 +81,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
         )
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
-        texts.append(f"fairness fairness check not passed: {', '.join(failed) or 'see its table'}")
-    unchecked = [c for c in content["fairness"]["checks"] if c["verdict"] == "not checked"]
-    texts += [f"{c['check']} not checked: {c.get('reason') or 'no reason'}" for c in unchecked]
+        texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")
     texts += by_class.limits(content)
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
     for other in content.get("other_processes", {}).get("processes", []):

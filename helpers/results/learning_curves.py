@@ -13,7 +13,7 @@ from helpers.record.tasks import Metric
 from helpers.results import tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.ranking import ranked
-from helpers.results.tables import ABSENT, Cell, Name, Table, of_run, time_text
+from helpers.results.tables import ABSENT, Cell, Name, Table, of_run
 
 NOT_REACHED = "not reached"
 ENDS = "The end of the first epoch that reached it; nothing is interpolated between epochs."
@@ -129,11 +129,12 @@ def table(compared: Comparison, wanted: float | None = None) -> Table:
         time_to(compared, wanted),
         key=lambda row: (row["ranks"] and row["seconds"]) or math.inf,
     )
+    unit, clock = clock_of(compared)
     cells = [
         (
             row["name"],
             {
-                "time": Cell(row["seconds"], time_text, missing=NOT_REACHED),
+                f"time ({unit})": Cell(row["seconds"], clock, missing=NOT_REACHED),
                 "epoch": Cell(row["epoch"], missing=ABSENT),
                 f"best {metric.short}": Cell(row["best"], metric.text),
             },
@@ -142,6 +143,14 @@ def table(compared: Comparison, wanted: float | None = None) -> Table:
     ]
     said = "" if value is None else f" of {metric.target(value)}"
     return tables.table(f"Time to a validation {metric.short}{said}", "run", cells, note=ENDS)
+
+
+def clock_of(compared: Comparison) -> tuple[str, Callable[[float], str]]:
+    """The unit and form of the times in these tables, by the longest training."""
+    ends = [
+        history(entry).get("clock", pd.Series(dtype=float)).max() for entry in compared.finished
+    ]
+    return tables.time_column(ends)
 
 
 def targets(compared: Comparison) -> list[float]:
@@ -193,6 +202,7 @@ def targets_table(compared: Comparison) -> Table:
     places: dict[str, float] = {}
     names = {entry.timed: of_run(entry) for entry in compared.finished}
     rivals = {entry.timed for entry in ranked(compared)}
+    unit, clock = clock_of(compared)
     groups = numbers.groupby(["target", "run"], sort=False) if len(numbers) else ()
     for (wanted, run), group in groups:
         head = f"{metric.short} {metric.target(float(wanted))}"
@@ -200,7 +210,7 @@ def targets_table(compared: Comparison) -> Table:
         of = "" if len(got) == len(group) else f"in {len(got)} of {len(group)} runs"
         cells.setdefault(run, {}).update(
             {
-                Name("time", above=head): _spread(got["seconds"], time_text, NOT_REACHED, of),
+                Name(f"time ({unit})", above=head): _spread(got["seconds"], clock, NOT_REACHED, of),
                 Name("images", above=head): _spread(got["images"], "{:,.0f}".format, ABSENT),
             }
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
-from helpers.results import comparability, machines
+from helpers.results import comparability, machines, run_sets
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
 from helpers.results.rates import ENDS, Rate, rate
 from helpers.results.tables import (
@@ -15,49 +15,12 @@ from helpers.results.tables import (
     Name,
     Table,
     of_label,
-    of_run,
     ranged,
-    share,
     short_number,
     table,
     transposed,
 )
-from helpers.training import arithmetic, rank_tables
-
-
-def peak(compared: Comparison) -> Table:
-    """Each run's FLOP/s on synthetic data, next to those of a matrix product on its devices.
-
-    Runs whose record has no FLOP/s of training have no row.
-    """
-    rows = []
-    for entry in latest_of_each(compared.finished):
-        found = entry.content.get("arithmetic", {})
-        if "synthetic" not in found:
-            continue
-        trained, product = found["synthetic"], found["product"]
-        size = f"{found['size']} x {found['size']}"
-        row = {
-            "images/s": Cell(entry.content["synthetic"]["images_per_second"], "{:,.0f}".format),
-            "training (GFLOP/s)": Cell(trained["flops_per_second"], arithmetic.giga),
-            "matrix product (GFLOP/s)": Cell(
-                product["flops_per_second"],
-                arithmetic.giga,
-                note=f"{size}, {entry.content['recipe']['precision']}",
-            ),
-            "share": Cell(trained["share"], share, trained["low"], trained["high"]),
-        }
-        rows.append((of_run(entry), row))
-    return table(
-        "How far from the machine",
-        "run",
-        rows,
-        note="Training on synthetic data, compared with a matrix product that each framework "
-        "measured on the same devices, in the same rounds. Brackets after a share hold the minimum "
-        "and maximum of the rounds. The product is a measured reference, not the hardware's limit. "
-        "Training's FLOPs are three times those of the forward pass.",
-        kind="measured",
-    )
+from helpers.training import rank_tables
 
 
 def cards(compared: Comparison) -> Table:
@@ -199,12 +162,13 @@ def versions(compared: Comparison) -> pd.DataFrame:
 
 
 def versions_table(compared: Comparison) -> Table:
-    """:func:`versions`, with their frameworks' names as headings."""
-    rows = [
-        (str(name), {of_label(label): version for label, version in row.items()})
-        for name, row in versions(compared).iterrows()
-    ]
-    return table("Versions", "package", rows, kind="runs")
+    """:func:`versions`, one line a framework, of which some notebooks share one."""
+    found: dict[str, list[str]] = {}
+    for label, of in versions(compared).items():
+        packages = [f"{name} {version}" for name, version in of.items() if version != "-"]
+        found.setdefault(", ".join(packages), []).append(str(label))
+    rows = [(", ".join(labels), {"packages": packages}) for packages, labels in found.items()]
+    return table("Versions", "framework", rows)
 
 
 def hardware(compared: Comparison) -> Table:
@@ -214,6 +178,7 @@ def hardware(compared: Comparison) -> Table:
     that differ, as those of several seeds do, have all their values in one.
     """
     found: dict[str, dict[str, list[str]]] = {}  # by property and run, the values of its repeats
+    entry_of: dict[str, Entry] = {}
     entries = [entry for entry in compared.entries if "hardware" in entry.content]
     tested = any("self_test" in entry.content for entry in entries)
     for entry in entries:
@@ -236,6 +201,7 @@ def hardware(compared: Comparison) -> Table:
         }
         if tested:
             values["self-test"] = _self_test(content.get("self_test"))
+        entry_of[entry.run] = entry
         for what, value in values.items():
             found.setdefault(what, {}).setdefault(entry.run, []).append(value)
     rows = []
@@ -244,8 +210,8 @@ def hardware(compared: Comparison) -> Table:
         for run, values_of in runs.items():
             alike.setdefault("; ".join(dict.fromkeys(values_of)), []).append(run)
         for value, who in alike.items():
-            every = len(who) == len(runs)
-            rows.append((what, {"value": value, "runs": "every run" if every else "; ".join(who)}))
+            said = run_sets.named([entry_of[run] for run in who], entries)
+            rows.append((what, {"value": value, "runs": said}))
     return table("Devices, recipe, data", "what", rows)
 
 
@@ -302,7 +268,8 @@ def _data(data: dict[str, Any] | None) -> str:
 def _environment(found: dict[str, str] | None) -> str:
     if found is None:
         return "not recorded"
-    return " ".join(f"{name}={value}" for name, value in found.items()) or "nothing set"
+    settings = {name: value for name, value in found.items() if not name.endswith("_CACHE_DIR")}
+    return " ".join(f"{name}={value}" for name, value in settings.items()) or "nothing set"
 
 
 def _weights(found: dict[str, Any] | None) -> str:

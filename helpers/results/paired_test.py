@@ -18,8 +18,7 @@ from scipy import stats
 from helpers.record.tasks import Metric, capital
 from helpers.results import by_class, tables
 from helpers.results.comparison import Comparison, Entry
-from helpers.results.repeated_runs import summarise
-from helpers.results.tables import ABSENT, Cell, Table, of_metric, of_run
+from helpers.results.tables import ABSENT, Cell, Table, of_run
 
 ALIKE = "no significant difference"
 
@@ -68,15 +67,13 @@ def differences(compared: Comparison) -> pd.DataFrame:
 
 
 def table(compared: Comparison) -> Table:
-    """:func:`differences` for a reader, with the metrics themselves."""
+    """:func:`differences` for a reader."""
     numbers, metric = differences(compared), compared.task.metric
-    means = summarise(compared).set_index(["label", "devices"])
     names = {entry.run: of_run(entry, timed=False) for entry in compared.finished}
     rows = [
         (
             names[str(run)],
             {
-                metric.of_test: of_metric(means.loc[(row["label"], row["devices"])], metric),
                 "difference": Cell(
                     row["difference"], metric.difference, row["low"], row["high"], missing=ABSENT
                 ),
@@ -97,21 +94,17 @@ def _note(compared: Comparison) -> str:
     found = differences(compared)
     place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
-        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images. "
-        "All are resampled with the same draws, so an easy or hard test part affects all alike "
-        "and cancels out. "
+        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images and with the "
+        "same resamples, so that an easy or hard test part cancels out. "
     )
     if found["pairs"].max() > 1:
         text += (
-            f"Repeats are paired and their differences averaged (the {metric.short} shown is a "
-            f"median); the interval covers both {by_class.drawn(compared)} and runs. "
+            "Repeats are paired and their differences averaged; the interval covers both "
+            f"{by_class.drawn(compared)} and runs. "
         )
     else:
         text += "It compares these trained networks: with another seed, the order may be reversed. "
-    return (
-        f"{text}The intervals hold at 95 % for all rows together: among equals, chance makes one "
-        "significantly different in one report in twenty."
-    )
+    return f"{text}The intervals hold at 95 % for all rows together."
 
 
 def reference(compared: Comparison) -> str | None:

@@ -71,14 +71,13 @@ def results() -> pd.DataFrame:
 
 def training() -> Table:
     """The times for images from files and the AUCs."""
-    note = f"Not measured here: {source()}. 5 epochs of 87,306 images at 224 px."
+    note = "Not measured here. 5 epochs of 87,306 images at 224 px."
     return _table("Image files, published", "seconds", note)
 
 
 def synthetic() -> Table:
     """The times for synthetic data."""
-    note = "Not measured here; same source."
-    return _table("Synthetic data, published", "synthetic_seconds", note)
+    return _table("Synthetic data, published", "synthetic_seconds", "Not measured here.")
 
 
 def _table(title: str, seconds: str, note: str) -> Table:

@@ -3,9 +3,10 @@
 Text is made last, so that nothing has to be read out of it again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,8 @@ from helpers.results.comparison import Entry, devices
 ABSENT = "-"
 IN_MINUTES = 120.0
 """Seconds above which a training time is shown in minutes."""
+IN_SECONDS = 600.0
+"""Seconds up to which a column of times is shown in seconds."""
 LONG = 30
 """Letters of a cell that may fold."""
 
@@ -28,7 +31,7 @@ class Cell:
     """A figure or a text, with the ends of its interval; ``form`` makes a figure's text.
 
     note: what the brackets hold behind the interval. tone: ``good``, ``bad`` or ``other``.
-    missing: what is shown without a value.
+    missing: what is shown without a value. links: files that the page links to, by their texts.
     """
 
     value: float | str | None
@@ -38,6 +41,7 @@ class Cell:
     note: str = ""
     tone: str = ""
     missing: str = NONE
+    links: tuple[tuple[str, Path], ...] = ()
 
     @property
     def text(self) -> str:
@@ -52,8 +56,11 @@ class Cell:
         if _unknown(self.value):
             return ""
         ends = [] if _unknown(self.low) or _unknown(self.high) else [self.low, self.high]
+        texts = [self.form(end) for end in ends]  # type: ignore[arg-type]
+        if set(texts) == {self.text}:
+            texts = []
         # A unit that stands before the bracket already does not stand in it.
-        bare = [self.form(e).removesuffix(" %").removesuffix(" points") for e in ends]  # type: ignore[arg-type]
+        bare = [text.removesuffix(" %").removesuffix(" points") for text in texts]
         return " ".join(filter(None, [" to ".join(bare), self.note]))
 
     @property
@@ -64,6 +71,11 @@ class Cell:
         if self.text in (ABSENT, NONE) or not (isinstance(self.value, str) or _unknown(self.value)):
             return "number"
         return "long" if len(self.text) > LONG else ""
+
+    @property
+    def number(self) -> float | None:
+        """What the page's reader sorts by; None of texts."""
+        return None if isinstance(self.value, str) or _unknown(self.value) else self.value
 
     def __str__(self) -> str:
         return f"{self.text} ({self.spread})" if self.spread else self.text
@@ -117,8 +129,8 @@ def of_row(row: Mapping[str, Any], more: str = "") -> Name:
 class Table:
     """Rows of cells under columns. ``kind`` is a hint to the page.
 
-    plain; wide, of many columns; verdicts and runs, whose columns are runs or frameworks; measured
-    and published, which are shown next to each other.
+    plain; wide, of many columns; runs, whose columns are runs; all, of all runs; published, which
+    are shown next to each other. folded: only its title is shown at first.
     """
 
     title: str
@@ -127,10 +139,17 @@ class Table:
     rows: tuple[tuple[Name, tuple[Cell, ...]], ...]
     note: str = ""
     kind: str = "plain"
+    folded: bool = False
 
     @property
     def empty(self) -> bool:
         return not self.rows or not self.columns
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, to be aligned on the right."""
+        columns = zip(*(cells for _, cells in self.rows), strict=True)
+        return [any(cell.number is not None for cell in cells) for cells in columns]
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -153,6 +172,22 @@ class Table:
         found = groupby(column.above for column in self.columns)
         return [(text, len(list(columns))) for text, columns in found if text]
 
+    def without_uniform(self, *names: str) -> "Table":
+        """Without those of these columns that say the same in every row; the note says it once."""
+        kept, note = [], self.note
+        for place, column in enumerate(self.columns):
+            texts = {str(cells[place]) for _, cells in self.rows}
+            if column.text in names and len(texts) == 1 and len(self.rows) > 1:
+                note = f"{note} In every row, {column.text}: {texts.pop()}.".strip()
+            else:
+                kept.append(place)
+        return replace(self._columns(kept), note=note)
+
+    def _columns(self, places: Sequence[int]) -> "Table":
+        columns = tuple(self.columns[place] for place in places)
+        rows = tuple((name, tuple(cells[p] for p in places)) for name, cells in self.rows)
+        return replace(self, columns=columns, rows=rows)
+
     def parts(self, fit: int) -> list["Table"]:
         """The table in parts of no more columns than ``fit``, those of one heading together."""
         heads = list(dict.fromkeys(column.above or str(column) for column in self.columns))
@@ -161,9 +196,7 @@ class Table:
         for i in range(count):
             chunk = heads[len(heads) * i // count : len(heads) * (i + 1) // count]
             kept = [k for k, c in enumerate(self.columns) if (c.above or str(c)) in chunk]
-            columns = tuple(self.columns[k] for k in kept)
-            rows = tuple((name, tuple(cells[k] for k in kept)) for name, cells in self.rows)
-            found.append(replace(self, columns=columns, rows=rows))
+            found.append(self._columns(kept))
         return found
 
 
@@ -188,7 +221,7 @@ def table(
     """
     found = list(rows)
     heads = list(columns or dict.fromkeys(head for _, row in found for head in row))
-    gap = Cell(ABSENT, tone="none" if kind == "verdicts" else "")
+    gap = Cell(ABSENT)
     named = [
         (_name(name), tuple(_cell(row.get(head, gap)) for head in heads)) for name, row in found
     ]
@@ -244,6 +277,14 @@ def of_metric(row: Mapping[str, Any], metric: Metric) -> Cell:
 def share(value: float) -> str:
     """``87 %``, of a share of 1."""
     return f"{round(100 * value)} %"  # round() knows no minus zero
+
+
+def time_column(seconds: Iterable[float]) -> tuple[str, Callable[[float], str]]:
+    """The unit of a column of times, and the form of its cells: seconds, or as on a clock."""
+    most = max((value for value in seconds if not _unknown(value)), default=0.0)
+    if most < IN_SECONDS:
+        return "s", short_number
+    return "min:s" if most < 3600 else "h:min:s", terminal.clock
 
 
 def time_text(seconds: float) -> str:

@@ -44,8 +44,7 @@ def table(compared: Comparison) -> Table:
         "run",
         rows,
         note="Measured by leaving out loading and then the all-reduce, in alternating rounds; "
-        "brackets hold the minimum and maximum. A share below zero means no measurable wait. "
-        "Invalid means that no share can be computed; the sentences below say why.",
+        "brackets hold the minimum and maximum. A share below zero means no measurable wait.",
     )
 
 
@@ -56,10 +55,14 @@ def _cell(row: pd.Series, name: str) -> Cell:
 
 
 def sentences(compared: Comparison) -> list[str]:
-    """The attribution in words, one line a run."""
+    """The attribution in words, a line each run that waited or whose measurement is invalid."""
+    found = [
+        (entry, attribution.read(entry.content)) for entry in latest_of_each(compared.finished)
+    ]
     return [
-        f"{entry.run}: {attribution.read(entry.content)['sentence']}"
-        for entry in latest_of_each(compared.finished)
+        f"{entry.run}: {read['sentence']}"
+        for entry, read in found
+        if read.get("invalid") or attribution.telling(read, entry.content)
     ]
 
 

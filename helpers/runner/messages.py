@@ -1,5 +1,6 @@
 """Print the plan before the runs, each outcome, and the final table."""
 
+from contextlib import suppress
 from typing import Any
 
 from helpers import terminal
@@ -70,6 +71,23 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     return text, f"{rates.rate(dict(content))[0]:.1f}"
 
 
+def _trained(experiment: Experiment, state: RunState) -> str:
+    """How long all epochs took, with validation, as the report has it; a dash if unfinished."""
+    content = experiments.record_of(experiment.folder / state.folder)
+    if state.state != "finished" or not content:
+        return "-"
+    return terminal.clock(content["training"]["seconds"])
+
+
+def headline(experiment: Experiment) -> str:
+    """The report's first sentence; "" where the report cannot be made, which says why itself."""
+    from helpers.results import comparison, conclusions  # with pandas, which only reports need
+
+    with suppress(Exception):
+        return conclusions.headline(comparison.load(experiment.folder))
+    return ""
+
+
 def final_table(experiment: Experiment) -> str:
     """A table with one row per run, then notes on single runs.
 
@@ -82,10 +100,12 @@ def final_table(experiment: Experiment) -> str:
         seconds = "-" if state.seconds is None else terminal.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
         name = [state.label, state.on, *apart]
-        rows.append([*name, state.state, seconds, *figures(experiment, state)])
+        trained = _trained(experiment, state)
+        rows.append([*name, state.state, seconds, trained, *figures(experiment, state)])
     task = recipes.task(experiment.plan)
     tested = f"Test {task.metric.short}"
-    header = ["Notebook", "Devices", *["Variant"] * varied, "State", "Time", tested, "Images/s"]
+    named = ["Notebook", "Devices", *["Variant"] * varied]
+    header = [*named, "State", "Time", "Training", tested, "Images/s"]
     lines = [terminal.table(header, rows)]
     if any("±" in row[-2] for row in rows):
         of = "the mean, " if task.metric.short != task.metric.whole else ""

@@ -90,6 +90,8 @@ def run(
                 "continues it"
             ) from error
         except KeyboardInterrupt as asked:
+            with shutdown.held():
+                _so_far(experiment, asked)
             more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
             raise shutdown.again(asked, more) from None
         finally:
@@ -119,8 +121,16 @@ def _work(experiment: Experiment, history: History, stall_minutes: float) -> int
                 raise _in_order(experiment, str(asked), before, gained=gained) from None
     made = _compare(experiment, stall_minutes), _report(experiment)
     experiment.close()
-    say(f"\n{messages.final_table(experiment)}\n")
+    say(f"\n{messages.final_table(experiment)}\n\n{messages.headline(experiment)}\n")
     return messages.where_to_look(experiment, list(filter(None, made)))
+
+
+def _so_far(experiment: Experiment, asked: KeyboardInterrupt) -> None:
+    """After Ctrl-C, report on the runs that finished; a job or a closed terminal has no time."""
+    if shutdown.by_hand(asked) and any(map(experiment.is_finished, experiment.runs)):
+        why = _report(experiment)
+        say(f"\n{messages.final_table(experiment)}\n\n{messages.headline(experiment)}\n")
+        say(why or f"The report is of the runs that finished: {experiment.folder / 'report.html'}")
 
 
 def _in_order(

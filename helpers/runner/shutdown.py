@@ -125,6 +125,11 @@ def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
     return InOrder(said, asked.code) if isinstance(asked, InOrder) else KeyboardInterrupt(said)
 
 
+def by_hand(asked: KeyboardInterrupt) -> bool:
+    """Whether Ctrl-C was pressed, so that a user at the terminal can wait for the report."""
+    return str(asked).startswith(_SAID[signal.SIGINT])
+
+
 def patience() -> float:
     """Seconds that a stop in order may take."""
     return number_in(PATIENCE_VARIABLE, PATIENCE_SECONDS, "seconds")

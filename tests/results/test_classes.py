@@ -93,9 +93,7 @@ def test_every_table_has_the_records_top_1(compared: comparison.Comparison) -> N
     told = "66.0 % ({:.1f} to {:.1f})".format(
         *(100 * test[f"top1_{end}"] for end in ("low", "high"))
     )
-    assert (
-        comparison_tables.training(compared).frame.loc["Keras", ("2 devices", "test top-1")] == told
-    )
+    assert comparison_tables.runs(compared).frame.loc["Keras, 2 devices", "test top-1"] == told
     table = by_class.table(compared).frame
     assert table.index.name == "class"
     assert list(table.index) == [*class_records.NAMES, "All images", "All images, top-5"]
@@ -127,7 +125,7 @@ def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.
     each = np.subtract(one["resamples"], other["resamples"])
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(each, [0.0125, 0.9875]))
     text = paired_test.table(compared).frame
-    assert text.columns.tolist() == ["test top-1", "difference", "verdict"]
+    assert text.columns.tolist() == ["difference", "verdict"]
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
     )
@@ -156,7 +154,7 @@ def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Com
                 assert row[["epoch", "seconds", "images"]].isna().all()
     table = learning_curves.targets_table(compared).frame
     assert next(iter(table.index)) == "MXNet Gluon, 2 devices"  # the quickest
-    assert table.loc["Keras, 2 devices", ("top-1 70 %", "time")] == "not reached"
+    assert table.loc["Keras, 2 devices", ("top-1 70 %", "time (s)")] == "not reached"
     assert table.loc["Keras, 2 devices", ("top-1 50 %", "images")] == "3,072"
     assert learning_curves.table(compared).frame.columns[-1] == "best top-1"
 
@@ -293,9 +291,9 @@ def test_repeats_are_told_together(tmp_path: Path) -> None:
     row = repeated_runs.summarise(compared).iloc[0]
     assert [row[f"test_top1{end}"] for end in ("_low", "", "_high")] == [0.6, 0.64, 0.7]
     assert np.isnan(row["top1_low"])
-    assert comparison_tables.training(compared).frame.loc[
-        "PyTorch", ("2 devices", "test top-1")
-    ] == ("64.0 % (60.0 to 70.0 over 3 runs)")
+    assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test top-1"] == (
+        "64.0 % (60.0 to 70.0 over 3 runs)"
+    )
     # They were all tested on the same images, whatever the seed.
     assert "split" not in by_class.uncertainty(compared)
 
@@ -421,7 +419,7 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     (said,) = compared.set_aside
     assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
     assert caveats.remarks(compared).frame.loc["a record", "remark"] == said
-    assert comparison_tables.state(compared).frame.loc["?", "state"] == "set aside"
+    assert comparison_tables.runs(compared).frame.index[-1] == "a record (set aside)"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
     with pytest.raises(UserError, match="of the task multilabel"):
         regression.check(tmp_path, tmp_path)
@@ -451,8 +449,7 @@ def test_runs_of_different_recipes_are_not_ranked(
     assert conclusions.fastest(compared).verdict == "unknown"
     if field == "sha256":  # else repeats of each other, if they were of one framework
         assert {entry.setting.split()[0] for entry in compared.entries} == {"recipe"}
-    (speed,) = [section for section in sections.sections(compared) if section.name == "speed"]
-    assert sentence in speed.lead
+    assert sentence in conclusions.fastest(compared).text
 
 
 def test_the_terminals_table_and_board_have_top_1(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from helpers.results import (
     charts,
     comparison,
     comparison_tables,
+    fairness_tables,
     machine_tables,
     wait_causes,
 )
@@ -21,10 +22,9 @@ from helpers.results.comparison import Comparison
 
 CHARTS = (charts.throughput, charts.curves, charts.by_class, charts.utilisation, charts.attribution)
 TABLES = (
-    comparison_tables.training,
+    comparison_tables.runs,
     by_class.table,
-    comparison_tables.state,
-    comparison_tables.fairness,
+    fairness_tables.passed,
     wait_causes.table,
     machine_tables.versions_table,
     machine_tables.hardware,
@@ -67,34 +67,36 @@ def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
     ]
 
 
-def test_training_table_has_the_articles_shape(several: Comparison) -> None:
-    table = comparison_tables.training(several).frame
-    assert list(table.index) == ["PyTorch Exp Loss", "PyTorch", "Keras", "MXNet Gluon"]
+def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparison) -> None:
+    table = comparison_tables.runs(several).frame
+    assert list(table.index) == [
+        "PyTorch Exp Loss, 2 devices",
+        "PyTorch, 1 device",
+        "PyTorch, 2 devices",
+        "Keras, 1 device",
+        "MXNet Gluon, 1 device",
+        "Chainer (skipped)",
+    ]
     assert list(table.columns) == [
-        (head, name)
-        for head in ("1 device", "2 devices")
-        for name in (
-            "images/s",
-            "images/s, synthetic",
-            "loader alone, times",
-            "total time",
-            "test AUC",
-        )
+        "images/s",
+        "synthetic images/s",
+        "loader, times",
+        "training (s)",
+        "test AUC",
+        "fair",
+        "evidence",
     ]
     # 5 epochs of 1088 images at 100/s and 5 x 1 s of validation; 1024 images at 180/s.
-    assert table.loc["PyTorch"].to_list() == [
+    assert table.loc["PyTorch, 1 device"].to_list() == [
         "100 (98.0 to 102)",
         "125 (122 to 128)",
         "9.00",
-        "59.4 s",
+        "59.4",
         "0.750 (0.720 to 0.780)",
-        "180 (176 to 184)",
-        "225 (220 to 230)",
-        "5.00",
-        "33.4 s",
-        "0.770 (0.740 to 0.800)",
+        "passed",
+        "record",
     ]
-    assert table.loc["Keras", ("2 devices", "total time")] == "-"
+    assert table.loc["Chainer (skipped)"].to_list() == [*["-"] * 6, "record"]
 
 
 def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
@@ -107,14 +109,14 @@ def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
         .frame.loc["environment"]
         .set_index("value")["runs"]
     )
-    assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras, 2 devices"
-    assert rows["not recorded"] == "PyTorch, 2 devices"
+    assert rows["LD_LIBRARY_PATH=/opt/cuda OMP_NUM_THREADS=2"] == "Keras"
+    assert rows["not recorded"] == "PyTorch"
 
 
 def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
     records.save(tmp_path, records.make(speed=4))
-    table = comparison_tables.training(comparison.load(tmp_path)).frame
-    assert table.loc["PyTorch", ("2 devices", "total time")] == "21:25"
+    table = comparison_tables.runs(comparison.load(tmp_path)).frame
+    assert table.loc["PyTorch, 2 devices", "training (min:s)"] == "21:25"
 
 
 def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) -> None:
@@ -124,7 +126,7 @@ def test_auc_that_cannot_be_computed_is_said_not_dropped(several: Comparison) ->
     assert table.loc["Mean", "MXNet Gluon, 1 device"] == "0.750 (0.720 to 0.780)"
     assert "PyTorch, 1 device" not in table.columns  # the most devices only
     said = caveats.remarks(several).frame["remark"]
-    assert "no positive image" in said["Keras, 1 device"]
+    assert "no positive image" in said["Keras"]
 
 
 def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) -> None:
@@ -146,10 +148,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
     assert by_class.table(compared).frame.loc["Mean", "PyTorch, 2 devices"] == "0.750"
-    assert (
-        comparison_tables.training(compared).frame.loc["PyTorch", ("2 devices", "test AUC")]
-        == "0.750"
-    )
+    assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test AUC"] == "0.750"
     assert "old record:" in " ".join(caveats.remarks(compared).frame["remark"])
     assert by_class.not_in_mean(compared) == ""
     assert charts.by_class(compared) is not None
@@ -159,12 +158,12 @@ def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_pat
     for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
         records.save(tmp_path / name, records.make(auc=auc))
     one = comparison.load(tmp_path / "a")
-    assert comparison_tables.training(one).frame.loc["PyTorch", ("2 devices", "test AUC")] == (
+    assert comparison_tables.runs(one).frame.loc["PyTorch, 2 devices", "test AUC"] == (
         "0.740 (0.710 to 0.770)"
     )
     assert "which single runs cannot show" in by_class.uncertainty(one)
     three = comparison.load([tmp_path / name for name in "abc"])
-    assert comparison_tables.training(three).frame.loc["PyTorch", ("2 devices", "test AUC")] == (
+    assert comparison_tables.runs(three).frame.loc["PyTorch, 2 devices", "test AUC"] == (
         "0.750 (0.740 to 0.780 over 3 runs)"
     )
     assert by_class.uncertainty(three).endswith("shows only what a seed leaves open.")
@@ -199,10 +198,7 @@ def test_no_auc_at_all(tmp_path: Path) -> None:
         epoch["valid_auc"] = None
     records.save(tmp_path, content)
     compared = comparison.load(tmp_path)
-    assert (
-        comparison_tables.training(compared).frame.loc["PyTorch", ("2 devices", "test AUC")]
-        == "n/a"
-    )
+    assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test AUC"] == "n/a"
     for chart in (charts.by_class, charts.curves):
         figure = chart(compared)
         assert figure is not None and figure._repr_png_()  # type: ignore[union-attr]
@@ -225,9 +221,9 @@ def test_runs_that_did_not_finish_keep_their_reason(
     records.save(tmp_path, content)
     records.save(tmp_path, records.make("PyTorch"))
     compared = comparison.load(tmp_path)
-    assert comparison_tables.state(compared).frame.loc["Keras", "reason"] == reason
     assert caveats.remarks(compared).frame.loc["Keras, 2 devices", "remark"] == said
-    assert list(comparison_tables.training(compared).frame.index) == ["PyTorch"]
+    assert comparison_tables.runs(compared).frame.index[-1] == f"Keras, 2 devices ({state})"
+    assert comparison_tables.runs(compared).frame.index[0] == "PyTorch, 2 devices"
     for chart in CHARTS:
         chart(compared)
 
@@ -244,10 +240,10 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     assert said["seed differs"] == (
         "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
     )
-    about_keras = list(said[["Keras, 2 devices"]])
-    assert "fairness fairness check not passed: logits" in about_keras
+    about_keras = list(said[["Keras"]])
+    assert "fairness check not passed: logits" in about_keras
     assert "bf16: not in this framework" in about_keras
-    assert "share cores" in said["every finished run"].to_list()[0]
+    assert "share cores" in said["every run"].to_list()[0]
 
 
 def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -255,12 +251,12 @@ def test_one_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "Broken-2x").mkdir()
     (tmp_path / "Broken-2x" / "record.json").write_text("{", encoding="utf-8")
     compared = comparison.load(tmp_path)
-    assert list(comparison_tables.training(compared).frame.index) == ["PyTorch"]
+    assert comparison_tables.runs(compared).frame.index[0] == "PyTorch, 2 devices"
     assert (
         "not a JSON file of this project"
         in caveats.remarks(compared).frame.loc["a record", "remark"]
     )
-    assert comparison_tables.state(compared).frame.loc["?", "state"] == "unreadable"
+    assert comparison_tables.runs(compared).frame.index[-1] == "a record (unreadable)"
 
 
 def test_without_records_one_sentence_says_how_to_make_one(
@@ -303,7 +299,7 @@ def test_names_from_a_record_are_never_formulas_or_markup(tmp_path: Path) -> Non
     for chart in CHARTS:
         figure = chart(compared)
         assert figure is None or figure._repr_png_()  # type: ignore[union-attr]
-    assert "<script>" not in comparison_tables.state(compared).frame.to_html()
+    assert "<script>" not in comparison_tables.runs(compared).frame.to_html()
 
 
 def test_colours_are_one_a_framework() -> None:

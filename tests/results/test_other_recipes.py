@@ -58,8 +58,7 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
         assert told not in f"{leads} {remarks} {conclusions.headline(runs)}"
     else:
         assert conclusions.headline(runs).endswith(f". {sentence}")
-        assert sentence in leads["learning"]
-        assert ("every finished run", f"not {told}: {said}") in remarks
+        assert ("every run", f"not {told}: {said}") in remarks
     # All of them did the same, so they are ranked as ever.
     assert conclusions.fastest(runs).verdict != "unknown"
 
@@ -104,8 +103,6 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     sentence = f"These runs did not train the same: they differ in {differ}."
     assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
     assert "no framework can be called fastest" in conclusions.headline(runs)
-    (speed,) = [s for s in sections.sections(runs) if s.name == "speed"]
-    assert sentence in speed.lead
 
 
 def test_other_workers_are_remarked_and_not_parted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import records
 
 from helpers.results import charts, comparison, conclusions, learning_curves, report
 from helpers.results.comparability import kind, ranks
-from helpers.results.comparison_tables import training
+from helpers.results.comparison_tables import runs as all_runs
 from helpers.results.machine_tables import hardware
 from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
@@ -58,7 +58,11 @@ def test_cpu_devices_with_cores_of_their_own_are_ranked(tmp_path: Path) -> None:
     first = conclusions.fastest(compared)
     assert first.verdict == "PyTorch and Keras"
     assert "adds 88 % (81 to 96) to PyTorch" in first.text
-    assert list(training(compared).frame.index) == ["PyTorch", "Keras", "TensorFlow"]
+    assert list(all_runs(compared).frame.index) == [
+        f"{label}, {count}"
+        for label in ("PyTorch", "Keras", "TensorFlow")
+        for count in ("1 device", "2 devices")
+    ]
     assert speed.table(compared).frame["efficiency"]["TensorFlow"] == "94 % (90 to 98)"
     assert "cores 0 and 1, 1 thread each" in hardware(compared).frame.to_string()
     report.write(tmp_path)
@@ -156,7 +160,7 @@ def test_the_metric_is_the_rate_of_the_rounds_and_not_the_total_time(tmp_path: P
     slow = with_rounds(records.make("Keras", gpu=True, speed=100), 150, 155, 160)
     compared = load(tmp_path, [slow, records.make("PyTorch", gpu=True, speed=130)])
     assert conclusions.fastest(compared).verdict == "Keras"
-    assert list(training(compared).frame.index) == ["Keras", "PyTorch"]
+    assert list(all_runs(compared).frame.index) == ["Keras, 2 devices", "PyTorch, 2 devices"]
     first, below = (records.drawn(c) for c in (charts.first(compared), charts.throughput(compared)))
     for figure, names in ((first, ["Keras", "PyTorch"]), (below, ["Keras, 2", "PyTorch, 2"])):
         axes = figure.axes[0]
@@ -211,7 +215,6 @@ def test_what_shares_cores_scales_nothing_beside_what_has_its_own(tmp_path: Path
     runs = [*on_cores(("PyTorch",)), records.make(devices=1), records.make(devices=2, speed=150)]
     compared = load(tmp_path, runs)
     assert set(speed.numbers(compared)["label"]) == {"PyTorch 1 core per device"}
-    assert set(speed.sharing(compared).frame.index) == {"PyTorch sharing cores"}
 
 
 def test_lanes_end_with_training(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from helpers.results import report
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 
 DESK, PHONE = (1280, 900), (390, 844)
+UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,7 @@ def test_every_table_and_one_drawing_of_each_chart_can_be_seen(
     for page in (address, classes):
         tab.size(*size)
         tab.open(page)
+        tab.run(UNFOLD)
         hidden = "[...document.querySelectorAll('table')].filter(t => t.offsetHeight < 20)"
         assert tab.run(f"{hidden}.map(t => t.caption.textContent)") == []
         drawings = "[...f.querySelectorAll('svg')].filter(s => s.clientHeight > 0).length"
@@ -111,36 +113,53 @@ def test_long_names_of_classes_leave_room_for_the_chart_on_a_phone(
 
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_no_table_is_cut_off_on_a_screen(tab: browser.Page, address: str, width: int) -> None:
-    """The fairness check and the AUCs of six runs once lost the last one at 1440 pixels."""
+    """The AUCs of six runs once lost the last one at 1440 pixels."""
     tab.size(width, 900)
     tab.open(address)
+    tab.run(UNFOLD)
     assert tab.run(WIDER) == []
-    tables = "[...document.querySelectorAll('table.runs, table.verdicts')]"
+    tables = "[...document.querySelectorAll('table.all, table.runs')]"
     edges = f"{tables}.map(t => t.rows[0].lastElementChild.getBoundingClientRect().right)"
-    assert len(tab.run(edges)) == 3 and max(tab.run(edges)) <= width
+    assert len(tab.run(edges)) == 2 and max(tab.run(edges)) <= width
     tab.run("document.querySelector('table.runs').style.width = '2000px'")
     assert tab.run(WIDER) == ["AUC per finding, 95 % interval"]  # the check can fail
 
 
-def test_more_runs_than_fit_go_into_another_table(tab: browser.Page, tmp_path: Path) -> None:
+def test_all_runs_can_be_sorted_filtered_and_copied(tab: browser.Page, tmp_path: Path) -> None:
     for devices in (1, 2, 4):
         for framework, notebook, speed in records.SIX:
             content = records.make(framework, devices, notebook=notebook, speed=speed * devices)
             records.save(tmp_path, content)
     tab.size(1440, 900)
     tab.open(report.write(tmp_path).as_uri())
-    assert tab.run(WIDER) == []
-    captions = "[...document.querySelectorAll('.verdicts caption')].map(c => c.textContent)"
-    assert tab.run(captions) == [f"Fairness check, part {part} of 3" for part in (1, 2, 3)]
-    heads = "[...document.querySelectorAll('.verdicts thead tr')].map(r => r.cells.length)"
-    assert tab.run(heads) == [7, 7, 7]
-    assert tab.run(STRUCTURE) == []
+    tab.run(UNFOLD)
+    assert tab.run(WIDER) == [] and tab.run(STRUCTURE) == []
+    shown = "[...document.querySelectorAll('.all tbody tr')].filter(r => r.getClientRects().length)"
+    assert len(tab.run(f"{shown}.map(r => r.rowIndex)")) == 12  # of 18, until one asks for them
+    rates = f"{shown}.map(r => Number(r.cells[1].dataset.value))"
+    for factor in (1, -1):
+        tab.run("document.querySelectorAll('.all .sort')[1].click()")
+        found = [factor * rate for rate in tab.run(rates)]
+        assert len(found) == 18 and found == sorted(found)
+    tab.run(
+        "(f => { f.value = 'keras 4'; f.dispatchEvent(new Event('input')); })"
+        "(document.querySelector('.tools input'))"
+    )
+    assert tab.run(f"{shown}.map(r => r.cells[0].textContent)") == ["Keras, 4 devices"]
+    tab.run("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    for number, start in enumerate(("| run | images/s |", "run,images/s,")):
+        tab.run(
+            f"document.querySelectorAll('.tools')[0].querySelectorAll('.copy')[{number}].click()"
+        )
+        lines = tab.run("window.copied").splitlines()
+        assert lines[0].startswith(start) and "Keras, 4 devices" in lines[-1]
+    assert tab.said == []
 
 
 def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, address: str) -> None:
     tab.size(*PHONE)
     tab.open(address)
-    assert "Fairness check" in tab.run(WIDER) and tab.run(HINTED)
+    assert "All runs" in tab.run(WIDER) and tab.run(HINTED)
     tab.run(
         "document.head.append(Object.assign(document.createElement('style'),"
         " {textContent: '.scroll.over::before { content: none !important }'}))"
@@ -170,10 +189,11 @@ def test_nothing_is_lost_on_paper(tab: browser.Page, address: str) -> None:
         tab.size(*PAPER)
         tab.call("Emulation.setEmulatedMedia", media="print")
         tab.open(address)
+        tab.run("dispatchEvent(new Event('beforeprint'))")
         assert tab.run(BEYOND) == []
         assert tab.run(HIDDEN) == []
-        assert tab.run("document.querySelectorAll('table.verdicts tbody tr').length") == 3
-        controls = "[...document.querySelectorAll('nav, button, input, .skip')]"
+        assert tab.run("document.querySelectorAll('table.all tbody tr').length") == 6
+        controls = "[...document.querySelectorAll('nav, button:not(.sort), input, .skip')]"
         assert tab.run(f"{controls}.filter(e => e.getClientRects().length).length") == 0
         shown = "[...document.querySelectorAll('.wide')].every(e => e.getClientRects().length)"
         assert tab.run(shown)
@@ -297,6 +317,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(
 ) -> None:
     tab.size(*DESK)
     tab.open(address)
+    tab.run(UNFOLD)
     wanted = tab.run(
         "[...document.querySelectorAll('a[href], button, input, summary, [tabindex=\"0\"]')]"
         ".filter(e => e.getClientRects().length).length"

@@ -36,6 +36,7 @@ from helpers.results import (
     charts,
     comparison,
     comparison_tables,
+    fairness_tables,
     learning_curves,
     repeated_runs,
     report,
@@ -131,7 +132,7 @@ def markdown_tables(text: str) -> tuple[dict[str, list[list[str]]], list[str]]:
         if line.startswith("|"):
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
             if not line.startswith("| ---"):
-                found.setdefault(others[-1].removeprefix("### "), []).append(cells)
+                found.setdefault(others[-1].lstrip("# "), []).append(cells)
         elif line:
             others.append(line)
     return found, others
@@ -271,8 +272,8 @@ def _swapped(table: Table) -> Table:
 
 
 FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "two columns": (comparison_tables, "training", _swapped),
-    "two columns of the fairness check": (comparison_tables, "fairness", _swapped),
+    "two columns": (comparison_tables, "runs", _swapped),
+    "two columns of the fairness check": (fairness_tables, "passed", _swapped),
     "another run's sentence": (
         wait_causes,
         "sentences",

@@ -117,7 +117,8 @@ def test_who_never_got_there_has_no_factor(tmp_path: Path) -> None:
         "in 1 of 2 runs, top-1 60 % was not reached" in s for s in speedup_factors.sentences(one)
     )
     times = learning_curves.targets_table(one).frame.loc["PyTorch, 8 devices"]
-    assert times["top-1 75 %", "time"].endswith("(in 1 of 2 runs)")
+    (time,) = (text for head, text in times["top-1 75 %"].items() if head.startswith("time"))
+    assert time.endswith("(in 1 of 2 runs)")
 
 
 def test_repeats_give_ranges(tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     assert not apart["by_seed"] and apart["statistical_efficiency_low"] == pytest.approx(11 / 30)
 
 
-def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_path: Path) -> None:
+def test_nodes_are_held_against_one_node_and_what_is_shared_scales_nothing(tmp_path: Path) -> None:
     runs = [law.make(devices=1), law.make(devices=4), law.make(devices=8, nodes=2)]
     runs += [law.make("Keras", devices=n, shared_gpus=1) for n in (1, 2)]
     one = comparison.load(law.save(tmp_path / "b", runs))
@@ -190,7 +191,6 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_ranks_nothing(tmp_pa
     against = law.speed_up(8) / law.speed_up(4) / 2
     assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
     assert found.loc["PyTorch 2 x 4", "base"] == 1
-    assert list(speed.sharing(one).frame.index) == ["Keras sharing 1 GPU"] * 2
     assert set(speedup_factors.numbers(one)["kind"]) == {
         "gpu",
         "shared",

@@ -108,7 +108,7 @@ def test_what_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
     lost = {"a link to itself", "a link to nothing"}  # lead to no record
     assert len(compared.unreadable) == len(STRANGE.keys() - lost)
     assert all(why.isprintable() for why in compared.unreadable)
-    assert len(comparison_tables.training(compared).frame) == 2
+    assert len(comparison_tables.runs(compared).frame) == 3  # and a row of what cannot be read
     page = report.write(batch).read_text()
     assert "newer version of this project" in page and "nested too deep" in page
 

@@ -1,6 +1,7 @@
 """The runner with real kernels on tiny notebooks: batches, failures, resuming, Ctrl-C."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def test_a_batch_from_start_to_end(suite: Suite, capsys: pytest.CaptureFixture[s
     assert "".join(printed["text"]).strip() == str(paths.RUNS / "first")
     shown = capsys.readouterr().out
     assert "9. Train" in shown and "finished" in shown
+    assert re.search(r"State +Time +Training +Test AUC", shown)
+    assert "speed is not ranked here" in shown  # the report's headline
     assert "0.750 ± 0.030" in shown and "95 % interval over the test part" in shown
     assert "Compare.ipynb" in shown.splitlines()[-2]
     assert "report.html" in shown.splitlines()[-3]

@@ -78,6 +78,9 @@ def test_a_signal_that_comes_twice_stops_in_order(suite: Suite, number: signal.S
     assert content["state"] == "interrupted" and content["reason"].startswith(f"stopped by {said}")
     assert suite.journal("cut")["runs"][1]["reason"] == content["reason"]
     assert not (paths.RUNS / "cut" / ".reserve").exists()
+    by_hand = number == signal.SIGINT  # who closes a terminal waits for no report
+    assert (paths.RUNS / "cut" / "report.html").exists() == by_hand
+    assert ("The report is of the runs that finished" in shown) == by_hand
 
 
 def test_a_signal_is_not_lost_where_the_notebook_cannot_be_written(suite: Suite) -> None:

@@ -1,11 +1,9 @@
 """Draw the chart of the test part by finding or class."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.results import by_class as numbers
-from helpers.results import published
 from helpers.results.charts.style import (
     Chart,
     described,
@@ -28,14 +26,11 @@ from helpers.training.figure_style import (
     safe,
 )
 
-_PUBLISHED = "Mean, published"
-
 
 def by_class(compared: Comparison) -> Chart | None:
     """The test part by finding or class and as a whole, with 95 % intervals.
 
-    Each framework on its most devices. For the article's network the last row is the mean that the
-    article published, on 1 V100 (small) and on 4 (large).
+    Each framework on its most devices.
     """
     entries, task, metric = widest(compared.finished), compared.task, compared.task.metric
     if not entries:
@@ -53,16 +48,14 @@ def by_class(compared: Comparison) -> Chart | None:
             parts,
         ),
         lambda width: _by_class(compared, width),
-        "The published means, on 1 V100 (small marks) and on 4 (large), are from real X-rays."
-        if published.belong(compared)
-        else numbers.left_out(compared).strip(),
+        numbers.left_out(compared).strip(),
     )
 
 
 def _by_class(compared: Comparison, width: float) -> Figure:
     entries, task, names = widest(compared.finished), compared.task, numbers.names(compared)
-    comparable, whole = published.belong(compared), numbers.whole_name(compared)
-    rows = [*names, whole, *([_PUBLISHED] if comparable else [])]
+    whole = numbers.whole_name(compared)
+    rows = [*names, whole]
     spread = min(0.8, 0.16 * (len(entries) - 1))
     offsets = np.linspace(-spread / 2, spread / 2, len(entries)) if len(entries) > 1 else [0.0]
     figure, axes = figure_of(1.4 + len(rows) * max(0.3, 0.11 * len(entries)), width)
@@ -80,8 +73,6 @@ def _by_class(compared: Comparison, width: float) -> Figure:
                 axes.plot(ends, [row + offset] * 2, color=mark["color"], lw=1.5, alpha=0.7)
             axes.plot(scale * value, row + offset, **mark)
         key(axes, safe(entry.run), **mark)
-    if comparable:
-        _published_means(axes, len(rows) - 1)
     for row, name in enumerate(names):
         if name not in shown:
             note(axes, "not computable", (0.5 * scale, row), (6, 0), color=FAINT)
@@ -95,13 +86,3 @@ def _by_class(compared: Comparison, width: float) -> Figure:
     axes.set_xlabel(f"test {task.metric.short}{unit}; lines: 95 % interval, dotted: chance")
     legend_below(figure, axes)
     return figure
-
-
-def _published_means(axes: Axes, row: int) -> None:
-    found = published.results().dropna(subset=["mean_auc"])
-    labels = list(found["label"].unique())
-    for label, count, mean in found[["label", "devices", "mean_auc"]].itertuples(index=False):
-        mark = line_of(label, [label]) | {"ls": "none", "mfc": "none", "ms": 7 if count > 1 else 4}
-        place = (labels.index(label) - (len(labels) - 1) / 2) * 0.8 / len(labels)
-        axes.plot(mean, row + place, **mark)
-    key(axes, "published, V100s", ls="none", marker="o", mfc="none", color=FAINT)

@@ -46,7 +46,7 @@ def write(
             (folder / CSV / f"{name}.csv").unlink(missing_ok=True)
     paths.write_atomically(folder / PARQUET, data_files.parquet(compared))
     paths.write_atomically(folder / MARKDOWN, markdown.render(compared, found))
-    paths.write_atomically(folder / HTML, page.render(compared, found, files))
+    paths.write_atomically(folder / HTML, page.render(compared, found, files, folder))
     return folder / HTML
 
 

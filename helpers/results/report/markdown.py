@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from helpers.results import conclusions, published
+from helpers.results import conclusions
 from helpers.results.comparison import Comparison
 from helpers.results.report.sections import Block, Section, Target, Texts, title
 from helpers.results.tables import Table
@@ -21,9 +21,8 @@ def render(compared: Comparison, sections: Sequence[Section]) -> str:
     for section in sections:
         parts += [f"## {_text(section.title)}", _text(section.lead)]
         for block in section.shown:
-            parts += _block(block)
-    if published.belong(compared):
-        parts.append(f"Published figures: {_text(published.source())}.")
+            alike = block.title == section.title
+            parts += _block(block)[alike:]  # their heading stands there already
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

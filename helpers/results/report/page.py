@@ -6,27 +6,29 @@ this package.
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
 
 from gpumon.drawing import interactive
 from helpers.record.tasks import capital
-from helpers.results import charts, conclusions, learning_curves, published
+from helpers.results import charts, conclusions, learning_curves
 from helpers.results.charts import Chart
-from helpers.results.comparison import Comparison, repeats
-from helpers.results.report import svg
+from helpers.results.comparison import Comparison, latest_of_each, repeats
+from helpers.results.ranking import ranked
+from helpers.results.report import cards, svg
 from helpers.results.report.sections import (
     Block,
     Section,
     Target,
     Texts,
     Utilisation,
-    targets,
     title,
 )
 from helpers.results.tables import Table, family_of
@@ -34,18 +36,18 @@ from helpers.results.tables import Table, family_of
 HERE = Path(__file__).parent
 WIDE, NARROW = 9.0, 4.7
 """Inches of the two drawings of each chart, for a desk's screen and for a phone's."""
-FIT = {"verdicts": 6, "runs": 6, "wide": 8, "measured": 8, "published": 8}
+FIT = {"runs": 7, "wide": 8, "published": 8}
 """Columns that fit next to each other on a screen and on paper, by the table's kind; more of them
 go into another table below."""
 
 LONG = 12
 """Rows of a table that are shown at first; and runs, of which more can be chosen from."""
 
-_VERDICTS = {"yes": "good", "no": "bad", "only in part": "other"}
 
-
-def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str, str]) -> str:
-    """The page. ``files`` are the CSV texts it offers, by name."""
+def render(
+    compared: Comparison, sections: Sequence[Section], files: Mapping[str, str], folder: Path
+) -> str:
+    """The page, for ``folder``. ``files`` are the CSV texts it offers, by name."""
     code = (HERE / "report.js").read_text(encoding="utf-8")
     scripts = {"charts": interactive.code(), "draw": interactive.DRAW, "own": code}
     environment = jinja2.Environment(
@@ -65,11 +67,13 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
         title=title(compared),
         headline=conclusions.headline(compared),
         picture=None if picture is None else _chart(picture),
-        answers=[(a, _VERDICTS.get(a.verdict, "")) for a in conclusions.answers(compared)],
+        answers=(answers := cards.cards(compared)),
+        about=cards.about(compared),
+        more={answer["section"]: answer["more"] for answer in answers},
+        link=lambda path: _relative(path, folder),
         experiments=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
         when=_date(max(started)) if started else "",
-        published=published.source() if published.belong(compared) else "",
         choices=_choices(compared),
         long=LONG,
         sections=[(section, [_block(compared, b) for b in section.shown]) for section in sections],
@@ -80,9 +84,18 @@ def render(compared: Comparison, sections: Sequence[Section], files: Mapping[str
     )
 
 
+def _relative(path: Path, folder: Path) -> str:
+    """The address of a run's file for a page in ``folder``."""
+    return quote(Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix())
+
+
 def _block(compared: Comparison, block: Block) -> dict[str, Any]:
     """What the template shows of a block."""
-    common = {"title": block.title, "note": getattr(block, "note", "")}
+    common = {
+        "title": block.title,
+        "note": getattr(block, "note", ""),
+        "folded": getattr(block, "folded", False),
+    }
     if isinstance(block, Chart):
         return common | _chart(block)
     if isinstance(block, Table):
@@ -120,8 +133,24 @@ def _target(compared: Comparison, block: Target) -> dict[str, Any]:
         "least": metric.least,
         "most": f"{max([value for value in best if value == value], default=1.0):.2f}",
         "part": block.table,
-        "data": {"percent": metric.percent, "runs": targets(compared)},
+        "data": {"percent": metric.percent, "runs": _targets(compared)},
     }
+
+
+def _targets(compared: Comparison) -> list[dict[str, Any]]:
+    """For the page's time to a chosen value: each run's epochs as [epoch, clock, value, time]."""
+    rows, column, race = [], compared.metric.of_epoch, ranked(compared)
+    _, shown_clock = learning_curves.clock_of(compared)
+    for entry in latest_of_each(compared.finished):
+        known = learning_curves.history(entry).dropna(subset=[column])
+        figures = known[["epoch", "clock", column]].itertuples(index=False)
+        steps = [
+            [int(epoch), round(float(clock), 3), round(float(value), 4), shown_clock(clock)]
+            for epoch, clock, value in figures
+        ]
+        shown = {"run": entry.timed, "of": family_of(entry.label) or "", "on": str(entry.devices)}
+        rows.append(shown | {"ranks": entry in race, "epochs": steps})
+    return rows
 
 
 def _choices(compared: Comparison) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.ranking import ranked
 from helpers.results.repeated_runs import summarise
 from helpers.results.scaling import speedup_factors
-from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_text
+from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_column
 
 FIGURES = (
     "seconds_to_target",
@@ -109,14 +109,14 @@ def table(compared: Comparison) -> Table:
     found = numbers(compared)
     wanted, metric = speedup_factors.target(compared), compared.metric
     to = "" if wanted is None else f" to {metric.short} {metric.target(wanted)}"
+    unit, clock = time_column(found.get("first_step_seconds_high", ()))
     heads: dict[str, tuple[str, Callable[[float], str], float]] = {
-        f"time{to}": ("seconds_to_target", time_text, 1.0),
         "Wh an epoch": ("wh_an_epoch", short_number, 1.0),
         f"Wh{to}": ("wh_to_target", short_number, 1.0),
         f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
         f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
-        "first step": ("first_step_seconds", time_text, 1.0),
+        f"first step ({unit})": ("first_step_seconds", clock, 1.0),
     }
     rows = [
         (
@@ -129,6 +129,11 @@ def table(compared: Comparison) -> Table:
         )
         for row in found.to_dict("records")
     ]
+    energy = (
+        "Energy is the GPUs' while training, in proportion to the images until a target. "
+        if any("Wh an epoch" in cells for _, cells in rows)
+        else ""
+    )
     money = (
         "Money is for the time of training and validation, on all machines of the run."
         if compared.prices
@@ -138,9 +143,8 @@ def table(compared: Comparison) -> Table:
         "What a run costs",
         "run",
         rows,
-        note="Energy is the GPUs' while training; until the target it is the same share of it as "
-        "of the images. The first step holds what is compiled or tuned in it. Memory is the "
-        f"largest use of a GPU by all its processes, or of a CPU device by its own. {money}",
+        note=f"{energy}The first step holds what is compiled or tuned in it. Memory is the largest "
+        f"use of a GPU by all its processes, or of a CPU device by its own. {money}",
     )
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 from helpers.results import tables
 from helpers.results.comparability import RANKED, RESUMED, together
 from helpers.results.comparison import KEPT, Comparison
-from helpers.results.repeated_runs import brackets, summarise
-from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share, short_number
+from helpers.results.repeated_runs import summarise
+from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share
 
 RATE = "images_per_second"
 
@@ -27,8 +27,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
-    last process. So are runs whose devices share cores, a GPU or a machine, which show no scaling
-    (:func:`sharing`).
+    last process. So are runs whose devices share cores, a GPU or a machine, which show no scaling.
     """
     found = summarise(compared)
     clean = found[_whole(found) & found["kind"].isin(RANKED)]
@@ -100,10 +99,8 @@ def table(compared: Comparison) -> Table:
     for row in found.to_dict("records") if several(compared) else ():
         if row["devices"] == row["base"] and row["nodes"] == 1:
             continue
-        cells = {
+        cells: dict[str, Cell | str] = {
             "devices": f"{row['base']} to {row['devices']}",
-            "images/s": ranged(row, RATE, short_number),
-            "ideal": Cell(row["ideal"], short_number),
         }
         for head, figure, form in (
             ("speed-up", "speed_up", "{:.2f}".format),
@@ -119,39 +116,5 @@ def table(compared: Comparison) -> Table:
         "framework",
         rows,
         note="Efficiency is the share of the ideal, the images/s of the fewest devices times "
-        "the ratio of devices; against one node, that of one node times their number. "
-        + brackets(compared),
+        "the ratio of devices; against one node, that of one node times their number.",
     )
-
-
-def sharing(compared: Comparison) -> Table:
-    """Runs whose devices share something, apart from the others.
-
-    One row a framework and number of devices; empty where none was run on several numbers.
-    """
-    found = summarise(compared)
-    clean = found[_whole(found) & ~found["kind"].isin(RANKED)]
-    rows = [
-        (
-            of_label(row["label"], row["marks"]),
-            {
-                "devices": Cell(row["devices"]),
-                "images/s": ranged(row, RATE, short_number),
-                "synthetic images/s": ranged(row, f"synthetic_{RATE}", short_number),
-                "they share": _SHARED[row["kind"]],
-            },
-        )
-        for _, group in clean.groupby("series", sort=False)
-        for row in group.sort_values(["devices", "nodes"]).to_dict("records")
-        if len(group) > 1
-    ]
-    return tables.table(
-        "Devices that share something",
-        "framework",
-        rows,
-        note="Apart from the others and not ranked: these show that the parallel way works, not "
-        "how fast it is.",
-    )
-
-
-_SHARED = {"shared cores": "the cores of CPUs", "shared": "GPUs", "simulated": "one machine"}

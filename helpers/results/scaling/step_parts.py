@@ -123,10 +123,9 @@ def table(compared: Comparison) -> Table:
         "ms a step",
         rows,
         note="Measured: each rank timed its own steps; the median, the lowest and the highest "
-        "rank. By ablation: loading and then the all-reduce were left out, in rounds; the minimum "
-        "and maximum of the rounds, and the update is in compute. The all-reduce is what compute "
-        "did not hide.",
-    )
+        "rank. By ablation: loading and then the all-reduce were left out, in rounds; brackets "
+        "hold the minimum and maximum. The all-reduce is what compute did not hide.",
+    ).without_uniform("update", "found")
 
 
 def milliseconds(value: float, low: float, high: float) -> Cell:

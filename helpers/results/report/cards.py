@@ -1,0 +1,72 @@
+"""The page's first screen: what was trained, and the answers as cards with a figure each."""
+
+import re
+from statistics import median
+
+from helpers.results import conclusions, ranking, wait_causes
+from helpers.results.comparison import Comparison, Entry
+from helpers.results.shared_settings import unequal
+from helpers.results.tables import share, short_number
+
+_EVIDENCE = {
+    "Fastest": "speed",
+    "Fair?": "fairness",
+    "Waited for": "devices",
+    "More devices": "scaling",
+}
+"""The sections with the evidence for the answers, by their questions."""
+_SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
+_TONES = {"yes": "good", "no": "bad", "only in part": "other"}
+
+
+def cards(compared: Comparison) -> list[dict[str, str]]:
+    """The answers' figures and first sentences; ``more``, the rest, opens their ``section``."""
+    found = []
+    for answer in conclusions.answers(compared):
+        said, *more = _SENTENCE.split(answer.text)
+        found.append(
+            {
+                "question": answer.question,
+                "figure": _figure(compared, answer),
+                "tone": _TONES.get(answer.verdict, ""),
+                "text": said,
+                "more": " ".join(more),
+                "section": _EVIDENCE[answer.question],
+            }
+        )
+    return found
+
+
+def _figure(compared: Comparison, answer: conclusions.Answer) -> str:
+    """What the card shows large: the verdict, with the figure that it rests on."""
+    finished = compared.finished
+    if answer.question == "Fair?" and finished:
+        return f"{answer.verdict}, {sum(e.comparable for e in finished)} of {len(finished)} runs"
+    if answer.question == "Fastest" and unequal(compared) is None:
+        rows = ranking.fastest(compared)
+        return f"{short_number(rows[0][ranking.RATE])} images/s" if rows else answer.verdict
+    waits: dict[str, list[tuple[Entry, float]]] = {}
+    if answer.question == "Waited for":
+        waits = wait_causes.telling(compared)
+    for those in waits.values():  # the first is the one that the verdict names
+        return f"{answer.verdict}, {share(median(found for _, found in those))}"
+    return answer.verdict
+
+
+def about(compared: Comparison) -> list[str]:
+    """The settings that all finished runs share, and how many seeds they have."""
+    each: dict[str, set[str]] = {}
+    for content in (entry.content for entry in compared.finished):
+        recipe, data = content["recipe"], content.get("data")
+        for name, text in (
+            ("recipe", f"recipe {recipe['name']}"),
+            ("images", f"{data['images']['train']:,} images for training" if data else ""),
+            ("size", f"{recipe['crop']} px"),
+            ("epochs", f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}"),
+            ("precision", str(recipe["precision"])),
+            ("seed", f"seed {recipe['seed']}"),
+        ):
+            each.setdefault(name, set()).add(text)
+    seeds = each.pop("seed", set())
+    shared = [text for texts in each.values() if len(texts) == 1 for text in texts if text]
+    return [*shared, *([f"{len(seeds)} seeds"] if len(seeds) > 1 else [])]
