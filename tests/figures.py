@@ -273,14 +273,14 @@ def factors(content: Record, base: Record, wanted: float) -> dict[str, float]:
 
 def factors_said(content: Record, base: Record, wanted: float) -> str:
     found = factors(content, base, wanted)
-    soon = f"{found['speed-up']:.2f} times as soon"
+    soon = f"{found['speed-up']:.2f} times as soon as on 1"
     if found["speed-up"] < 1:
-        soon = f"later, after {1 / found['speed-up']:.2f} times the time"
+        soon = f"later, after {1 / found['speed-up']:.2f} times the time on 1"
     return (
-        f"{label(content)}: until AUC {wanted:.2f}, with compiling and validation, 2 devices did "
-        f"{found['hardware efficiency']:.2f} times the images a second of 1 and needed "
-        f"{found['statistical efficiency']:.2f} times the images, so it came "
-        f"{soon} (one run each)."
+        f"{label(content)} reached AUC {wanted:.2f} on 2 devices {soon} (one run each): "
+        f"{found['hardware efficiency']:.2f} times the throughput, "
+        f"{found['statistical efficiency']:.2f} times the images, "
+        "compiling and validation included."
     )
 
 

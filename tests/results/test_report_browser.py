@@ -159,6 +159,7 @@ def test_all_runs_can_be_sorted_filtered_and_copied(tab: browser.Page, tmp_path:
 def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, address: str) -> None:
     tab.size(*PHONE)
     tab.open(address)
+    tab.run(UNFOLD)
     assert "All runs" in tab.run(WIDER) and tab.run(HINTED)
     tab.run(
         "document.head.append(Object.assign(document.createElement('style'),"

@@ -97,7 +97,8 @@
         uncut(table);
         const words = filter.value.toLowerCase().split(/\s+/);
         for (const row of table.tBodies[0].rows) {
-          const text = row.textContent.toLowerCase();
+          const told = [...row.cells].filter(cell => !("value" in cell.dataset));  // "4" means 4 devices
+          const text = told.map(cell => cell.textContent).join(" ").toLowerCase();
           row.classList.toggle("unmatched", !words.every(word => text.includes(word)));
         }
       });

@@ -222,9 +222,8 @@ def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
 def sentences(compared: Comparison) -> list[str]:
     """The split in words, a line a label and number of devices; then who never got further.
 
-    ``PyTorch: until top-1 75 %, with compiling and validation, 8 devices did 7.10 times the
-    images a second of 1 and needed 2.30 times the images, so it came 3.09 times as soon (one run
-    each).``
+    ``PyTorch reached top-1 75 % on 8 devices 3.09 times as soon as on 1 (one run each): 7.10 times
+    the throughput, 2.30 times the images, compiling and validation included.``
     """
     shown = target(compared)
     if shown is None:
@@ -261,27 +260,26 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     if row["reached"] < row["runs"]:
         runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
         return (
-            f"{row['label']}: over all epochs with compiling and validation, {many} did "
-            f"{_times(row['rate_factor'])} the images a second of {base}, but "
-            f"{runs}{wanted} was not reached with {row['images_seen']:,.0f} images "
-            f"(best {metric.text(row['best'])})."
+            f"{row['label']} trained on {many} at {_times(row['rate_factor'])} the throughput of "
+            f"{base}, compiling and validation included, but {runs}{wanted} was not reached with "
+            f"{row['images_seen']:,.0f} images (best {metric.text(row['best'])})."
         )
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
-    came, unit = "it came", "as soon"
     if low < 1 < high:
-        came = "its time to the target is not significantly different:"
+        came = f"{_times(times)} as soon as on {base}, no significant difference"
     elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
-        came, unit = "it came later, after", "the time"
+        came = f"later, after {_times(times)} the time on {base}"
+    else:
+        came = f"{_times(times)} as soon as on {base}"
     over = "seeds" if row["by_seed"] else "pairs of runs"
     spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
-        f"{row['label']}: until {wanted}, with compiling and validation, {many} did "
-        f"{_times(row['hardware_efficiency'])} the images a second of {base} and needed "
-        f"{_times(row['statistical_efficiency'])} the images, so {came} {_times(times)} "
-        f"{unit} ({runs}{spread})."
+        f"{row['label']} reached {wanted} on {many} {came} ({runs}{spread}): "
+        f"{_times(row['hardware_efficiency'])} the throughput, "
+        f"{_times(row['statistical_efficiency'])} the images, compiling and validation included."
     )
 
 
