@@ -31,7 +31,8 @@ TOP = {
 """Files outside docs/, and the names of their pages."""
 
 GENERATED = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
-LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
+TARGET = re.compile(r"(\]\()([^)\s]+)(\))")  # of a link or an image
 FORGE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:issues)?\)")  # leads somewhere on a forge only
 
 
@@ -50,18 +51,25 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fills in what is generated, and sends links to where the site has what they name."""
-    depth = page.file.src_uri.count("/")
+    """Fills in what is generated, and sends links to where the site has what they name.
+
+    A link to a file that is in the repository alone becomes plain text.
+    """
+    source = page.file.src_uri
+    folder = posixpath.dirname(source)
 
     def moved(link: re.Match[str]) -> str:
-        target, hash_, anchor = link[2].partition("#")
-        for source, there in TOP.items():
-            if target == "../" * (depth + 1) + source:
-                target = "../" * depth + there
-        if "://" not in target:
-            target = re.sub(r"\.ipynb$", ".md", target)
-            target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
-        return f"{link[1]}{target}{hash_}{anchor}{link[3]}"
+        text, (target, hash_, anchor) = link[1], link[2].partition("#")
+        if not target or "://" in target or target.startswith("mailto:"):
+            return link[0]
+        there = posixpath.normpath(posixpath.join(folder, target))
+        if there.removeprefix("../") in TOP and there.startswith("../"):
+            target = posixpath.relpath(TOP[there.removeprefix("../")], folder or ".")
+        elif there.startswith("../"):
+            return text
+        target = re.sub(r"\.ipynb$", ".md", target)
+        target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
+        return f"[{text}]({target}{hash_}{anchor})"
 
     return GENERATED.sub(lambda found: reference(found[1]), LINK.sub(moved, markdown))
 
@@ -100,7 +108,7 @@ def _from_outside(source: str, text: str) -> str:
         target = TOP.get(target, posixpath.relpath(target, "docs"))
         return f"{link[1]}{target}{hash_}{anchor}{link[3]}"
 
-    return LINK.sub(moved, FORGE.sub(r"\1", text))
+    return TARGET.sub(moved, FORGE.sub(r"\1", text))
 
 
 def _pages(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
