@@ -4,7 +4,8 @@
     python3 tools/docs_site.py            build (a broken link is an error)
     python3 tools/docs_site.py serve      show it while you write
 
-`make envs` and `make compare` do not build this environment.
+`make envs` and `make compare` do not build this environment. The lists of commands and Python
+names come from the environment lab (tools/reference_pages.py).
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
 """Add pages to the site that are not Markdown files in docs/ (a hook of mkdocs, see mkdocs.yml).
 
-README.md, CONTRIBUTING.md and CHANGELOG.md belong at the top of the repository, and an executed
-notebook is a notebook; a reader of the site shall have them too, and links to them shall work in
-both places. So they become pages when the site is built, and links are rewritten to fit.
+README.md, CONTRIBUTING.md and others lie outside docs/, executed notebooks are notebooks, and the
+lists of commands and of Python names come from the code. When the site is built they become pages,
+and links to them are rewritten, so that a link works in the repository and on the site.
 """
 
 import base64
+import functools
 import html
 import json
+import posixpath
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,16 +24,23 @@ TOP = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "measurements.md",
+    "tests/README.md": "tests.md",
+    "tests/gpu/README.md": "gpu-tests.md",
 }
-LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+"""Files outside docs/, and the names of their pages."""
+
+GENERATED = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
+TARGET = re.compile(r"(\]\()([^)\s]+)(\))")  # of a link or an image
 FORGE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:issues)?\)")  # leads somewhere on a forge only
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages; of each notebook in docs/ its page takes the notebook's place."""
     for source, page in TOP.items():
-        text = (ROOT / source).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=_from_the_top(text)))
+        text = _from_outside(source, (ROOT / source).read_text(encoding="utf-8"))
+        files.append(File.generated(config, page, content=text))
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             files.remove(file)
@@ -40,30 +51,64 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Sends links to where the site has what the repository has."""
-    depth = page.file.src_uri.count("/")
+    """Fills in what is generated, and sends links to where the site has what they name.
+
+    A link to a file that is in the repository alone becomes plain text.
+    """
+    source = page.file.src_uri
+    folder = posixpath.dirname(source)
 
     def moved(link: re.Match[str]) -> str:
-        target = link[2]
-        for source, there in TOP.items():
-            if target == "../" * (depth + 1) + source:
-                target = "../" * depth + there
-        if "://" not in target:
-            target = re.sub(r"\.ipynb$", ".md", target)
-            target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
-        return f"{link[1]}{target}{link[3]}"
+        text, (target, hash_, anchor) = link[1], link[2].partition("#")
+        if not target or "://" in target or target.startswith("mailto:"):
+            return link[0]
+        there = posixpath.normpath(posixpath.join(folder, target))
+        if there.removeprefix("../") in TOP and there.startswith("../"):
+            target = posixpath.relpath(TOP[there.removeprefix("../")], folder or ".")
+        elif there.startswith("../"):
+            return text
+        target = re.sub(r"\.ipynb$", ".md", target)
+        target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
+        return f"[{text}]({target}{hash_}{anchor})"
 
-    return LINK.sub(moved, markdown)
+    return GENERATED.sub(lambda found: reference(found[1]), LINK.sub(moved, markdown))
 
 
-def _from_the_top(text: str) -> str:
-    """A page of the repository's top as one of docs/: its links begin there."""
+@functools.cache
+def reference(name: str) -> str:
+    """The list of commands or of Python names, which tools/reference_pages.py prints.
+
+    Raises:
+        PluginError: the environment lab is missing, or the list cannot be made.
+    """
+    python = ROOT / ".venvs" / "lab" / "bin" / "python"
+    if not python.exists():
+        raise PluginError('the site needs the environment lab: make envs ARGS="--environments lab"')
+    done = subprocess.run(
+        [str(python), str(ROOT / "tools" / "reference_pages.py"), name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise PluginError(f"tools/reference_pages.py {name} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def _from_outside(source: str, text: str) -> str:
+    """The text of a file outside docs/ with links that begin in docs/."""
+    folder = posixpath.dirname(source)
 
     def moved(link: re.Match[str]) -> str:
-        target = TOP.get(link[2], link[2].removeprefix("docs/"))
-        return f"{link[1]}{target}{link[3]}"
+        target, hash_, anchor = link[2].partition("#")
+        if not target or "://" in target:
+            return link[0]
+        target = posixpath.normpath(posixpath.join(folder, target))
+        target = TOP.get(target, posixpath.relpath(target, "docs"))
+        return f"{link[1]}{target}{hash_}{anchor}{link[3]}"
 
-    return LINK.sub(moved, FORGE.sub(r"\1", text))
+    return TARGET.sub(moved, FORGE.sub(r"\1", text))
 
 
 def _pages(notebook: Path) -> Iterator[tuple[str, str | bytes]]:

@@ -17,7 +17,10 @@ from helpers import paths
 
 ROOT = paths.ROOT
 CODE = ("helpers", "data_prep", "gpumon", "tests", "tools", "benchmarks", "environments")
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "gpumon" / "README.md"])
+OUTSIDE = ("gpumon/README.md", "tests/README.md", "tests/gpu/README.md", "benchmarks/RESULTS.md")
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / page for page in OUTSIDE)]
+)
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MODULES = sorted(file for folder in CODE for file in (ROOT / folder).rglob("*.py"))
 AMERICAN = re.compile(

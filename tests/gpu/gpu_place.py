@@ -85,7 +85,7 @@ def make(folder: Path, wheels: Path) -> Path:
     if missing and pip is None:
         raise PlaceError(
             f"missing here: {', '.join(missing)}; and no wheels in {wheels}: make them where there "
-            f"is a network, with tests/gpu/pack.py --python {version()} (docs/gpu-check.md)"
+            f"is a network, with tests/gpu/pack.py --python {version()} (tests/gpu/README.md)"
         )
     venv.EnvBuilder(symlinks=True).create(folder)
     python = folder / "bin" / "python"
