@@ -24,10 +24,10 @@ from turns import take_turns
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--slow", action="store_true", help="with the compilers")
+    parser.add_argument("--slow", action="store_true", help="measure the compilers too")
     parser.add_argument("--pixels", type=int, default=64)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=8, help="of a turn")
+    parser.add_argument("--steps", type=int, default=8, help="steps in each turn")
     inside.add_arguments(parser, rounds=9)
     given = quick.parse(parser)
     names = inside.chosen(parser, given)

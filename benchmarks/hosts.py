@@ -221,11 +221,11 @@ def _quietly(*words: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=2, help=f"how many, up to {MOST}")
-    parser.add_argument("--mbit", type=float, default=100.0, help="of each link, Mbit/s")
+    parser.add_argument("--mbit", type=float, default=100.0, help="speed of each link in Mbit/s")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--megabytes", type=float, default=8.0, help="of a message")
+    parser.add_argument("--megabytes", type=float, default=8.0, help="size of a message")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs="*", help="what runs on the first host, behind --")
+    parser.add_argument("command", nargs="*", help="command to run on the first host, after --")
     given = quick.parse(parser, megabytes=1.0)
     if given.inside:
         all_reduce(int(given.megabytes * 1e6), given.rounds)

@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--of", default=",".join(KINDS), help=which)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--images", type=int, default=640)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each turn")
     inside.add_arguments(parser, frameworks=",".join(ARTICLE))
     # Without the X-rays, of which the article's loader reads some hundred a second.
     given = quick.parse(parser, seconds=0.1, images=max(LEAST.values()), of="resized")

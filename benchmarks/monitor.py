@@ -280,7 +280,9 @@ FAKED += [(f"gpm{metric}", 900.0, 90.0) for metric in (20, 21, 60, 61)]
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=120.0, help="of pairs; blocks: a fortieth")
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="time of all pairs; a block is a fortieth"
+    )
     parser.add_argument("--fake-gpus", type=int, help="number of GPUs of a fake driver library")
     parser.add_argument("--only", choices=PARTS, help="one of the measurements")
     waiting = "wait in each step, as for a GPU, instead of computing"

@@ -60,7 +60,7 @@ if rank_info.here().rank == 0:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=24, help="of a turn")
+    parser.add_argument("--steps", type=int, default=24, help="steps in each turn")
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure, frameworks="pytorch")
 
 

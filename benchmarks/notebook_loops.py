@@ -41,7 +41,7 @@ def for_each_framework(
     so many images; ``parser`` has the benchmark's other options.
     """
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--pixels", type=int, default=64, help="of the network's input")
+    parser.add_argument("--pixels", type=int, default=64, help="side of the network's input")
     parser.add_argument("--images", type=int, default=images, help="files to read")
     inside.add_arguments(parser, frameworks=frameworks)
     given = quick.parse(parser)

@@ -29,7 +29,7 @@ IMAGES = 600
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=48, help="of a turn")
+    parser.add_argument("--steps", type=int, default=48, help="steps in each turn")
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure)
 
 

@@ -51,9 +51,11 @@ def main() -> None:
     parser.add_argument("--recipe", default="chexnet", choices=ARTICLES)
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=20, help="of a turn")
+    parser.add_argument("--steps", type=int, default=20, help="steps in each turn")
     parser.add_argument("--images", type=int, default=640, help="files to read")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="of both loaders")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count(), help="workers of both loaders"
+    )
     parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
     inside.add_arguments(parser, frameworks="pytorch")
     given = quick.parse(parser)

@@ -40,7 +40,7 @@ DEVICES = {ONE: 1, COMES: 2, SET: 2}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=4, help="of a turn")
+    parser.add_argument("--steps", type=int, default=4, help="steps in each turn")
     notebook_loops.for_each_framework(__file__, parser, IMAGES, measure, "mxnet,tensorflow")
 
 

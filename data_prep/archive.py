@@ -145,9 +145,9 @@ class _Guard:
         self.given += len(data)
         if self.given > self.most:
             raise DataError(
-                f"{self.archive}: grows more than {MAX_EXPANSION} times when opened, which images"
-                " do not; refused"
+                f"{self.archive}: expands to more than {MAX_EXPANSION} times its size when opened,"
+                " which images do not; refused"
             )
         if self.given > self.until:
-            raise DataError(f"{self.archive}: holds megabytes that belong to no file; refused")
+            raise DataError(f"{self.archive}: contains megabytes that belong to no file; refused")
         return data

@@ -209,8 +209,8 @@ def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarr
     found = nih.catalog(folder, options.skip_missing and check, check_images=check)
     if check and (wrong := wrong_sizes(folder, found.images)):
         raise DataError(
-            f"{folder}: {count_text(wrong, 'image is', 'images are')} not what {MANIFEST} says was"
-            f" written, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
+            f"{folder}: {count_text(wrong, 'image is', 'images are')} not as {MANIFEST}"
+            f" describes, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
         )
     patients = found.groups or ()
     if options.official_split:

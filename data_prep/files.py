@@ -224,7 +224,9 @@ def exclusive_lock(folder: Path, timeout: float = LOCK_SECONDS) -> Iterator[None
                         f"{folder}: another data-prep is writing to this folder; wait until it ends"
                     ) from None
                 if time.monotonic() > announce_at:
-                    print(f"{folder}: waiting for another process that writes it", file=sys.stderr)
+                    print(
+                        f"{folder}: waiting for another process that is writing it", file=sys.stderr
+                    )
                     announce_at = until
                 time.sleep(0.1)
             except OSError:  # a file system without locks

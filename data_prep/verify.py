@@ -268,7 +268,7 @@ def _report_images(
     bad = [f"{check.image} ({check.problem})" for check in checks if check.problem]
     _add_problem(report, sorted(bad), "not readable")
     changed = sorted({check.image for check in checks if check.changed} | set(wrong_size))
-    _add_problem(report, changed, f"not what {MANIFEST} says was written")
+    _add_problem(report, changed, f"not as {MANIFEST} describes")
     sizes: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for check in checks:
         if not check.problem:

@@ -282,7 +282,7 @@ def alone(work: Callable[[], int], command: str) -> int:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                print("Waiting for another build of these environments to end.", flush=True)
+                print("Waiting for another build of these environments to finish.", flush=True)
                 fcntl.flock(held, fcntl.LOCK_EX)
             return work()
     except (gpus.DriverError, python311.NoPython, wheel_folder.NotUsable, BuildError) as error:

@@ -130,7 +130,7 @@ def compiled(path: Path, variants: dict[str, str]) -> Files:
     try:
         file = build.make_pillow_simd()
     except environment.BuildError as reason:
-        print(f"The folder gets no compiled pillow-simd: {reason}", flush=True)
+        print(f"pillow-simd was not compiled: {reason}", flush=True)
         return found
     (pin,) = wheel_folder.pins_of([kernels.HERE / "pillow-simd.txt"])
     name = f"{file.parent.name}/{file.name}"

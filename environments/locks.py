@@ -30,7 +30,7 @@ def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
         names = {
             name for name in names if any(pattern.fullmatch(name) for pattern in patterns.values())
         }
-        print(f"These locks stay as they are: {', '.join(k for k in KERNELS if k in left)}, tools")
+        print(f"Unchanged locks: {', '.join(k for k in KERNELS if k in left)}, tools")
     for name in sorted(names, key="tools".__ne__):  # first the tools, which build the others
         alone = ["--no-deps"] * (name in ALONE)
         tools = ["--build-constraints", "tools.txt"] * (name != "tools")

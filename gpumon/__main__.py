@@ -185,7 +185,7 @@ def parser() -> Parser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="write to FILE: .csv, .parquet, .prom (Prometheus) or .json (Chrome trace) (required)",
+        help="write to FILE (required): .csv, .parquet, .prom for Prometheus, .json for Chrome",
     )
     export.add_argument(
         "--profile",

@@ -142,7 +142,7 @@ def _wall_times(recording: Recording) -> list[datetime]:
         return [datetime.fromtimestamp(start + moment, timezone.utc) for moment in recording.times]
     except (ValueError, OverflowError, OSError):
         raise MonitorError(
-            f"cannot export {recording.prefix}: it begins at {start} s since 1970, which is no date"
+            f"cannot export {recording.prefix}: it begins {start} s after 1970, which is not a date"
         ) from None
 
 
@@ -185,11 +185,13 @@ def _profile(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise MonitorError(f"cannot read the profile {path}: {error.strerror}") from error
     except (ValueError, EOFError, RecursionError) as error:
-        raise MonitorError(f"{path} is no profile in Chrome's format: {error}") from error
+        raise MonitorError(f"{path} is not a profile in Chrome's format: {error}") from error
     content = {"traceEvents": content} if isinstance(content, list) else content
     base = content.get(BASE, 0) if isinstance(content, dict) else None
     if not isinstance(base, (int, float)) or not isinstance(content.get("traceEvents"), list):
-        raise MonitorError(f"{path} is no profile in Chrome's format: it has no list traceEvents")
+        raise MonitorError(
+            f"{path} is not a profile in Chrome's format: it has no list traceEvents"
+        )
     return dict(content)
 
 

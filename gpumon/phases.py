@@ -260,8 +260,8 @@ class Phase:
             return cast(Function, awaited)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise MonitorError(
-                f"the phase {self._name!r} cannot decorate a generator, which rests in between: "
-                "use `with` inside it"
+                f"the phase {self._name!r} cannot decorate a generator, which pauses between "
+                "values: use `with` inside it"
             )
 
         @functools.wraps(function)
@@ -273,7 +273,9 @@ class Phase:
 
     def __enter__(self) -> Phase:
         if self.open:
-            raise MonitorError(f"the phase {self._name!r} is open already: make one for each time")
+            raise MonitorError(
+                f"the phase {self._name!r} is open already: create a phase for each use"
+            )
         marker = self.marker
         inside = marker.current
         self.outer = _still_open()

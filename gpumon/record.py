@@ -216,7 +216,7 @@ def options(line: str) -> tuple[Path, float, bool]:
         elif word.startswith("-"):
             raise MonitorError(f"{word} is not an option: use {USAGE}")
         elif path is not None:
-            raise MonitorError(f"{word} is a second trace, beside {path}: {USAGE}")
+            raise MonitorError(f"{word} is a second trace in addition to {path}: {USAGE}")
         else:
             path = Path(word)
     return path or default_path(), interval, live

@@ -62,7 +62,7 @@ def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[lis
     """
     if by not in ("phase", "repeat", "mark"):
         raise MonitorError(
-            f"summary(by={by!r}): choose 'phase' (repeats joined), 'repeat' (ranks) or 'mark'"
+            f"summary(by={by!r}): choose 'phase' to join repeats, 'repeat' to join ranks, or 'mark'"
         )
     if not 0 <= idle_threshold <= 100:
         raise MonitorError(

@@ -138,7 +138,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
     if wrong := header_error(header):
-        raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
+        raise MonitorError(f"{path} is damaged, or not a gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged
     for line in lines:

@@ -71,7 +71,7 @@ def parse_lines(path: Path) -> Iterator[Any]:
                 raise MonitorError(f"{path} is not a file that could hold a trace")
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
-                    raise MonitorError(f"{path} is not a gpumon trace: it has an endless line")
+                    raise MonitorError(f"{path} is not a gpumon trace: one of its lines has no end")
                 try:
                     if line.strip():
                         yield parse(line)
@@ -202,7 +202,7 @@ def check_header(header: dict[str, Any], path: Path) -> None:
         _header_error(header) if is_count(version) and version else "'gpumon' is no trace format"
     )
     if wrong:
-        raise MonitorError(f"{path} is damaged, or no gpumon trace: in its header {wrong}")
+        raise MonitorError(f"{path} is damaged, or not a gpumon trace: in its header {wrong}")
 
 
 def _header_error(header: dict[str, Any]) -> str | None:

@@ -43,7 +43,7 @@ def _main(arguments: Sequence[str]) -> int:
     if not first.startswith("-"):
         if first not in commands.choices:
             what = unknown("command", first, commands.choices)
-            raise UserError(f"{what} (rosetta --help describes them)")
+            raise UserError(f"{what} (rosetta --help lists them)")
     elif first.partition("=")[0] not in parser._option_string_actions:
         raise UserError(f"{first} is an option of a command: did you mean 'rosetta run {first}'?")
     given = parser.parse_args(arguments)

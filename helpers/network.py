@@ -63,7 +63,7 @@ def common(hosts: Mapping[str, Addresses], first: str, named: str = "") -> dict[
     if not shared:
         which = f"the interface {named} of each" if named else "an interface of each"
         raise UserError(
-            f"no network joins {', '.join(hosts)} by {which}: name one that all have, "
+            f"{', '.join(hosts)} share no network by {which}: name an interface that all have, "
             f"such as {NAMED[1]}=eth0"
         )
     known = _address_of(first)

@@ -39,7 +39,9 @@ def test_of_several_it_is_the_one_that_the_first_hosts_name_stands_for(
 
 def test_without_a_common_network_none_falls_back_to_loopback() -> None:
     hosts = {"a": LO | BRIDGE, "b": LO | BRIDGE}
-    with pytest.raises(UserError, match="no network joins a, b by an interface of each: name one"):
+    with pytest.raises(
+        UserError, match="a, b share no network by an interface of each: name an interface"
+    ):
         network.common(hosts, "a")
     apart = {"a": LO | {"eth0": ("10.0.0.1", MASK)}, "b": LO | {"eth0": ("10.1.0.1", MASK)}}
     with pytest.raises(UserError, match="by the interface ib0 of each"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("helpers", "data_prep", "gpumon", "environments")
-SHARED = ROOT / "helpers" / "errors.py"
+SHARED = ("helpers", "errors.py")
 ERRORS = {
     *("UserError", "DataError", "MonitorError", "UnsupportedError", "ChoiceError", "LoaderError"),
     *("HeldError", "RankError", "BuildError", "DriverError", "ArgumentTypeError"),
@@ -31,19 +31,25 @@ def text(node: ast.expr) -> str:
     return "…"
 
 
+def in_module(path: Path) -> Iterator[tuple[str, int]]:
+    """Each message of a module and its line; ``helpers.errors`` returns those of other modules."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Return) and node.value and path.parts[-2:] == SHARED:
+            yield text(node.value), node.lineno
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        name = node.func.id if isinstance(node.func, ast.Name) else name
+        if name in ERRORS and (found := text(node.args[-1])) != "…":
+            yield found, node.args[-1].lineno
+
+
 def messages() -> Iterator[tuple[str, str]]:
-    """Each message and the module that has it; ``helpers.errors`` makes some for other modules."""
+    """Each message and the module that has it."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Return) and path == SHARED and node.value is not None:
-                    yield text(node.value), str(path.relative_to(ROOT))
-                if not isinstance(node, ast.Call) or not node.args:
-                    continue
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else None
-                name = node.func.id if isinstance(node.func, ast.Name) else name
-                if name in ERRORS and (found := text(node.args[-1])) != "…":
-                    yield found, str(path.relative_to(ROOT))
+            for message, _ in in_module(path):
+                yield message, str(path.relative_to(ROOT))
 
 
 def main() -> None:

@@ -63,8 +63,8 @@ def catalog(folder: Path) -> Catalog:
         if batch.labels.min() < 0 or batch.labels.max() >= len(classes):
             bad = int(np.flatnonzero((batch.labels < 0) | (batch.labels >= len(classes)))[0])
             raise DataError(
-                f"{home / name}: image {bad} is of class {batch.labels[bad]}, 0 to"
-                f" {len(classes) - 1} are known; download the file again"
+                f"{home / name}: image {bad} has class {batch.labels[bad]},"
+                f" expected 0 to {len(classes) - 1}; download the file again"
             )
         start = batch.step - IMAGE_BYTES
         images += [f"{bare}/{at:05d}.png" for at in range(len(batch.labels))]
@@ -183,12 +183,12 @@ def _load(path: Path, state: str) -> Batch:
     array, labels = content.get("data"), content.get("labels")
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.shape[1] != IMAGE_BYTES:
         raise DataError(
-            f"{path}: 'data' is no uint8 array (images, {IMAGE_BYTES}); download it again"
+            f"{path}: 'data' is not a uint8 array (images, {IMAGE_BYTES}); download it again"
         )
     numbers = isinstance(labels, list) and all(type(label) is int for label in labels)
     if not numbers or not len(array) or len(labels) != len(array):
         raise DataError(
-            f"{path}: 'labels' has not a whole number for each image; download it again"
+            f"{path}: 'labels' does not have a whole number for each image; download it again"
         )
     if not all(0 <= label < 256 for label in labels):
         raise DataError(f"{path}: a label beyond 0 to 255; download it again")

@@ -96,7 +96,7 @@ class ColumnMapping(
         try:
             re.compile(self.group_pattern or "")
         except re.error as error:
-            raise ValueError(f"'group_pattern' is no regular expression ({error})") from None
+            raise ValueError(f"'group_pattern' is not a regular expression ({error})") from None
         for name in (*self.files.values(), *([self.join.file] if self.join else [])):
             if UNSAFE_PATH.search(name):
                 raise ValueError(f"'file' is {name!r}; a path within the folder is needed")

@@ -53,7 +53,7 @@ def catalog(folder: Path, group: str | None = None) -> Catalog:
         here = _folders(folder, place)
         if not here:
             raise DataError(
-                f"{folder / place}: no folder in it; a folder per class is needed (or {ARCHIVE})"
+                f"{folder / place}: contains no folder; it needs one per class (or {ARCHIVE})"
             )
         classes = classes or here
         if unknown := sorted(set(here) - set(classes)):
@@ -106,8 +106,8 @@ def _images(folder: Path, place: str) -> Iterator[str]:
             path = f"{place}/{entry.name}".removeprefix("/")
             if UNSAFE_PATH.search(path):
                 raise DataError(
-                    f"{folder / path}: rename it; control characters, a \\ and what is"
-                    " not UTF-8 are not allowed in a list of images"
+                    f"{folder / path}: rename it; control characters, a \\ and bytes"
+                    " outside UTF-8 are not allowed in a list of images"
                 )
             if entry.is_symlink():
                 refuse_outside(folder, path)
@@ -125,7 +125,7 @@ def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
     try:
         finds = re.compile(pattern).search
     except re.error as error:
-        raise DataError(f"group {pattern!r} is no regular expression ({error})") from None
+        raise DataError(f"group {pattern!r} is not a regular expression ({error})") from None
     groups = []
     for image in catalog.images:
         found = finds(image)
@@ -222,7 +222,7 @@ def _members(
             continue
         if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise DataError(
-                f"{archive}: the member {header.name!r} is no plain file (a link, a device, an"
+                f"{archive}: the member {header.name!r} is not a plain file (a link, a device, an"
                 " extended header); refused"
             )
         name = header.name.removeprefix("./")

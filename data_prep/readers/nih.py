@@ -55,13 +55,13 @@ def read_catalog(
         if not keep.any():
             raise DataError(
                 f"{folder}: none of the {len(names):,} images named in {file.name} is there"
-                f" (looked in images/ and images_*/images/); put the images beside the label file"
+                f" (searched images/ and images_*/images/); put the images beside the label file"
             )
         table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
     elif missing and check_images:
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
-            f" missing, the first is {missing[0]} (looked in images/ and images_*/images/);"
+            f" missing, the first is {missing[0]} (searched images/ and images_*/images/);"
             f" add them, or skip them with --skip-missing"
         )
     inside = str(folder / "images") + os.sep

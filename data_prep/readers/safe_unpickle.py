@@ -91,7 +91,7 @@ def load_dictionary(data: bytes, where: str) -> dict[str, Any]:
         # Damaged pickles raise almost any exception.
         text = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{where}: damaged ({text}); download it again") from None
-    raise DataError(f"{where}: a pickle of {type(found).__name__}, no dictionary")
+    raise DataError(f"{where}: a pickle of {type(found).__name__}, not a dictionary")
 
 
 def _check_opcodes(data: bytes) -> None:

@@ -181,7 +181,7 @@ def _parts(texts: list[str], where: Callable[[int], str]) -> list[int]:
     """Return the index in `PARTS` of each text, or `NO_PART`."""
     if unknown := set(texts) - PART_NAMES.keys():
         at = next(at for at, text in enumerate(texts) if text in unknown)
-        raise DataError(f"{where(at)}: {texts[at]!r} is no part; use {', '.join(PARTS)}")
+        raise DataError(f"{where(at)}: {texts[at]!r} is not a part; use {', '.join(PARTS)}")
     return [PART_NAMES[text] for text in texts]
 
 

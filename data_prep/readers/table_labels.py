@@ -128,4 +128,4 @@ class TableLabels:
                 at, more = found.end(), found[3]
             if not inner[at:].strip():
                 return names
-        raise DataError(f"{where(self.columns[0])}: {cell!r} is no list of names in quotes")
+        raise DataError(f"{where(self.columns[0])}: {cell!r} is not a list of names in quotes")

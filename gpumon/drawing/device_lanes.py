@@ -47,8 +47,8 @@ def lanes_of(
     """
     if not recording.devices:
         raise MonitorError(
-            f"the trace {recording.prefix} has phases and no device: it is of a rank whose host "
-            "another rank recorded; draw them together"
+            f"the trace {recording.prefix} has phases and no device: it belongs to a rank whose "
+            "host another rank recorded; draw both traces together"
         )
     machines = {device["name"]: device.get("machine") for device in recording.devices}
     lanes = _lanes(recording, window, series)

@@ -43,7 +43,7 @@ def check(shape: Shape, ranks: int) -> None:
     """
     if shape not in of(ranks):
         raise UserError(
-            f"a grid of {in_words(shape)} ranks does not hold {ranks}: give rows x columns out of "
+            f"a grid of {in_words(shape)} ranks does not match {ranks} ranks: give one of "
             f"{', '.join(map(in_words, of(ranks)))}"
         )
 
@@ -62,7 +62,7 @@ def named(text: str, ranks: int) -> tuple[str, Shape]:
     if found is None or found[1] not in NAMES or (found[2] and found[1] not in OVER_GRIDS):
         raise UserError(
             f"all-reduce by {text!r}: give {', '.join(NAMES)}, and with "
-            f'{" or ".join(OVER_GRIDS)} a grid if it is not to be the squarest, such as "rsap 2x4"'
+            f'{" or ".join(OVER_GRIDS)} a grid unless the squarest is right, such as "rsap 2x4"'
         )
     if found[2] is None:
         return found[1], squarest(ranks)

@@ -93,7 +93,7 @@ def run(
     """
     if why := missing():
         raise UserError(
-            f"ranks of MPI cannot be started: {why}; run 'make envs' to build the environment"
+            f"MPI ranks cannot be started: {why}; run 'make envs' to build the environment"
         )
     for name in by:
         if why := libraries.missing(name, ranks_a_host or ranks):

@@ -53,13 +53,13 @@ def _check_all_reduce(all_reduce: str, on_gpu: bool, ranks: int) -> tuple[str, g
     if not alone and name not in grids.OVER_GRIDS:
         raise UserError(
             f"all_reduce is {all_reduce!r}: give auto, naive, {', '.join(grids.OVER_GRIDS)}, and "
-            f"with {' or '.join(grids.OVER_GRIDS)} a grid if it is not to be the squarest, such as "
+            f"with {' or '.join(grids.OVER_GRIDS)} a grid unless the squarest is right, such as "
             '"rsap 2x4"'
         )
     shape = (1, ranks) if alone else grids.named(all_reduce, ranks)[1]
     if on_gpu and name != "auto":
         raise UnsupportedError(
-            f"all_reduce {all_reduce} adds up in the host's memory: on GPUs give auto"
+            f"all_reduce {all_reduce} sums in the host's memory: give auto on GPUs"
         )
     return name, shape
 

@@ -120,8 +120,8 @@ def divided(
         fit = len(_sets(each or 1, cores))
         raise UserError(
             f"devices {count}: this process may use {_said(len(cores))}, which {_is(fit)} of "
-            f"{_said(each or 1)}; give {fit} at most, or cores_per_device '{SHARED}', with which "
-            "devices share all cores and their times are not ranked"
+            f"{_said(each or 1)}; give {fit} at most. With cores_per_device '{SHARED}' devices "
+            "share all cores, and their times are not ranked"
         )
     sets = _sets(each or most, cores)
     return tuple(_device(own, place) for own in sets[:count])
@@ -267,7 +267,7 @@ def _device(own: Sequence[Core], place: str) -> CpuDevice:
         return CpuDevice(_flat(threads), len(own), _flat(threads), node)
     if len(own) == 1:
         raise UserError(
-            f"loader_cores '{ON_OWN}': a device has one core here, which has to compute; give "
+            f"loader_cores '{ON_OWN}': each device has one core here, and it has to compute; give "
             f"'{ON_DEVICE}', or fewer devices"
         )
     computing = threads[: len(own) - max(1, len(own) // FOR_LOADERS)]

@@ -125,8 +125,8 @@ def visible() -> list[Gpu]:
                 break
             if match in chosen:
                 raise UserError(
-                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, and then CUDA "
-                    "sees none: name each once"
+                    f"CUDA_VISIBLE_DEVICES={','.join(names)} names a GPU twice, so CUDA "
+                    "sees no GPU: name each GPU once"
                 )
             chosen.append(match)
     instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
@@ -280,7 +280,7 @@ def resolve(
     if asked is None and count > len(found):
         raise UserError(
             f"devices {count}: {_sees(found)}; ask for fewer, for gpus {len(found)} to let "
-            "replicas share what is there, or for gpus 0 to have CPU devices"
+            "replicas share GPUs, or for gpus 0 to train on CPU devices"
         )
     on = asked or count
     if count > MOST_REPLICAS_A_GPU * on:
@@ -349,8 +349,8 @@ def _refuse_to_hide_gpus() -> None:
             f"machine: 'nvidia-smi -L' lists them ({hide})"
         )
     raise UserError(
-        f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' makes "
-        f"one of the whole GPU ({hide})"
+        f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' "
+        f"creates one of the whole GPU ({hide})"
     )
 
 

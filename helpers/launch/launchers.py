@@ -71,7 +71,7 @@ def check(launcher: str) -> str:
         if not _HOST.fullmatch(host):
             raise UserError(f"launcher: {host[:100]!r} is not a valid host name")
     if twice := [host for host in hosts if hosts.count(host) > 1]:
-        raise UserError(f"launcher: {twice[0]} is named twice; each node is a host of its own")
+        raise UserError(f"launcher: {twice[0]} is named twice; give each node a different host")
     return launcher
 
 

@@ -40,7 +40,7 @@ def check_hosts(joined: Sequence[Joined], nodes: int, *, virtual: bool) -> None:
     wanted = 1 if virtual else nodes
     if len(set(hosts)) != wanted or any(len(set(each)) > 1 for each in by_node):
         raise UserError(
-            f"{wanted} host(s) with {size} rank(s) for each node were asked for; the ranks are "
+            f"expected {wanted} host(s) with {size} rank(s) for each node, but the ranks are "
             f"on {', '.join(hosts)}"
         )
 

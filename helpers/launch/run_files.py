@@ -86,8 +86,8 @@ def read(path: Path) -> Any:
         ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
         if not ours or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise UserError(
-                f"{path}: not read, as it is user {about.st_uid}'s, or others may write it; keep "
-                "others out of the run's folder"
+                f"{path}: not read, because user {about.st_uid} owns it or other users can "
+                "write it; keep other users out of the run's folder"
             )
         return json.loads(opened.read())
 

@@ -47,11 +47,11 @@ def make(
         model = custom_code.load(recipe, framework)(outputs)
         if not isinstance(model, kind):
             wanted = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
-            raise UserError(f"{called} gives a {type(model).__name__}, and no {wanted}")
+            raise UserError(f"{called} returns a {type(model).__name__}, not a {wanted}")
         found = tuple(shape(model))
     if found != (IMAGES, outputs):
         raise UserError(
-            f"{called}: of {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
+            f"{called}: for {IMAGES} images of {recipe.crop} px its network returns {list(found)}: "
             f"give {outputs} logits an image, {[IMAGES, outputs]}"
         )
     setattr(model, _MARK, True)  # by which weights are named otherwise, see is_own
@@ -80,7 +80,7 @@ def initial(framework: ModuleType, recipe: Recipe, outputs: int) -> Weights:
     arrays = framework.dump_weights(model)
     if not arrays:
         called = f"{recipe.own[module]}({outputs})"
-        raise UserError(f"{called} gives a network without weights: there is nothing to train")
+        raise UserError(f"{called} returns a network without weights, so there is nothing to train")
     note = f"drawn by {framework.NAME} itself from seed {recipe.seed}"
     return Weights(arrays, "own", note)
 

@@ -77,7 +77,7 @@ def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -
             ) from None
         raise UserError(_not_toml(path, text, error, examples, right)) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits; endless brackets
-        raise UserError(f"{path}: not TOML that can be read: {type(error).__name__}") from None
+        raise UserError(f"{path}: not valid TOML: {type(error).__name__}") from None
 
 
 def _text(path: Path, what: str) -> str:
@@ -88,9 +88,9 @@ def _text(path: Path, what: str) -> str:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise UserError(f"{path}: the {what} cannot be read: {why}") from None
     if len(text) > LARGEST:
-        raise UserError(f"{path}: too large for a {what}, which is a few lines")
+        raise UserError(f"{path}: too large for a {what}, which has a few lines")
     if re.search(r"(?:[^.=,{\n]{1,40}\.){64}", text):  # memory by the square of their number
-        raise UserError(f"{path}: too many dots for a {what}, whose keys have few")
+        raise UserError(f"{path}: too many dots in the keys of a {what}")
     return text
 
 

@@ -70,7 +70,7 @@ def check(
     said = content.get("schema") if isinstance(content, dict) else None
     if isinstance(said, int) and said > schema:
         raise UserError(
-            f"{where}: of a newer version of this project (schema {said}, this one reads {schema}):"
+            f"{where}: written by a newer version of this project (schema {said}, not {schema}):"
             " update the checkout"
         )
     try:

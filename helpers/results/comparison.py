@@ -253,7 +253,7 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
     if len({entry.folder.parent for entry in known}) > 1:
         found = [f"{task} in {' and '.join(dict.fromkeys(of))}" for task, of in where.items()]
         raise UserError(
-            f"runs of different tasks stand in no table together: {', '.join(found)}; "
+            f"runs of different tasks cannot be in one report: {', '.join(found)}; "
             "give experiments of one task"
         )
     task = max(known, key=lambda entry: entry.content["run"]["started"]).task

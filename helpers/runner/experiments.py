@@ -191,7 +191,9 @@ def load(name: str) -> Experiment:
         raise UserError(f"no experiment '{name}' in {paths.RUNS}: {hint}") from None
     for path in folder.iterdir():
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise UserError(f"{path}: a link or a device, which no experiment has; remove it")
+            raise UserError(
+                f"{path}: a link or a device, not a folder or file of an experiment; remove it"
+            )
     experiment = Experiment(folder, plan, about["started"], about["finished"], resumed=True)
     experiment.adopt()
     return experiment

@@ -132,8 +132,8 @@ def _of_now(content: dict[str, Any], path: Path) -> dict[str, Any]:
     workers = content.get("workers", "default")
     if isinstance(workers, int):
         raise UserError(
-            f"{path}: begun with {workers} loader workers for all devices together; they are given "
-            "for each device now: start a new experiment with --num-workers"
+            f"{path}: has {workers} loader workers for all devices together, but --num-workers "
+            "counts them for each device: start a new experiment"
         )
     return found | {"num_workers": workers}
 

@@ -107,8 +107,8 @@ class Watch:
             missing -= set(self._joined)
         if missing and now - self._began > self._join:
             raise RankError(
-                f"{len(self._joined)} of {len(self._ranks)} ranks are in after {self._join:.0f} "
-                f"s; missing: rank {', '.join(map(str, sorted(missing)))}; see "
+                f"{len(self._joined)} of {len(self._ranks)} ranks have joined after "
+                f"{self._join:.0f} s; missing: rank {', '.join(map(str, sorted(missing)))}; see "
                 f"{self._folder.parent / LOG}"
             )
 
@@ -119,8 +119,8 @@ class Watch:
                 self._pulses[rank] = (pulse, now)
             elif now - self._pulses[rank][1] > SILENT_SECONDS:
                 raise RankError(
-                    f"rank {rank} on {self._hosts[rank]}: no sign of life for "
-                    f"{SILENT_SECONDS:.0f} s; its host is gone, or was stopped"
+                    f"rank {rank} on {self._hosts[rank]}: has not responded for "
+                    f"{SILENT_SECONDS:.0f} s; its host is down or was suspended"
                 )
 
     def _check_states(self, now: float) -> None:

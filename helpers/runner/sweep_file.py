@@ -107,7 +107,9 @@ def read(path: str | Path) -> Sweep:
     """What a sweep's file says."""
     file = toml_file.load(path, "sweep", EXAMPLES, 'recipe = "demo" or devices = [1, 2]')
     if not file.content:
-        raise UserError(f"{file.path}: nothing in it; a sweep is lines like 'devices = [1, 2]'")
+        raise UserError(
+            f"{file.path}: the file is empty; a sweep has lines such as 'devices = [1, 2]'"
+        )
     return Sweep(file, _choices(file, (), file.content))
 
 
@@ -115,7 +117,9 @@ def of_recipe(file: TomlFile) -> Sweep:
     """What a recipe's table ``[sweep]`` says; nothing where it has none."""
     found = file.content.get(TABLE, {})
     if "recipe" in found:
-        raise UserError(f"{file.where(TABLE, 'recipe')}: this file is the recipe: leave that out")
+        raise UserError(
+            f"{file.where(TABLE, 'recipe')}: this file is the recipe already: leave the key out"
+        )
     return Sweep(file, _choices(file, (TABLE,), found), (TABLE,))
 
 

@@ -67,5 +67,5 @@ def explained(scaled: ScaledRecipe, out_of_memory: OutOfMemory) -> Iterator[None
         raise UserError(
             f"out of memory at {scaled.recipe.batch_size} images of {scaled.recipe.crop} px per "
             f"device: set batch_size = {half}, or batch_size = 'auto' for the largest that fits; a "
-            "lower precision (bf16) takes less"
+            "lower precision (bf16) needs less"
         ) from error

@@ -198,7 +198,10 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     within = f" and {part.steps} steps" if part.steps else ""
     print(f"Resumed after epoch {found.epoch} of {about['epochs']}{within}, from {path}")
     if found.changed_code:
-        print("The code has changed since: the epochs before and after it are not of one program")
+        print(
+            "The code has changed since: the epochs before and after the change come from "
+            "different programs"
+        )
     return found
 
 
@@ -256,19 +259,19 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
     if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
         raise UserError(
-            f"{path}: it is of a run by {before}, but this run uses "
+            f"{path}: belongs to a run by {before}, but this run uses "
             f"{about[_FRAMEWORK]}; resume it there, or remove the file"
         )
     was = {**was, _FRAMEWORK: before}
     differing = sorted(key for key in about if was.get(key) != about[key])
     if differing == [_IMAGES]:
         raise UserError(
-            f"{path}: of a run on other images or labels; give it the same data, or remove the file"
+            f"{path}: belongs to a run on other images or labels; use the same data, or remove it"
         )
     if differing:
         said = ", ".join(f"{key} {was.get(key)}" for key in differing)
         raise UserError(
-            f"{path}: of a run with another recipe ({said}); set that again, or remove the file"
+            f"{path}: belongs to a run with another recipe ({said}); use that recipe, or remove it"
         )
 
 

@@ -269,8 +269,8 @@ def evaluating(what: str) -> Iterator[None]:
         yield
     except LoaderError as error:
         raise LoaderError(
-            f"{what}: {error}; make_evaluation_loader has to give each image once, and predict "
-            "has to use all of them"
+            f"{what}: {error}; make_evaluation_loader must give each image once, and predict "
+            "must use all images"
         ) from None
 
 
@@ -281,7 +281,7 @@ def check_count(scores: np.ndarray, total: int) -> None:
         LoaderError: it gave those of fewer, or of more.
     """
     if len(scores) != total:
-        raise LoaderError(f"predict gave logits of {len(scores)} of {total} images")
+        raise LoaderError(f"predict returned logits for {len(scores)} of {total} images")
 
 
 def own_images(world: World, total: int) -> int:

@@ -191,8 +191,8 @@ def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:
     _check_classes(recipe, tuple(reader.classes), where)
     if folder is not None and recipe.planes == 3 and _planes_made(folder) == 1:
         raise UserError(
-            f"{where}: data-prep made grey images of these, and the recipe {recipe.name} asks for "
-            'rgb: make them again with --rgb, or write color_mode = "grayscale" under [data]'
+            f"{where}: data-prep wrote these images in grey, but the recipe {recipe.name} asks for "
+            'rgb: write them again with --rgb, or write color_mode = "grayscale" under [data]'
         )
     pixels = _pixels(reader)
     most = max(LARGEST, recipe.image_size) if recipe.image_size else LARGEST_UNSIZED
@@ -212,10 +212,12 @@ def _check_classes(recipe: Recipe, classes: Sequence[str], where: str) -> None:
     if recipe.task == MULTILABEL:
         return
     if len(classes) < 2:
-        raise UserError(f"{where}: a single class, '{classes[0]}': give images of two at least")
+        raise UserError(
+            f"{where}: has only the class '{classes[0]}': give images of at least two classes"
+        )
     if recipe.metric == "top5" and len(classes) <= tasks.GUESSES:
         raise UserError(
-            f"{where}: of {len(classes)} classes the right one is always among five: write "
+            f"{where}: with {len(classes)} classes the right one is always among five: write "
             'metric = "top1" under [target]'
         )
 
@@ -274,15 +276,15 @@ def check_images(recipe: Recipe, folder: Path | None) -> None:
         _check_image(image, recipe, f"{where}: image {i}")
     if image_readers.digest(reader) != image_readers.digest(image_readers.again(recipe, folder)):
         raise UserError(
-            f"{where}: another one has other targets or parts, so each framework would train on "
-            "other images: draw them from a fixed seed"
+            f"{where}: a second one has other targets or parts, so each framework would train "
+            "on other images: draw them from a fixed seed"
         )
 
 
 def _check_image(image: Any, recipe: Recipe, where: str) -> None:
     shape: tuple[int, ...] = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
-        raise UserError(f"{where}: uint8 (height, width, 1 or 3) is needed")
+        raise UserError(f"{where}: must be uint8 (height, width, 1 or 3)")
     side = min(shape[:2])
     if side < recipe.crop:
         raise UserError(

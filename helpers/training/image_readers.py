@@ -95,7 +95,7 @@ def _own(maker: Callable[..., Any], where: str, folder: Path | None, changed: in
         cloudpickle.dump(reader, _Nowhere())
     except Exception as error:
         raise UserError(
-            f"{where}: cannot be sent to the processes that read ({error}): "
+            f"{where}: cannot be sent to the worker processes ({error}): "
             "open files in read, not before"
         ) from error
     _check_names(reader, where)

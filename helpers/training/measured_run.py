@@ -532,7 +532,7 @@ class Run(RunBase):
         print(attribution.agreement(shares))
         table = attribution.table(shares)
         if (table == run_tables.MISSING).any(axis=None):
-            print(f"In the table, {run_tables.MISSING} is a share that this way cannot see.")
+            print(f"In the table, {run_tables.MISSING} is a share that this method cannot measure.")
         return table
 
     @section(14, "the record", needs=("test", "attribute_time"))

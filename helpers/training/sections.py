@@ -54,9 +54,7 @@ class Progress:
         """
         section = SECTIONS[name]
         if self.replaced:
-            raise UserError(
-                "this run was ended when section 3 was run again; run the cells from section 3 on"
-            )
+            raise UserError("running section 3 again ended this run; run all cells from section 3")
         if missing := [need for need in _needs(name) if need not in self._done]:
             raise UserError(f"{section} needs {self._list(missing)}; run {_these(missing)}")
         after = [other for other in SECTIONS if name in _needs(other)]

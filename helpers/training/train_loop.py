@@ -170,8 +170,8 @@ def train(
     stopped = run.permit is not None and run.permit.refused
     if not stopped and len(history) != work.recipe.recipe.epochs:
         raise LoaderError(
-            f"train ended after {len(history)} of {work.recipe.recipe.epochs} epochs; let it go "
-            "through all of run.epochs(...)"
+            f"train ended after {len(history)} of {work.recipe.recipe.epochs} epochs; let it "
+            "iterate over all of run.epochs(...)"
         )
     writer = run.writer
     if stopped:

@@ -40,15 +40,15 @@ def test_a_changed_image_is_found(small: Path) -> None:
     shutil.copy(other, small / "images" / IMAGE)
     done = command("verify", small)
     assert done.returncode == 1
-    assert f"1 image is not what manifest.csv says was written, the first: {IMAGE}" in done.stdout
+    assert f"1 image is not as manifest.csv describes, the first: {IMAGE}" in done.stdout
 
 
 def test_without_decoding_sizes_are_looked_at(small: Path) -> None:
     (small / "images" / IMAGE).write_bytes(b"")
     done = command("verify", small, "--quick")
-    assert done.returncode == 1 and f"says was written, the first: {IMAGE}" in done.stdout
+    assert done.returncode == 1 and f"manifest.csv describes, the first: {IMAGE}" in done.stdout
     line = the_line(command("stats", small))
-    assert "1 image is not what manifest.csv says" in line and IMAGE in line
+    assert "1 image is not as manifest.csv describes" in line and IMAGE in line
     assert command("stats", small, "--labels-only").returncode == 0
 
 
@@ -78,7 +78,7 @@ def test_a_packed_folder_is_looked_at_too(packed: Path) -> None:
     data[-1] ^= 1
     file.write_bytes(data)
     done = command("verify", packed)
-    assert done.returncode == 1 and "1 image is not what manifest.csv says" in done.stdout
+    assert done.returncode == 1 and "1 image is not as manifest.csv describes" in done.stdout
     assert "00000020_001.png" in done.stdout
 
 

@@ -53,7 +53,7 @@ def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
     assert not parts["train"] & parts["test"] and not parts["train"] & parts["valid"]
     with pytest.raises(DataError, match="no 'who' in the path"):
         open_reader("imagefolder", tmp_path, group="who")
-    with pytest.raises(DataError, match="no regular expression"):
+    with pytest.raises(DataError, match="not a regular expression"):
         open_reader("imagefolder", tmp_path, group="(")
 
 

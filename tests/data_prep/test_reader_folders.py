@@ -131,9 +131,7 @@ def test_verify_and_catalog_by_the_command(source: tuple[str, Path], tmp_path: P
     first = next(iter(manifest.read_manifest(small).values()))
     Image.new("RGB", (8, 8)).save(small / first.file)
     done = command("verify", small, "--num-workers", 1)
-    assert (
-        done.returncode == 1 and f"PROBLEM: 1 image is not what {manifest.MANIFEST}" in done.stdout
-    )
+    assert done.returncode == 1 and f"PROBLEM: 1 image is not as {manifest.MANIFEST}" in done.stdout
     assert "not the manifest's" in the_line(
         command("pack", small, tmp_path / "p2", "--num-workers", 1)
     )

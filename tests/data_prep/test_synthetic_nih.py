@@ -145,7 +145,7 @@ def test_whoever_comes_second_waits_for_the_same_demo(
         generate_nih(tmp_path / "demo", images=10, size=64, progress=False)
     Timer(0.5, held.__exit__, (None, None, None)).start()
     assert generate_nih(tmp_path / "demo", images=10, size=64, progress=False)["written"] == 10
-    said = [f"{tmp_path / 'demo'}: waiting for another process that writes it"]
+    said = [f"{tmp_path / 'demo'}: waiting for another process that is writing it"]
     assert capsys.readouterr().err.splitlines() == 2 * said
 
 

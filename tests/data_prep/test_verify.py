@@ -78,7 +78,7 @@ def test_one_size_after_resizing(tmp_path: Path) -> None:
     odd = make_folder(tmp_path / "odd", size=9) / "images" / "00000001_000.png"
     shutil.copy(odd, tmp_path / "small" / "images")
     changed, size = verify(tmp_path / "small").problems
-    assert "1 image is not what manifest.csv says was written" in changed
+    assert "1 image is not as manifest.csv describes" in changed
     assert "not of the usual 8 x 8" in size
 
 

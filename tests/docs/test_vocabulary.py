@@ -6,31 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import prose_words
 import pytest
 
 from helpers import paths
-
-BETTER = {
-    r"(?<!TLS )(?<!ca-)certificates?": "fairness check",
-    r"rehears\w*": "training-loop check",
-    r"roll[ -]calls?": "data-coverage check",
-    r"lessons?": "the notebook's functions",
-    r"luggage": "payload",
-    r"lopsided": "imbalanced",
-    r"learning factor|hardware factor": "statistical efficiency, hardware efficiency",
-    r"told apart": "distinguished, significantly different",
-    r"nobody|somebody|everybody|anybody|strangers?": "another user, no process, all ranks",
-    r"held against": "compared with, checked against",
-    r"gone? on with|goes on|begun again": "continues, resumes, restarts",
-    r"the least and the most": "minimum and maximum",
-    r"mended": "fixed",
-    r"(?<!pillow-)stand-ins?": "fake, mock",
-    r"of (?:one's|somebody's) own": "your, custom",
-    r"batch(?:es)? of runs": "experiment",
-    r"virtual nodes?": "simulated node",
-    r"make probe": "rosetta doctor",
-}
-"""Each word as a pattern, and what to write instead (docs/glossary.md)."""
 
 WHERE = (
     *("helpers", "data_prep", "gpumon", "environments", "tools", "benchmarks", "recipes"),
@@ -42,15 +21,16 @@ LEFT_OUT = (
     "environments/pillow-stand-in/",  # the name of a distribution in a lock
 )
 FORMER_NAMES = {
+    "tools/prose_words.py",
     "data_prep/former_names.py",
     "helpers/commands/parser.py",
     "helpers/recipe/renamed.py",
     "helpers/runner/sweep_file.py",
     "helpers/record/earlier_schemas.py",
 }
-"""Tables of old names with today's."""
+"""Tables of words and names with today's."""
 
-WORDS = re.compile(rf"\b(?:{'|'.join(BETTER)})\b", re.IGNORECASE)
+WORDS = re.compile(rf"\b(?:{'|'.join(prose_words.EVERYWHERE)})\b", re.IGNORECASE)
 
 
 def files() -> Iterator[Path]:
@@ -89,7 +69,7 @@ def test_each_thing_is_called_by_its_word(where: str) -> None:
         for number, line in enumerate(text(path).splitlines(), start=1)
         for word in found(line)
     ]
-    assert lines == [], "see BETTER for the words to use"
+    assert lines == [], "tools/prose_words.py has the words to use"
 
 
 def test_file_names_say_what_is_inside() -> None:

@@ -233,7 +233,7 @@ def test_a_trace_of_phases_alone_is_no_chart(
         capsys.readouterr()
         assert main(command) == 2
         told = capsys.readouterr().err
-        assert told.count("\n") == 1 and "draw them together" in told
+        assert told.count("\n") == 1 and "draw both traces together" in told
     assert main(["summary", "t-rank1"]) == 0
 
 

@@ -204,7 +204,7 @@ def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(gpumon.MonitorError, match="cannot write"):
         trace.export(tmp_path / "nowhere" / "t.csv")
     never = gpumon.read(write(tmp_path / "never", {}, unix=1e15))
-    with pytest.raises(gpumon.MonitorError, match="which is no date"):
+    with pytest.raises(gpumon.MonitorError, match="which is not a date"):
         never.export(tmp_path / "t.csv")
     try:
         import pyarrow  # noqa: F401

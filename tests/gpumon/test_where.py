@@ -312,7 +312,7 @@ def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) 
         assert starts["train"] == pytest.approx(starts["aten::mm"], abs=1)
     for wrong in ("{", "[1", '{"traceEvents": 3}', "7"):
         profile.write_text(wrong)
-        with pytest.raises(gpumon.MonitorError, match="no profile in Chrome's format"):
+        with pytest.raises(gpumon.MonitorError, match="not a profile in Chrome's format"):
             trace.export(tmp_path / "both.json", profile=profile)
 
 

@@ -179,7 +179,7 @@ OTHERS = {
     ),
     "an image damaged behind the manifest": (
         partial(prepared, command="stats", files=manifest(row("00000003_000.png", bytes=1))),
-        "1 image is not what manifest.csv says was written, the first: 00000003_000.png",
+        "1 image is not as manifest.csv describes, the first: 00000003_000.png",
     ),
     "an image the manifest puts elsewhere": (
         partial(
@@ -187,7 +187,7 @@ OTHERS = {
             command="stats",
             files=manifest(row("00000003_000.png", file="../../../../../etc/hostname")),
         ),
-        "1 image is not what manifest.csv says",
+        "1 image is not as manifest.csv describes",
     ),
     "another tool's folder": (
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),

@@ -123,7 +123,7 @@ STRANGE: dict[str, tuple[Put, str]] = {
         lambda path: path.symlink_to("/etc/hostname"),
         "not a JSON file of this project",
     ),
-    "of a newer version": (changed("schema", to=4), r"newer version .*\(schema 4, this one reads"),
+    "of a newer version": (changed("schema", to=4), r"newer version .*\(schema 4, not"),
     "of version zero": (changed("schema", to=0), "field schema"),
     "of a version that is text": (changed("schema", to="2"), "field schema"),
     "of a version that is true": (changed("schema", to=True), "field schema"),

@@ -352,7 +352,7 @@ WRONG = {
         "def net(outputs, width):\n    pass\n",
         "missing 1 required positional argument: 'width'",
     ),
-    "nothing": ("def net(outputs):\n    pass\n", "gives a NoneType, and no"),
+    "nothing": ("def net(outputs):\n    pass\n", "returns a NoneType, not a"),
     "leaves": ("import sys\ndef net(outputs):\n    sys.exit(3)\n", ", line 3: SystemExit: 3"),
     "at once": ("import nowhere\ndef net(outputs):\n    pass\n", "No module named 'nowhere'"),
 }
@@ -374,5 +374,5 @@ def assert_mistakes_are_one_line_each(networks: Any, module: str, folder: Path) 
         assert_one_line(networks, module, folder / str(number), code, said)
     # Seven logits, whatever was asked for.
     code = f"{NETS[module]}\n\nfive = net\n\n\ndef net(outputs):\n    return five(7)\n"
-    said = "of 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
+    said = "for 2 images of 32 px its network returns [2, 7]: give 5 logits an image, [2, 5]"
     assert_one_line(networks, module, folder / "shape", code, said)

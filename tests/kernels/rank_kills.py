@@ -37,7 +37,7 @@ LAST = 400.0
 FAULTS = {
     "killed": r"rank \d on \S+: killed \(signal 9; out of memory\?\)$",
     "interrupted": r"(rank \d on \S+: KeyboardInterrupt|.*training was interrupted after \d)",
-    "lost": r"rank \d on \S+: no sign of life for 8 s; its host is gone, or was stopped$",
+    "lost": r"rank \d on \S+: has not responded for 8 s; its host is down or was suspended$",
 }
 """What happens to a rank, and what the run's one line says of it: a signal that ends it, Python's
 own exception in whatever it does, and a host of which nothing is heard any more."""

@@ -129,9 +129,7 @@ def test_over_links_of_a_known_speed_no_way_is_faster_than_they_are() -> None:
 
 def test_a_grid_of_other_ranks_is_one_line() -> None:
     said = found(6)["refused"]
-    assert said == (
-        "a grid of 6x2 ranks does not hold 6: give rows x columns out of 6x1, 3x2, 2x3, 1x6"
-    )
+    assert said == ("a grid of 6x2 ranks does not match 6 ranks: give one of 6x1, 3x2, 2x3, 1x6")
 
 
 def test_grids_are_named_and_cut() -> None:

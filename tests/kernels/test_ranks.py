@@ -182,7 +182,7 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
 def test_who_did_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone rank never begins."""
     monkeypatch.setattr(launchers.Launcher, "command", _one_fewer(launchers.Launcher.command))
-    with pytest.raises(RankError, match=r"1 of 2 ranks are in after 5 s; missing: rank 1"):
+    with pytest.raises(RankError, match=r"1 of 2 ranks have joined after 5 s; missing: rank 1"):
         tools.run(tmp_path, "1", join_seconds=5)
     assert tools.nothing_is_left(tmp_path, SOON)
 
@@ -268,7 +268,7 @@ def test_a_host_that_disappears_is_named(tmp_path: Path) -> None:
             assert tools.nothing_is_left(tmp_path, SOON)
     except hosts.CannotBeHad as error:
         pytest.skip(str(error))
-    silent = "no sign of life for 8 s; its host is gone, or was stopped"
+    silent = "has not responded for 8 s; its host is down or was suspended"
     assert said == f"rank 1 on {name}: {silent}\n"
     assert took < SOON, took
 

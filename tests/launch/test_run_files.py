@@ -17,12 +17,12 @@ def test_untrusted_file_is_not_read(tmp_path: Path) -> None:
     run_files.write(path, {"loss": 0.5})
     assert run_files.read(path) == {"loss": 0.5}
     path.chmod(0o620)
-    with pytest.raises(UserError, match="or others may write it; keep others out"):
+    with pytest.raises(UserError, match="or other users can write it; keep other users out"):
         run_files.read(path)
     if os.geteuid() == 0:
         path.chmod(0o600)
         os.chown(path, 12345, -1)
-        with pytest.raises(UserError, match="it is user 12345's"):
+        with pytest.raises(UserError, match="user 12345 owns it"):
             run_files.read(path)
     path.rename(tmp_path / "elsewhere")
     path.symlink_to("elsewhere")
@@ -30,7 +30,7 @@ def test_untrusted_file_is_not_read(tmp_path: Path) -> None:
         run_files.read(path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match="or others may write it"):
+    with pytest.raises(UserError, match="or other users can write it"):
         run_files.read(path)
 
 

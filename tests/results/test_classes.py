@@ -394,7 +394,7 @@ def test_batches_of_different_tasks_are_refused_in_one_line(
     assert main(["report", str(tmp_path / "xrays"), str(tmp_path / "cars")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "error: runs of different tasks stand in no table together: multilabel in xrays, "
+        "error: runs of different tasks cannot be in one report: multilabel in xrays, "
         "multiclass in cars; give experiments of one task"
     )
     assert not list(tmp_path.glob("*/report*")) and not list(tmp_path.glob("*/csv"))

@@ -138,7 +138,7 @@ BAD = {
     "a second line": ('partition = "a\\nb"', "line 3: 'partition' in [slurm] is"),
     "a time that is none": ('time = "two hours"', "give a time limit as sbatch takes it"),
     "a time that is over at once": ('time = "00:04:00"', "which Slurm may begin 60 s sooner"),
-    "no time at all": ('time = "00:02:00"', "leaves nothing before the 180 s"),
+    "no time at all": ('time = "00:02:00"', "leaves no time before the 180 s"),
     "an option of ours": ('sbatch_args = ["--nodes=9"]', "none that rosetta slurm gives"),
     "lines in lines": ('setup = ["a\\nb"]', "a list of lines of shell"),
     "no number of cores": ("cpus = 0", "a whole number from 1"),

@@ -84,7 +84,7 @@ def test_after_a_failure_the_same_command_keeps_what_finished_and_tries_the_rest
         (f"{text}devices = [2]\n", "[sweep] was changed"),
     ):
         code, said = user.submits(other)
-        assert code == 2 and f"begun with other runs, as {differing} since: put that back" in said
+        assert code == 2 and f"started with other runs, as {differing} since: put that back" in said
 
     # What the job is given is another thing than what it runs: it may have been the cause.
     (paths.RUNS / "cured").touch()

@@ -229,9 +229,9 @@ def no_runs(folder: Path) -> None:
     ("spoil", "line"),
     [
         (half_journal, "mine-1n/experiment.json: not a JSON file"),
-        (stranger, "mine-1n: is no experiment: give another --name, or remove the folder"),
-        (file_in_the_way, "mine-1n: is no experiment"),
-        (link_to_nowhere, "mine-1n: is no experiment"),
+        (stranger, "mine-1n: is not an experiment: give another --name, or remove the folder"),
+        (file_in_the_way, "mine-1n: is not an experiment"),
+        (link_to_nowhere, "mine-1n: is not an experiment"),
         (no_runs, "runs: File exists"),
     ],
 )

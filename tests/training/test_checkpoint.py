@@ -115,15 +115,17 @@ def test_another_recipe_is_refused_with_what_differs(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, recipe=other, data={"sha256": "3" * 64})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch_size 64, "
-        f"global_batch_size 128, images {'2' * 64}, seed 0); set that again, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 64, "
+        f"global_batch_size 128, images {'2' * 64}, seed 0); use that recipe, or remove it"
     )
     assert (tmp_path / checkpoint.FILE).exists()
 
 
 def test_other_images_are_refused(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(UserError, match="of a run on other images or labels; give it the same"):
+    with pytest.raises(
+        UserError, match="belongs to a run on other images or labels; use the same data"
+    ):
         begin(tmp_path, resume=True, data={"sha256": "3" * 64})
     assert (tmp_path / checkpoint.FILE).exists()
     assert begin(tmp_path, resume=True).epoch == 1
@@ -135,7 +137,7 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: it is of a run by Keras in kernel tensorflow, but this "
+        f"{tmp_path / checkpoint.FILE}: belongs to a run by Keras in kernel tensorflow, but this "
         "run uses Keras in kernel jax; resume it there, or remove the file"
     )
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
@@ -601,6 +603,6 @@ def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Pat
     with pytest.raises(UserError) as refused:
         begin(tmp_path, resume=True)
     assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: of a run with another recipe (batch_size 8, sha256 "
-        f"{'0' * 64}); set that again, or remove the file"
+        f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 8, sha256 "
+        f"{'0' * 64}); use that recipe, or remove it"
     )

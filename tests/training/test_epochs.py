@@ -119,14 +119,14 @@ def test_a_loop_has_a_row_for_each_epoch(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("train", "said"),
     [
-        (lambda world, replica, run: None, "train ended after 0 of 3 epochs; let it go through"),
+        (lambda world, replica, run: None, "train ended after 0 of 3 epochs; let it iterate over"),
         (
             lambda world, replica, run: loop(run, lambda epoch, scores: None),
             r"epoch 1: train did not call epoch\.log; let it do so",
         ),
         (
             lambda world, replica, run: loop(run, lambda epoch, scores: epoch.log(scores[:3], 0.4)),
-            "validation, epoch 1: predict gave logits of 3 of 4 images; make_evaluation_loader",
+            "validation, epoch 1: predict returned logits for 3 of 4 images; make_evaluation",
         ),
     ],
 )

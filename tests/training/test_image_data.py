@@ -401,7 +401,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
                 1,
             )
         ),
-        "mine.py:Reader: cannot be sent to the processes that read .*open files in read",
+        "mine.py:Reader: cannot be sent to the worker processes .*open files in read",
     ),
     "a finding called row": (
         of_own(
@@ -420,7 +420,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "one is none": (
         check_own(READER.replace("        noise", "        if i == 9: return None\n        noise")),
-        r"mine.py:Reader: image 9: uint8 \(height, width, 1 or 3\)",
+        r"mine.py:Reader: image 9: must be uint8 \(height, width, 1 or 3\)",
     ),
     "breaks at image 77": (
         check_own(READER.replace("        noise", "        [0][i // 77]\n        noise")),
@@ -446,11 +446,11 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
                 1,
             ).replace("order = np.random.default_rng(0).permutation(300)", "order = self.order")
         ),
-        "another one has other targets or parts.*draw them from a fixed seed",
+        "a second one has other targets or parts.*draw them from a fixed seed",
     ),
     "other parts each time": (
         check_own(READER.replace("default_rng(0).permutation", "default_rng().permutation")),
-        "another one has other targets or parts.*draw them from a fixed seed",
+        "a second one has other targets or parts.*draw them from a fixed seed",
     ),
     "a single class": (
         of_own(
@@ -458,16 +458,17 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
                 "np.arange(300) % 5", "np.zeros(300, int)"
             )
         ),
-        "mine.py:Reader: a single class, 'red': give images of two at least",
+        "mine.py:Reader: has only the class 'red': give images of at least two classes",
     ),
     "top-5 of five": (
         of_own(text=OWN + '[target]\nmetric = "top5"\n'),
-        r'of 5 classes the right one is always among five: write metric = "top1" under \[target\]',
+        r"with 5 classes the right one is always among five: write "
+        r'metric = "top1" under \[target\]',
     ),
     "grey, and colour is asked for": (
         images_of(64, FOLDERS, size=50),
-        r"small: data-prep made grey images of these, and the recipe mine asks for rgb: make them "
-        r'again with --rgb, or write color_mode = "grayscale" under \[data\]',
+        r"small: data-prep wrote these images in grey, but the recipe mine asks for rgb: write "
+        r'them again with --rgb, or write color_mode = "grayscale" under \[data\]',
     ),
 }
 

@@ -210,7 +210,7 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
 def test_a_prediction_of_other_than_all_images_is_none(given: int) -> None:
     """The rest would be scored as if it had been seen."""
     functions: Any = SimpleNamespace(predict=lambda *_: (np.zeros((given, 14)), 0.5))
-    said = f"^test: predict gave logits of {given} of 10 images; make_evaluation_loader has to"
+    said = f"^test: predict returned logits for {given} of 10 images; make_evaluation_loader must"
     with pytest.raises(LoaderError, match=said):
         train_loop.predict(functions, None, None, 10, "test")
     assert train_loop.predict(functions, None, None, given)[1] == 0.5

@@ -85,7 +85,7 @@ def test_a_run_that_another_has_replaced_carries_nothing_out() -> None:
     progress = done(*WHOLE)
     progress.replaced = True
     for name in WHOLE:
-        assert refused(progress, name).endswith("run the cells from section 3 on")
+        assert refused(progress, name).endswith("run all cells from section 3")
 
 
 @pytest.mark.parametrize("name", WHOLE)

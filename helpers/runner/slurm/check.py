@@ -61,7 +61,7 @@ def check(job: Job) -> int:
         text = "\n".join([lines[0], *head, *lines[1:]]) + "\n"
         own = [f"--nodes={nodes}", f"--job-name={job.name}-check", f"--time={MINUTES}"]
         number = programs.queue(text, "--no-requeue", *own, f"--output={folder / 'log'}")
-        say(f"Job {number}: looks around on {counted(nodes, 'node')}")
+        say(f"Job {number}: checks {counted(nodes, 'node')}")
         try:
             found = _wait(number, folder, nodes)
         except BaseException:

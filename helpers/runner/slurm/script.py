@@ -93,7 +93,7 @@ def job_of(path: str, name: str | None = None) -> Job:
     notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
-            f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves nothing before "
+            f"{found.file.where('slurm', 'time')}: a time limit of {limit} s leaves no time before "
             f"the {notice} s in which the job stops itself, which Slurm may begin {EARLY} s "
             "sooner: give more time, or a smaller 'signal_seconds'"
         )

@@ -77,7 +77,7 @@ def _queue(job: Job) -> None:
             done = f"{sum(map(experiment.is_finished, experiment.runs))} of {len(experiment.runs)}"
             say(f"  It continues the experiment: {done} runs are finished")
     names = " ".join(job.experiment(nodes) for nodes in job.nodes)
-    say(f"How far they are: rosetta status {names}; afterwards: rosetta report {names}")
+    say(f"Progress: rosetta status {names}; afterwards: rosetta report {names}")
 
 
 def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:
@@ -98,11 +98,13 @@ def _begun(job: Job, nodes: int) -> Experiment | None:
     if not experiments.is_taken(folder):
         return None
     if folder not in journal.folders():
-        raise UserError(f"{folder}: is no experiment: give another --name, or remove the folder")
+        raise UserError(
+            f"{folder}: is not an experiment: give another --name, or remove the folder"
+        )
     experiment = experiments.load(name)
     if differing := _differing(experiment, job, nodes):
         raise UserError(
-            f"{folder}: was begun with other runs, as {differing} since: put that back, or give "
+            f"{folder}: was started with other runs, as {differing} since: put that back, or give "
             "another --name"
         )
     return experiment
