@@ -22,7 +22,7 @@ REPORT = ROOT / "docs" / "results" / "cpu-2-cores" / "demo" / "report.html"
 PICTURE = ROOT / "docs" / "images" / "report.png"
 WIDTH, HEIGHT = 1000, 770
 ANNOTATED = ROOT / "docs" / "images" / "first-report.png"
-CALLOUTS = ((842, 110), (984, 255), (854, 368), (618, 459), (106, 669), (412, 669), (782, 669))
+CALLOUTS = ((905, 110), (955, 208), (850, 320), (838, 411), (108, 621), (412, 621), (778, 621))
 """The middle of each number, from 1, in pixels of the screen."""
 RADIUS, COLOUR = 13, "#B3261E"
 
