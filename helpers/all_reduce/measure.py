@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,7 +69,6 @@ def run(
     seconds: float,
     ranks_a_host: int = 0,
     by: Sequence[str] = (),
-    cores: Sequence[Collection[int]] = (),
 ) -> list[dict[str, Any]]:
     """Start so many ranks and have them measure.
 
@@ -80,8 +79,6 @@ def run(
         seconds: that each measurement of a round is to last, unless one call takes longer.
         ranks_a_host: where MPI has several hosts; 0: as it likes.
         by: libraries of ``grids.LIBRARIES`` to measure in addition to MPI's ways.
-        cores: the logical cores that each rank is pinned to, where all ranks are on this machine;
-            without them the system moves the ranks among all cores.
 
     Returns:
         A row a round and measurement: ranks, way (or library), rows, columns, variant, bytes,
@@ -103,7 +100,6 @@ def run(
             f"{ranks} ranks, sizes {list(sizes)}: give at least 2, and multiples of 4 bytes"
         )
     order = {"sizes": list(sizes), "rounds": rounds, "seconds": seconds, "by": list(by)}
-    order["cores"] = [sorted(each) for each in cores]
     words: list[str] = [str(paths.MPIEXEC), "-n", str(ranks)]
     words += ["-ppn", str(ranks_a_host)] if ranks_a_host else []
     words += [sys.executable, "-m", "mpi4py", "-m", __name__, json.dumps(order)]
@@ -123,8 +119,6 @@ def main(order: Mapping[str, Any]) -> None:
     from helpers.all_reduce import ranks
 
     world, rows, counts = MPI.COMM_WORLD, [], {}
-    if order["cores"]:
-        os.sched_setaffinity(0, order["cores"][world.rank])
 
     def slowest(call: Callable[[], Any], times: int) -> float:
         world.Barrier()

@@ -75,14 +75,6 @@ def test_times_are_measured_of_every_way_grid_and_variant() -> None:
     assert copied == 4, "its share"
 
 
-def test_a_rank_is_pinned_to_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core that no machine has ends the rank that is to be pinned to it."""
-    there = min(os.sched_getaffinity(0))
-    assert measure.run(2, [4], 1, 0.0, cores=[{there}, {there}])
-    with pytest.raises(UserError, match="mpiexec with 2 ranks failed"):
-        measure.run(2, [4], 1, 0.0, cores=[{there}, {1 << 20}])
-
-
 def test_ranks_that_fail_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fails = tmp_path / "mpiexec"
     fails.write_text("#!/bin/sh\necho one >&2\necho no such host >&2\nexit 3\n")
