@@ -271,13 +271,13 @@ def _add_reader(parser: _Parser) -> None:
     parser.text(
         "--table",
         "FILE",
-        "read the column mapping from this file, for the reader table (default: the folder's"
-        " table.toml)",
+        "with --reader table, read the column mapping from FILE (default: table.toml in the"
+        " image folder)",
     )
     parser.text(
         "--group",
         "REGEX",
-        "group images by the text that REGEX matches in the path, for the reader imagefolder"
+        "with --reader imagefolder, group images by the text that REGEX matches in the path"
         " (default: every image is a group)",
     )
 

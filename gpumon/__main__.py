@@ -115,7 +115,7 @@ def parser() -> Parser:
         help="print the current values and exit (default: update until Ctrl-C)",
     )
 
-    summary = _command(commands, "summary", "print figures for each phase and device")
+    summary = _command(commands, "summary", "print statistics for each phase and device")
     _add_traces(summary)
     summary.add_argument(
         "--by",
@@ -132,12 +132,12 @@ def parser() -> Parser:
         help="count a device as idle while its utilisation is below PERCENT (default: 5)",
     )
     summary.add_argument(
-        "--csv", action="store_true", help="print the figures as CSV (default: as a text table)"
+        "--csv", action="store_true", help="print the statistics as CSV (default: as a text table)"
     )
     summary.add_argument(
         "--metadata",
         action="store_true",
-        help="print how the trace was recorded, as JSON (default: print the figures)",
+        help="print how the trace was recorded, as JSON (default: print the statistics)",
     )
 
     plot = _command(commands, "plot", "draw the chart of a trace")

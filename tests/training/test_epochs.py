@@ -59,7 +59,7 @@ def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
     return 0.5
 
 
-def work(train: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Work:
+def work(train: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
     table = pd.DataFrame({"row": range(IMAGES)})
     images = SimpleNamespace(
         train=table,
@@ -82,7 +82,8 @@ def work(train: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Work:
     monkeypatch.setattr(train_loop, "of_each_device", lambda *given: np.zeros(1))
     monkeypatch.setattr("helpers.training.observer.Observer.observed", lambda self: None)
     recipe = lookup("demo", epochs=EPOCHS).on(1)
-    return Work(framework(), functions, images, recipe, 1, gpumon.Monitor())  # type: ignore[arg-type]
+    monitor = gpumon.Monitor(folder / "trace")
+    return Work(framework(), functions, images, recipe, 1, monitor)  # type: ignore[arg-type]
 
 
 def trained(
@@ -92,7 +93,7 @@ def trained(
     replica = SimpleNamespace(network=None, optimizer=None)
     agreement = graceful_stop.Agreement(folder)
     return train_loop.train(
-        WORLD, work(train, monkeypatch), replica, begin, agreement, lambda row: None
+        WORLD, work(train, folder, monkeypatch), replica, begin, agreement, lambda row: None
     )
 
 
