@@ -111,6 +111,8 @@ def _open(given: argparse.Namespace) -> int:
     from helpers.results import comparison
 
     page = comparison.folder_of(given.name).resolve() / "report.html"
+    if not page.parent.is_dir():
+        raise UserError(f"{page.parent}: no such experiment; 'make compare' runs one")
     if not page.is_file():
         raise UserError(f"{page}: not there; write it with: rosetta report {given.name}")
     say(page)

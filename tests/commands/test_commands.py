@@ -44,7 +44,7 @@ def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "--hang-timeout", "-1"], "'-1': give minutes, 0 or more"),
         (["diff"], "the following arguments are required: OLD"),
         (["report", "--json", "--out", "x"], "--json writes no file"),
-        (["open", "nothing-there"], "write it with: rosetta report nothing-there"),
+        (["open", "nothing-there"], "no such experiment"),
         (["slurm", "x.toml", "--submit", "--check"], "not allowed with argument"),
         (["copy", "Nothing", "New"], "no notebook 'Nothing': 'rosetta notebooks' lists them"),
         (["copy", "PyTorch_MultiGPU", "../out"], "use letters, digits, dash and underscore"),
