@@ -107,7 +107,7 @@ def test_loader_workers_are_put_where_the_recipe_says(two_nodes: Path) -> None:
     [
         (3, None, ON_DEVICE, "may use 2 cores, which are 2 devices of 1 core; give 2 at most"),
         (2, 2, ON_DEVICE, "may use 2 cores, which is 1 device of 2 cores; give 1 at most"),
-        (2, None, ON_OWN, "'own': a device has one core here"),
+        (2, None, ON_OWN, "'own': each device has one core here"),
         (2, None, ON_SIBLINGS, "'siblings': these cores have one hardware thread each"),
     ],
 )

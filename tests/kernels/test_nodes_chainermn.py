@@ -61,7 +61,7 @@ namespace_of("ChainerMN_MultiNode", Path({str(tmp_path)!r}), all_reduce="rsap 2x
 
 
 def test_on_gpus_it_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="rsap adds up in the host's memory"):
+    with pytest.raises(UnsupportedError, match="rsap sums in the host's memory"):
         chainermn_communicators.create("rsap", True, RANKS)
 
 

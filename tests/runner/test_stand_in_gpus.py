@@ -368,7 +368,7 @@ EMPTY_MIG = fake_nvml.machine(H100) + "0 mig 1\n"
         (MIG, "-1", "cpu; CPU device 0"),
         (MIG, "MIG-9", "CUDA_VISIBLE_DEVICES=MIG-9 names no GPU and no MIG instance"),
         (MACHINES["H100"], "7", "CUDA_VISIBLE_DEVICES=7 names no GPU"),
-        (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, and then CUDA sees"),
+        (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, so CUDA"),
         (MACHINES["H100"], "1,GPU-1", "CUDA_VISIBLE_DEVICES=1,GPU-1 names a GPU twice"),
         (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
         (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
