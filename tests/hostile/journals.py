@@ -221,7 +221,7 @@ CASES = [
     Case(
         "batch: a name with escapes", strange_name, r"experiment name '\\x1b\[2J\\x07\.\./\\udce9'"
     ),
-    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 100_000), "not TOML"),
+    Case("sweep: nested 100,000 deep", sweep("seeds = " + "[" * 100_000), "not valid TOML"),
     Case("sweep: tables 10,000 deep", sweep(f"a{'.a' * 10_000} = 1"), "too many dots"),
     Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),
     Case("sweep: YAML that runs a command", sweep(RUNS), "YAML, but a sweep is TOML"),
