@@ -222,7 +222,7 @@ def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_p
     every = {row["class"]: row["top1"] for row in content["test"]["classes"]}
     left = [value for name, value in every.items() if name not in shown]
     assert max(every[name] for name in shown) <= min(left)
-    said = "Of 60 classes the 20 with the lowest top-1."
+    said = "Only the 20 of 60 classes with the lowest top-1 are shown."
     assert by_class.left_out(compared).strip() == said
     (tmp_path / "x").mkdir()
     page = report.write([tmp_path], tmp_path / "x").read_text()

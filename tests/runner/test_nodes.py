@@ -198,7 +198,7 @@ def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
     verdict = conclusions.fastest(compared).verdict
     assert (verdict == conclusions.UNRANKED) == virtual
     said = caveats.remarks(compared).frame["remark"]
-    network = "its 2 nodes were processes of one machine: no network was measured"
+    network = "its 2 nodes were simulated on one machine, so no network was measured"
     assert (network in set(said)) == virtual
     cell = machine_tables.hardware(compared).frame.to_string()
     assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
