@@ -242,7 +242,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     for timed in (learning_curves.table(compared).frame, wait_causes.table(compared).frame):
         assert run in timed.index
     said = caveats.remarks(compared).frame["remark"]
-    assert "times are those of its last process" in said[run]
+    assert "its times cover its last process" in said[run]
     page = report.write(tmp_path).read_text()
     assert '<th scope="row">PyTorch, 2 devices <span class="badge">resumed</span>' in page
     runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
