@@ -129,7 +129,9 @@ def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
     )
-    assert "minus that of Keras, 2 devices, which is in the middle" in paired_test.table(compared).note
+    assert (
+        "minus that of Keras, 2 devices, which is in the middle" in paired_test.table(compared).note
+    )
 
 
 def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
