@@ -24,7 +24,7 @@ start here:
   rosetta COMMAND --help           show a command's options, with examples
 
 Complete commands with Tab in bash (likewise in zsh): eval "$(rosetta --print-completion bash)"
-Exit codes: 0 success; 1 a run failed or a figure moved; 2 a mistake in the command or its input.
+Exit codes: 0 success; 1 a run failed or a result changed; 2 a mistake in the command or its input.
 'rosetta run --help' lists the exit codes of an interrupted experiment.
 """
 

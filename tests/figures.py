@@ -242,7 +242,7 @@ def expected(made: list[Record]) -> Cells:
     return cells
 
 
-ALIKE = ("update", "found")
+ALIKE = ("update", "method")
 """Columns of a step's parts that say the same of every run here, which the note says once."""
 
 
@@ -273,14 +273,14 @@ def factors(content: Record, base: Record, wanted: float) -> dict[str, float]:
 
 def factors_said(content: Record, base: Record, wanted: float) -> str:
     found = factors(content, base, wanted)
-    soon = f"{found['speed-up']:.2f} times as soon as on 1"
+    came = f"was {found['speed-up']:.2f} times as fast"
     if found["speed-up"] < 1:
-        soon = f"later, after {1 / found['speed-up']:.2f} times the time on 1"
+        came = f"took {1 / found['speed-up']:.2f} times as long"
     return (
-        f"{label(content)} reached AUC {wanted:.2f} on 2 devices {soon} (one run each): "
-        f"{found['hardware efficiency']:.2f} times the throughput, "
-        f"{found['statistical efficiency']:.2f} times the images, "
-        "compiling and validation included."
+        f"{label(content)} {came} to AUC {wanted:.2f} on 2 devices as on 1 (one run each). It "
+        f"trained {found['hardware efficiency']:.2f} times as many images/s and needed "
+        f"{found['statistical efficiency']:.2f} times as many images, compiling and validation "
+        "included."
     )
 
 
@@ -301,7 +301,7 @@ def step(content: Record) -> dict[str, str]:
         "all-reduce": "-" if content["devices"]["count"] == 1 else "in compute",
         "update": "in compute",
         "together": short(float(np.median(files - synthetic) + np.median(synthetic))),
-        "found": "by ablation, rounds",
+        "method": "by ablation, rounds",
     }
 
 
@@ -398,7 +398,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
     ups = [factors(c, on_fewest(c, made), wanted)["speed-up"] for c in wide]
     lines = [split[ups.index(min(ups))], split[ups.index(max(ups))]]
     return {
-        f"- **More devices** {min(ups):.2f} to {max(ups):.2f} times as soon: {' '.join(lines)}",
+        f"- **More devices** speed-up {min(ups):.2f} to {max(ups):.2f}: {' '.join(lines)}",
         f"On 2 NVIDIA H100, {label(first)} trains fastest; all six are fairly compared; "
         f"the second device adds {100 * added[0]:.0f} %.",
         f"- **Fastest** {label(first)}: {label(first)} trains {short(rate(first))} images/s "
@@ -409,9 +409,9 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"Checks: {checks} pass.",
         f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"### Time to a validation AUC of {wanted:.2f}",
-        f"Each run minus {run(median_one(made))}, whose mean AUC is in the middle, on the same "
-        "images and with the same resamples, so that an easy or hard test part cancels out. It "
-        "compares these trained networks: with another seed, the order may be reversed. The "
+        f"The difference is each run's mean AUC minus that of {run(median_one(made))}, which is in "
+        "the middle. Both use the same images and resamples, so an easy or hard test part cancels "
+        "out. The table compares these trained networks; another seed may reverse the order. The "
         "intervals hold at 95 % for all rows together.",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
@@ -471,19 +471,19 @@ def expected_alts(made: list[Record]) -> set[str]:
             f"{name} {text}" for name, text in step(c).items() if name not in ALIKE
         )
 
-    best_values = "a line a number of devices; best values"
+    best_values = "by number of devices; best values"
     return {
         told(
-            "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
+            "Columns that rise by hardware efficiency and fall by statistical efficiency",
             lambda c: factors_said(c, on_fewest(c, made), wanted).rstrip("."),
             wide,
         ),
-        told("Bars of a step's parts in ms, lowest to highest; the table has them too", parts),
-        told(f"Validation AUC against time, {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
-        told(f"Validation AUC against images, {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
+        told("Bars of a step's parts in ms with minimum and maximum, as in the table", parts),
+        told(f"Validation AUC against time {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
+        told(f"Validation AUC against images {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
         told(
-            "Points of the time to the target against energy in Wh; nothing that ranks is better "
-            "in both than those on the line",
+            "Points of the time to the target against energy in Wh; no ranked run is better in "
+            "both than the runs on the line",
             point,
         ),
         told("Losses and validation AUC against images", ended, wide),
@@ -506,7 +506,7 @@ def expected_alts(made: list[Record]) -> set[str]:
             wide,
         ),
         told(
-            "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
+            "Shares of an epoch with the minimum and maximum of the rounds, as in the table",
             where,
         ),
         told(

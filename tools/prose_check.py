@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that public text is plain English, and prints a better example for each broken rule.
 
-python3 tools/prose_check.py             all pages, notebooks, messages and help texts
+python3 tools/prose_check.py             all pages, notebooks, messages, help and report texts
 python3 tools/prose_check.py FILE...     these files (.md, .ipynb, .py)
 
 Exit code 1 means that a rule is broken. Code blocks, code spans and link targets are left out.
@@ -22,6 +22,8 @@ import error_messages
 import prose_words
 
 LONGEST = 30  # words a sentence
+SHORTEST = 6  # words of a report's string
+REPORT = ("helpers", "results")
 PUBLIC = (
     *("*.md", "notebooks/*.ipynb", "helpers/*.py", "data_prep/*.py", "gpumon/*.py"),
     *("environments/*.py", "tools/*.py", "benchmarks/*.py"),
@@ -103,11 +105,26 @@ def markdown(content: str, first: int = 1) -> Iterator[Block]:
         yield Block(begin, "\n".join(block))
 
 
+def strings(node: ast.AST, part: bool = False) -> Iterator[tuple[str, int]]:
+    """Each string within a node that is no docstring, with its line; ``part``: of a longer one."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    whole = error_messages.text(node) if isinstance(node, ast.expr) else ""
+    if whole.strip("…") and not part:
+        yield whole, getattr(node, "lineno", 0)
+    for each in ast.iter_child_nodes(node):
+        yield from strings(each, bool(whole.strip("…")))
+
+
 def program(path: Path) -> Iterator[Block]:
-    """The messages and help texts of a module."""
-    for text, line in error_messages.in_module(path):
+    """The messages and help texts of a module, and the sentences of a report."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    found = list(error_messages.in_module(path))
+    if REPORT in zip(path.parts, path.parts[1:], strict=False):
+        found += [each for each in strings(module) if len(each[0].split()) >= SHORTEST]
+    for text, line in dict.fromkeys(found):
         yield Block(line, text, "message")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(module):
         if isinstance(node, ast.keyword) and node.arg in ("help", "description", "epilog"):
             for part in re.split(r"\n\s*\n|\n(?= )", error_messages.text(node.value)):
                 yield Block(node.value.lineno, part, "message")

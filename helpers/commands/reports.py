@@ -17,12 +17,12 @@ def add(commands: Commands) -> None:
     diff = command(
         commands,
         "diff",
-        help="show which figures moved between OLD and NEW (default: the last)",
+        help="show which results changed between OLD and NEW (default: the last)",
         epilog="""\
 example:
   rosetta diff before after      compare two experiments, without starting a run
 
-Exit codes: 0 nothing moved; 1 a figure moved by more than the spread of the repeats; 2 the
+Exit codes: 0 no result changed; 1 a result changed by more than the spread of the repeats; 2 the
 experiments cannot be compared.
 """,
     )

@@ -157,14 +157,19 @@ def _weight_change(
     found, expected = _way(after), _way_of(rule, task)
     difference = reference.relative(found, expected)
     if rule == "momentum" and reference.relative(found, _way_of(reference.LATE, task)) < difference:
-        why = "the rate is in the velocity: where the rate drops, the steps do so late"
+        why = (
+            "the velocity contains the learning rate, so the steps shrink late when the rate drops"
+        )
         return Check(name, difference, limits.way, why)
     if rule == "adam":
         first = _way_of(reference.EPSILON_FIRST, task)
         rest = float(np.linalg.norm(found - first) / np.linalg.norm(expected))
         if rest < difference:
             predicted = reference.relative(first, expected)
-            why = f"epsilon is added before the bias correction, which predicts {predicted:.3g}"
+            why = (
+                "adds epsilon before the bias correction; this predicts a difference of "
+                f"{predicted:.3g}"
+            )
             return Check(name, difference, limits.way, why, rest)
     return Check(name, difference, limits.way, scale_in_words(found, expected))
 

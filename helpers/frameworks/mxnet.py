@@ -53,8 +53,8 @@ SKIPPED = {
         "devices in every step"
     ),
     "unbiased running variance on CPUs": (
-        "on the CPU gluon's BatchNorm keeps the biased variance, (n-1)/n of PyTorch's with "
-        "n = images per device x height x width of the layer, and has no setting for it"
+        "on CPUs, Gluon's BatchNorm keeps the biased variance, (n-1)/n of PyTorch's, and cannot "
+        "keep the unbiased one. n is images per device x height x width of the layer"
     ),
     "synchronised BatchNorm": "gluon.contrib's SyncBatchNorm hangs on two CPU contexts",
     "static shapes": (

@@ -99,7 +99,10 @@ def left_out(compared: Comparison) -> str:
     if len(every) <= MOST:
         return ""
     task = compared.task
-    return f"Of {len(every):,} {task.outputs} the {MOST} with the lowest {task.metric.short}. "
+    return (
+        f"Only the {MOST} of {len(every):,} {task.outputs} with the lowest {task.metric.short} are "
+        "shown. "
+    )
 
 
 def not_in_mean(compared: Comparison) -> str:
@@ -113,26 +116,26 @@ def not_in_mean(compared: Comparison) -> str:
     if not found:
         return ""
     why = "because of too few positive or negative test images"
-    return f"Not in the mean, {why}: {', '.join(found)}. "
+    return f"The mean leaves these out, {why}: {', '.join(found)}. "
 
 
 def uncertainty(compared: Comparison) -> str:
     """What the metric's intervals include and leave out."""
     text = (
-        f"{capital(compared.task.metric.short)} intervals are 95 %, over the test part's "
-        f"{drawn(compared)}. They do not include how much another run, with other "
-        "initial weights or in another order, would differ"
+        f"{capital(compared.task.metric.short)} intervals are 95 % intervals over the test part's "
+        f"{drawn(compared)}. They leave out the variation between runs with other initial weights "
+        "or image order"
     )
     if not repeated(compared):
         return f"{text}, which single runs cannot show."
     if len(seeds(compared.finished)) == 1:
-        return f"{text}. The range over runs, all of one seed, shows only what a seed leaves open."
+        return f"{text}. The range over runs of one seed shows only what a seed leaves open."
     samples = [entry.content["test"].get("sample") for entry in compared.finished]
     if None not in samples and len(set(samples)) == 1:
-        return f"{text}. The range over a framework's runs shows that."
+        return f"{text}. The range over a framework's runs shows this variation."
     return (
-        f"{text}. The range over a framework's runs shows that, and the effect of other test "
-        "images too, because the seed also decides the split."
+        f"{text}. The range over a framework's runs shows this variation and the effect of other "
+        "test images, because the seed also decides the split."
     )
 
 
@@ -185,8 +188,8 @@ def confusions(compared: Comparison) -> Table:
         "images of",
         cells,
         columns=columns,
-        note="The share of the class's test images, and how many that is; - where a pair is not "
-        "among the run's ten most frequent.",
+        note="Cells give the share of the class's test images, with their number in brackets. A - "
+        "marks a pair that is not among the run's ten most frequent.",
         kind="runs",
     )
 

@@ -57,27 +57,27 @@ def _limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's own record says it cannot show."""
     texts = []
     if comparability.kind(content) == "shared cores" and content["devices"]["count"] > 1:
-        texts.append("its CPU devices share cores: speed-up means nothing here")
+        texts.append("its CPU devices share cores, so its speed-up is meaningless")
     if comparability.simulated_nodes(content):
         count = comparability.nodes(content)
-        texts.append(f"its {count} nodes were processes of one machine: no network was measured")
+        texts.append(f"its {count} nodes were simulated on one machine, so no network was measured")
     if changed := departures(content):
-        texts.append(f"not the recipe's own training: {changed}")
+        texts.append(f"the recipe was changed: {changed}")
     if gpus := content["devices"].get("shared_gpus"):
         found = sharing(content["devices"]["count"], gpus)
-        texts.append(f"{found} take turns there: speed-up means nothing here")
+        texts.append(f"{found} take turns, so the speed-up is meaningless")
     if comparability.resumed_after(content):
         texts.append(
-            f"resumed {_where(content['checkpoint'])}: its times are those of its last process, "
-            "or the sum over several, and are used in no comparison"
+            f"resumed {_where(content['checkpoint'])}: its times cover its last "
+            "process, or the sum of several, so no comparison uses them"
         )
     if content.get("checkpoint", {}).get("changed_code"):
-        texts.append("the code changed before it was resumed: its epochs are of two programs")
+        texts.append("the code changed before it resumed, so its epochs come from two programs")
     if damaged := content.get("checkpoint", {}).get("damaged"):
         texts.append(f"started again, because its earlier checkpoint was damaged: {damaged}")
     if variants := comparability.variants(content):
         texts.append(
-            f"trained differently: {', '.join(variants)}; it is not ranked with the others"
+            f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"
         )
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]

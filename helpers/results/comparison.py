@@ -258,8 +258,8 @@ def _of_one_task(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         )
     task = max(known, key=lambda entry: entry.content["run"]["started"]).task
     others = [
-        f"{entry.folder / record.FILE}: of the task {entry.task.name}, and so in no table with "
-        f"the experiment's last run, which is of {task.name}"
+        f"{entry.folder / record.FILE}: its task is {entry.task.name}, so it is left out: the "
+        f"experiment's last run has the task {task.name}"
         for entry in known
         if entry.task and task and entry.task is not task
     ]

@@ -57,8 +57,9 @@ def runs(compared: Comparison) -> Table:
         "All runs",
         "run",
         rows,
-        note="Images/s come from rounds without compiling and validation; the training time has "
-        f"both. The loader alone is given as times the rate of training. {brackets(compared)} "
+        note="Images/s come from rounds without compiling and validation; the training time "
+        'includes both. The column "loader, times" is the loader\'s rate without training, divided '
+        f"by the training rate. {brackets(compared)} "
         f"{by_class.uncertainty(compared)}",
         kind="all",
     )

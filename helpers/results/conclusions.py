@@ -172,10 +172,10 @@ def waiting(compared: Comparison) -> Answer:
     doubt = ""
     if broken:
         names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
-        doubt = f" The measurement is invalid in {names}; the sentences of these runs say why."
+        doubt = f" The measurement is invalid in {names}; the reasons are listed below."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
-        figures = "; the figures are the last one's" if waits else ""
-        doubt += f" With repeated runs, a wait counts only if every one shows it{figures}."
+        figures = "; the figures are from the last run" if waits else ""
+        doubt += f" With repeated runs, a wait counts only if every run shows it{figures}."
     if not waits:
         known = len(wait_causes.bounded(compared))
         verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
@@ -183,11 +183,11 @@ def waiting(compared: Comparison) -> Answer:
         said = "" if len(broken) == len(runs) else said
         if known:
             more = len(compared.finished) > len(runs)
-            which = ", each framework's last on the most devices" * more
             said += (
-                f" In {known} of {len(runs)} runs{which}, no round measured a wait above 10 % "
-                "of an epoch."
+                f" {known} of {len(runs)} runs showed no wait above 10 % of an epoch in any round."
             )
+            which = f" The {len(runs)} are each framework's last run on the most devices."
+            said += which * more
         return Answer(question, verdict, f"{said}{doubt}".strip())
     parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in waits.items()]
     wait, those = next(iter(waits.items()))
@@ -212,16 +212,17 @@ def more_devices(compared: Comparison) -> Answer | None:
     shown = found if own.empty else own
     last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
     reached = last[last["reached"] == last["runs"]]
-    name, unit = ("statistical_efficiency", "the images") if own.empty else ("speed_up", "as soon")
+    name = "statistical_efficiency" if own.empty else "speed_up"
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
         last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
     text = " ".join(speedup_factors.sentences_of(compared, last))
     if reached.empty:
         return Answer("More devices", "target not reached", text)
     low, high = (speedup_factors.short(end) for end in (reached[name].min(), reached[name].max()))
-    verdict = f"{low} times {unit}" if low == high else f"{low} to {high} times {unit}"
+    span = low if low == high else f"{low} to {high}"
+    verdict = f"{span} times the images" if own.empty else f"speed-up {span}"
     if own.empty:
-        text += " These devices share something, so only the images needed say something of others."
+        text += " These devices share hardware, so only the images needed apply to other devices."
     return Answer("More devices", verdict, text)
 
 
@@ -244,10 +245,10 @@ def _shown(compared: Comparison) -> str:
     runs = compared.finished
     passed = sum(entry.comparable for entry in runs)
     return (
-        f"What the runs do show: {passed} of {len(runs)} ({_frameworks(compared)}) went all the "
-        f"way from image files to a test {compared.task.metric.short} and passed the fairness check"
-        f"{'' if of_own_networks(runs) else ' that they train the same network'}"
-        f"{f'; {found}' if (found := _significant(compared)) else ''}."
+        f"{passed} of {len(runs)} runs ({_frameworks(compared)}) trained from image files to a "
+        f"test {compared.task.metric.short} and passed the fairness check"
+        f"{'' if of_own_networks(runs) else ', so they trained the same network'}."
+        f"{f' {found}.' if (found := _significant(compared)) else ''}"
     )
 
 
@@ -259,7 +260,7 @@ def _significant(compared: Comparison) -> str:
     base = found["reference"].iloc[0]
     apart = list(found.index[found["verdict"].isin(["higher", "lower"])])
     if not apart:
-        return f"on the same test images, no {name} is significantly different from that of {base}"
+        return f"On the same test images, no {name} is significantly different from that of {base}"
     said = [f"that of {run} is {found['verdict'][run]}" for run in apart]
-    single = " (one run each: another seed may say otherwise)" * bool(found["pairs"].max() == 1)
-    return f"compared with the {name} of {base} on the same test images, {listed(said)}{single}"
+    single = " (one run each: another seed may reverse this)" * bool(found["pairs"].max() == 1)
+    return f"Compared with the {name} of {base} on the same test images, {listed(said)}{single}"

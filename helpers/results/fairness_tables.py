@@ -34,7 +34,7 @@ def not_passed(compared: Comparison) -> Table:
             "reason": reason,
         }
         rows.append(("; ".join(dict.fromkeys(check["check"] for _, check in those)), cells))
-    return table("Differences, and what was not checked", "check", rows)
+    return table("Differences and checks not made", "check", rows)
 
 
 def passed(compared: Comparison) -> Table:
@@ -44,7 +44,9 @@ def passed(compared: Comparison) -> Table:
         if check["verdict"] == "pass":
             found.setdefault(check["check"], []).append(check)
     rows = [(name, _sizes(those)) for name, those in found.items()]
-    return table("Passed checks", "check", rows, note="The largest difference of any run.")
+    return table(
+        "Passed checks", "check", rows, note="Cells give the largest difference of any run."
+    )
 
 
 def in_short(compared: Comparison) -> str:
@@ -83,20 +85,19 @@ def _size(value: float | None, digits: int) -> Cell:
 
 
 def executions(compared: Comparison) -> list[str]:
-    """Which frameworks ran eagerly, and which compiled their program, in one line."""
+    """Which frameworks ran eagerly, and which compiled their program; a line each way."""
     return _who(compared.finished, lambda training: str(training.get("execution", "")))
 
 
 def switches(compared: Comparison) -> list[str]:
-    """What was switched on in which frameworks to be fast, in one line."""
+    """The settings that make which frameworks fast; a line each set of them."""
     return _who(compared.finished, lambda training: ", ".join(training.get("switches", ())))
 
 
 def _who(entries: tuple[Entry, ...], said: Callable[[dict[str, Any]], str]) -> list[str]:
-    """What records' section ``training`` says, each time with the runs of which it is said."""
+    """The runs' labels, each with what section ``training`` of their records says."""
     found: dict[str, dict[str, None]] = {}
     for entry in entries:
         if how := said(entry.content.get("training", {})):
             found.setdefault(how, {})[entry.label] = None
-    lines = [f"{how}: {', '.join(labels)}" for how, labels in sorted(found.items())]
-    return [f"{'; '.join(lines)}."] if lines else []
+    return [f"{', '.join(labels)}: {how}" for how, labels in sorted(found.items())]

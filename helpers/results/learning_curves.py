@@ -16,7 +16,7 @@ from helpers.results.ranking import ranked
 from helpers.results.tables import ABSENT, Cell, Name, Table, of_run
 
 NOT_REACHED = "not reached"
-ENDS = "The end of the first epoch that reached it; nothing is interpolated between epochs."
+ENDS = "Times are those at the end of the first epoch that reached the value."
 
 
 @lru_cache(maxsize=1024)
@@ -221,8 +221,8 @@ def targets_table(compared: Comparison) -> Table:
         "Time and images to the recipe's targets",
         "run",
         [(names[run], cells[run]) for run in order],
-        note=f"{ENDS} Images are those trained on until then. Of several runs the median of "
-        "those that reached it, with the minimum and maximum.",
+        note=f"{ENDS} Images are those trained on until then. With several runs, cells give the "
+        "median of the runs that reached the target, with the minimum and maximum.",
         kind="wide",
     )
 

@@ -26,10 +26,11 @@ def table_of(compared: Comparison) -> Table:
         }
         rows.append((of_run(entry), row))
     return table(
-        "How far from the machine",
+        "Share of the matrix-product rate",
         "run",
         rows,
-        note="Training on synthetic data, compared with a matrix product on the same devices in "
-        "the same rounds: a measured reference, not the hardware's limit. Training's FLOPs are "
-        "three times those of the forward pass. Brackets hold the rounds' minimum and maximum.",
+        note="The share is training's FLOP/s on synthetic data divided by those of a matrix "
+        "product on the same devices in the same rounds. The product is a measured reference, not "
+        "the hardware's limit. Training's FLOPs are three times those of the forward pass. "
+        "Brackets hold the rounds' minimum and maximum.",
     ).without_uniform("size")

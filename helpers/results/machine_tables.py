@@ -117,18 +117,18 @@ def against(compared: Comparison) -> Table:
         (
             run,
             {machine: _rate(rates) for machine, rates in found.items()}
-            | {"highest over lowest": _ratio(list(found.values()))},
+            | {"highest / lowest": _ratio(list(found.values()))},
         )
         for run, found in rows.items()
         if len(found) > 1
     ]
     return table(
-        "The same on another machine",
+        "The same runs on other machines",
         "images/s",
         texts,
-        columns=[*of_machine, "highest over lowest"],
-        note="Images/s from files, of equal notebooks, settings and numbers of devices. "
-        "Medians, with their 95 % interval over the rounds.",
+        columns=[*of_machine, "highest / lowest"],
+        note="Cells give the median images/s on files, with the 95 % interval over the rounds. "
+        "Notebooks, settings and numbers of devices are the same.",
     )
 
 
@@ -251,7 +251,7 @@ def _self_test(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
     taken = terminal.clock(found["seconds"])
-    right = f"layers and all-reduce were right before the experiment ({taken})"
+    right = f"layers and all-reduce were correct before the experiment ({taken})"
     return right if found["reason"] is None else str(found["reason"])
 
 

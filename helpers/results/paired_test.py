@@ -60,7 +60,7 @@ def differences(compared: Comparison) -> pd.DataFrame:
                 found["verdict"] = (
                     "cannot be paired: other test images"
                     if known
-                    else "cannot be paired: its record is of an older version"
+                    else "cannot be paired: its record comes from an older version"
                 )
         rows.append(row | {"difference": np.nan, "low": np.nan, "high": np.nan} | found)
     return pd.DataFrame(rows).set_index("run")
@@ -94,16 +94,16 @@ def _note(compared: Comparison) -> str:
     found = differences(compared)
     place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
     text = (
-        f"Each run minus {base}, whose {metric.whole} is {place}, on the same images and with the "
-        "same resamples, so that an easy or hard test part cancels out. "
+        f"The difference is each run's {metric.whole} minus that of {base}, which is {place}. Both "
+        "use the same images and resamples, so an easy or hard test part cancels out. "
     )
     if found["pairs"].max() > 1:
         text += (
-            "Repeats are paired and their differences averaged; the interval covers both "
+            "Repeated runs are paired and their differences averaged; the interval covers both "
             f"{by_class.drawn(compared)} and runs. "
         )
     else:
-        text += "It compares these trained networks: with another seed, the order may be reversed. "
+        text += "The table compares these trained networks; another seed may reverse the order. "
     return f"{text}The intervals hold at 95 % for all rows together."
 
 

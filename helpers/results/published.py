@@ -71,13 +71,15 @@ def results() -> pd.DataFrame:
 
 def training() -> Table:
     """The times for images from files and the AUCs."""
-    note = "Not measured here. 5 epochs of 87,306 images at 224 px."
+    note = "These figures are from the article: 5 epochs of 87,306 images at 224 px."
     return _table("Image files, published", "seconds", note)
 
 
 def synthetic() -> Table:
     """The times for synthetic data."""
-    return _table("Synthetic data, published", "synthetic_seconds", "Not measured here.")
+    return _table(
+        "Synthetic data, published", "synthetic_seconds", "These figures are from the article."
+    )
 
 
 def _table(title: str, seconds: str, note: str) -> Table:
@@ -106,18 +108,25 @@ def source() -> str:
     """Where the figures come from, in one line."""
     found = content()["source"]
     return (
-        f"{found['author']}, {found['title']}, {found['date']}, {found['address']}; read from its "
-        f"notebooks, {found['code']}/tree/{found['commit'][:7]}"
+        f"The article is {found['title']} by {found['author']}, {found['date']}, "
+        f"{found['address']}. The figures come from its notebooks, "
+        f"{found['code']}/tree/{found['commit'][:7]}"
     )
 
 
 def notes() -> list[str]:
-    """What to know about the figures, the notebooks they were read from last."""
+    """What to know about the figures."""
+    return list(content()["notes"])
+
+
+def notebooks() -> tuple[str, list[str]]:
+    """A heading, and the notebook with each framework's figures."""
     found = content()
     read = {run["notebook"]: run["framework"] for run in found["runs"]}
-    each = ", ".join(f"{notebook} ({framework})" for notebook, framework in read.items())
-    commit = f"{found['source']['code']} at commit {found['source']['commit'][:7]}"
-    return [*found["notes"], f"Read from {each}, in {commit}."]
+    return (
+        f"Notebooks with these figures, at commit {found['source']['commit'][:7]}",
+        [f"{framework}: {notebook}" for notebook, framework in read.items()],
+    )
 
 
 class Point(NamedTuple):
@@ -163,7 +172,8 @@ def scaling_notes(compared: Comparison) -> list[str]:
         f"ChainerMN's study trained ResNet50 on ImageNet at 224 px: an efficiency of {each} "
         "against one GPU, and a top-1 of 71 to 72 % on up to 128 GPUs. The hardware and the "
         "images differ from those of these runs.",
-        "The study: its post, https://chainer.org/general/2017/02/08/"
-        "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html, and Akiba, Fukuda, Suzuki "
-        "2017, https://arxiv.org/abs/1710.11351, which gives 90 % for 128 GPUs against four.",
+        "These figures come from the post https://chainer.org/general/2017/02/08/"
+        "Performance-of-Distributed-Deep-Learning-Using-ChainerMN.html and from Akiba, Fukuda, "
+        "Suzuki 2017, https://arxiv.org/abs/1710.11351. That paper gives 90 % for 128 GPUs against "
+        "four.",
     ]

@@ -142,9 +142,9 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
         say(line)
     runs = moved["run"].nunique()
     if moved.empty:
-        say(f"\nNothing moved beyond the spread: {len(found)} figures.")
+        say(f"\nNo result changed beyond the spread: {len(found)} figures.")
     else:
-        say(f"\n{len(moved)} of {len(found)} figures moved, in {runs} run{'s' * (runs > 1)}.")
+        say(f"\n{len(moved)} of {len(found)} results changed, in {runs} run{'s' * (runs > 1)}.")
     return 0 if moved.empty else 1
 
 

@@ -78,13 +78,14 @@ def brackets(compared: Comparison) -> str:
     low, high = numbers["runs"].min(), numbers["runs"].max()
     if not repeated(compared):
         return (
-            "Brackets hold the minimum and maximum of the rounds; all other figures are of one run."
+            "Brackets hold the minimum and maximum of the rounds; all other figures come from one "
+            "run."
         )
     count = str(low) if low == high else f"{low} to {high}"
     return (
-        f"Figures are the median of {count} runs. Brackets hold, for images/s, the 95 % interval "
-        "of the median of all rounds and the median of each run; for other figures, the minimum "
-        "and maximum over the runs."
+        f"Figures are the median of {count} runs. For images/s, brackets hold the 95 % interval of "
+        "the median of all rounds, widened to include the median of each run. For other figures, "
+        "they hold the minimum and maximum over the runs."
     )
 
 
@@ -94,7 +95,10 @@ def shown(compared: Comparison) -> str:
         return ""
     last = seeds(latest_of_each(compared.finished))
     seed = f" (seed {last.pop()})" if len(last) == 1 and len(seeds(compared.finished)) > 1 else ""
-    return f"With repeated runs, the last is shown{seed} unless a figure says that it covers all."
+    return (
+        f"Charts and tables show the last of repeated runs{seed}, unless they say that they cover "
+        "all."
+    )
 
 
 def repeated(compared: Comparison) -> bool:

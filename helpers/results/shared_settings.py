@@ -56,7 +56,7 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
             for entry in group:
                 found.setdefault(_plain(get(entry.content)), []).append(entry.run)
             if len(found) > 1:
-                rows.append((f"{what} differs", f"not comparable in this: {_groups(found)}"))
+                rows.append((f"{what} differs", f"not comparable: {_groups(found)}"))
     return rows
 
 
@@ -141,7 +141,7 @@ def unequal(compared: Comparison) -> str | None:
         said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:
         return None
-    return f"These runs did not train the same: they differ in {' and '.join(said)}."
+    return f"These runs did not do the same work: they differ in {' and '.join(said)}."
 
 
 def departures(content: dict[str, Any]) -> str | None:
@@ -179,6 +179,6 @@ def off_the_recipe(compared: Comparison) -> str | None:
     if not found:
         return None
     if [len(runs) for runs in found.values()] == [len(compared.finished)]:
-        return f"Not the recipe's own training: {next(iter(found))}."
+        return f"The recipe was changed: {next(iter(found))}."
     runs = [f"{said} ({'; '.join(dict.fromkeys(of))})" for said, of in found.items()]
-    return f"Not the recipe's own training: {'; '.join(runs)}."
+    return f"The recipe was changed: {'; '.join(runs)}."

@@ -178,7 +178,7 @@ class Table:
         for place, column in enumerate(self.columns):
             texts = {str(cells[place]) for _, cells in self.rows}
             if column.text in names and len(texts) == 1 and len(self.rows) > 1:
-                note = f"{note} In every row, {column.text}: {texts.pop()}.".strip()
+                note = f'{note} In every row, {column.text} is "{texts.pop()}".'.strip()
             else:
                 kept.append(place)
         return replace(self._columns(kept), note=note)

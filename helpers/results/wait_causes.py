@@ -43,7 +43,7 @@ def table(compared: Comparison) -> Table:
         "Shares of an epoch",
         "run",
         rows,
-        note="Measured by leaving out loading and then the all-reduce, in alternating rounds; "
+        note="Alternating rounds leave out loading and then the all-reduce to measure the shares; "
         "brackets hold the minimum and maximum. A share below zero means no measurable wait.",
     )
 

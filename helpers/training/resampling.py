@@ -37,8 +37,8 @@ def interval(resampled: Any) -> tuple[Any, Any]:
 def said(groups: str) -> str:
     """What intervals over ``groups`` hold and what they do not."""
     return (
-        f"The intervals are over {groups}. They do not include how much another run, with other "
-        "initial weights or in another order, would differ."
+        f"The intervals are over {groups}. They leave out the variation between runs with other "
+        "initial weights or image order."
     )
 
 

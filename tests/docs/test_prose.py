@@ -130,3 +130,12 @@ def test_every_word_has_a_better_one() -> None:
         assert instead and pattern
     assert prose_words.better("Roll call") == "data-coverage check"
     assert prose_words.better("stand-in") == "fake, mock"
+
+
+def test_sentences_of_the_report_are_read_and_its_docstrings_are_not(tmp_path: Path) -> None:
+    module = tmp_path / "helpers" / "results" / "words.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(
+        '"""Of six words none is read."""\nA = f"Of {2} runs " + "the last is shown."\n'
+    )
+    assert [block.text for block in prose_check.program(module)] == ["Of … runs the last is shown."]

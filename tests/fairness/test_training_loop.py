@@ -291,7 +291,9 @@ def test_epsilon_before_the_bias_correction_is_known_and_as_large_as_predicted()
     row = checks.pop("weight change after 5 Adam steps")
     assert failed(checks) == []
     assert (row.verdict, f"{row.difference:.3g}") == ("expected", "0.0531")
-    assert row.reason == "epsilon is added before the bias correction, which predicts 0.0531"
+    assert row.reason == (
+        "adds epsilon before the bias correction; this predicts a difference of 0.0531"
+    )
 
 
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "expected"), (1.25, "fail")])
@@ -478,7 +480,9 @@ def test_momentum_with_the_rate_in_its_velocity_is_found_out(task: str) -> None:
     rows = own_rule(MOMENTUM, task=task)
     assert rows["weight change after 5 momentum steps"].verdict == "pass"
     late = own_rule(MOMENTUM, reference.LATE, task)["weight change after 5 momentum steps"]
-    assert late.verdict == "fail" and str(late.reason).startswith("the rate is in the velocity")
+    assert late.verdict == "fail" and str(late.reason).startswith(
+        "the velocity contains the learning rate"
+    )
     assert late.threshold == training_loop.LIMITS["fp32"].way
 
 

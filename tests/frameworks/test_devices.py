@@ -54,7 +54,7 @@ def test_devices_that_share_cores_say_that_they_are_not_ranked(
 ) -> None:
     with_gpus(monkeypatch)
     with_cores(monkeypatch, 2)
-    with pytest.raises(UserError, match="give 2 at most. With cores_per_device 'shared'"):
+    with pytest.raises(UserError, match=r"give 2 at most\. With cores_per_device 'shared'"):
         devices.resolve(3)
     found = devices.resolve(3, "auto", SHARED)
     assert not found.cpus and "not ranked" in str(found)

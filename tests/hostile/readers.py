@@ -294,7 +294,9 @@ CASES = [
     Case("cifar-claims-bytes", cifar(**{SPOILT: b"\x80\x04\x8e" + b"\xff" * 8 + b"."}), "damaged"),
     Case("cifar-half-an-image", binary(bytes(3000)), "not a multiple of 3073"),
     Case("cifar-empty", binary(b""), "not a multiple of 3073"),
-    Case("cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 has class 7, expected 0 to 1"),
+    Case(
+        "cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 has class 7, expected 0 to 1"
+    ),
     Case(
         "cifar-names-no-utf-8",
         cifar(**{"batches.meta": pickle.dumps({"label_names": ["\ud800", "b"]}, 2)}),

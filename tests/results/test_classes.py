@@ -129,7 +129,9 @@ def test_the_paired_difference_is_of_the_records_resamples(compared: comparison.
     assert re.fullmatch(
         r"\+6\.0 points \(\+\d\.\d to \+\d\.\d\)", text.loc["MXNet Gluon, 2 devices", "difference"]
     )
-    assert "whose top-1 is in the middle" in paired_test.table(compared).note
+    assert (
+        "minus that of Keras, 2 devices, which is in the middle" in paired_test.table(compared).note
+    )
 
 
 def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Comparison) -> None:
@@ -222,7 +224,7 @@ def test_of_a_thousand_classes_the_worst_are_shown_and_the_rest_is_counted(tmp_p
     every = {row["class"]: row["top1"] for row in content["test"]["classes"]}
     left = [value for name, value in every.items() if name not in shown]
     assert max(every[name] for name in shown) <= min(left)
-    said = "Of 60 classes the 20 with the lowest top-1."
+    said = "Only the 20 of 60 classes with the lowest top-1 are shown."
     assert by_class.left_out(compared).strip() == said
     (tmp_path / "x").mkdir()
     page = report.write([tmp_path], tmp_path / "x").read_text()
@@ -327,7 +329,7 @@ def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
     records.save(tmp_path, class_records.make("Keras", top1=0.5))
     compared = comparison.load(tmp_path)
     text = conclusions.fastest(compared).text
-    assert "to a test top-1 and passed" in text and "; compared with the top-1 of Keras" in text
+    assert "to a test top-1 and passed" in text and "Compared with the top-1 of Keras" in text
     assert "that of PyTorch, 2 devices is higher" in text
     assert "AUC" not in " ".join(caveats.remarks(compared).frame["remark"])
 
@@ -337,7 +339,7 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>$\\frac{$ 
 
 def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:
     """A fairness check without a reference cannot say it, and so neither can an answer."""
-    claims = ("train the same network", "same weights")
+    claims = ("trained the same network", "same initial weights")
     for own in (False, True):
         folder = tmp_path / str(own)
         for name in ("PyTorch", "MXNet Gluon"):
@@ -417,11 +419,11 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     assert compared.task is tasks.MULTICLASS
     assert [entry.label for entry in compared.entries] == ["PyTorch", "TensorFlow"]
     (said,) = compared.set_aside
-    assert "Keras_MultiGPU-2x/record.json: of the task multilabel" in said
+    assert "Keras_MultiGPU-2x/record.json: its task is multilabel" in said
     assert caveats.remarks(compared).frame.loc["a record", "remark"] == said
     assert comparison_tables.runs(compared).frame.index[-1] == "a record (set aside)"
     assert said.partition("Keras")[2] in html.unescape(report.write(tmp_path).read_text())
-    with pytest.raises(UserError, match="of the task multilabel"):
+    with pytest.raises(UserError, match="its task is multilabel"):
         regression.check(tmp_path, tmp_path)
 
 

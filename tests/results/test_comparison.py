@@ -181,11 +181,11 @@ def test_the_first_charts_bars_are_named_for_what_they_are(tmp_path: Path) -> No
         records.save(tmp_path / name, records.make(auc=auc))
     repeats = [tmp_path / name for name in "abc"]
     records.save(tmp_path / "d", records.make("Chainer"))
-    apart, of_runs = "mean test AUC; bar: ", "lowest to highest of a label's runs"
+    apart, of_runs = "mean test AUC; bar: ", "range over repeated runs"
     assert below_first(comparison.load(tmp_path / "a")) == f"{apart}95 % interval"
     assert below_first(comparison.load(repeats)) == apart + of_runs
     both = below_first(comparison.load([*repeats, tmp_path / "d"]))
-    assert both == f"{apart}95 % interval, with repeats {of_runs}"
+    assert both == f"{apart}95 % interval, or {of_runs}"
 
 
 def test_no_auc_at_all(tmp_path: Path) -> None:
@@ -237,9 +237,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
     records.save(tmp_path, other)
     said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
-    assert said["seed differs"] == (
-        "not comparable in this: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)"
-    )
+    assert said["seed differs"] == ("not comparable: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)")
     about_keras = list(said[["Keras"]])
     assert "fairness check not passed: logits" in about_keras
     assert "bf16: not in this framework" in about_keras

@@ -26,4 +26,6 @@ def test_a_run_has_its_share_of_the_product_it_measured(tmp_path: Path) -> None:
 
 def test_without_any_the_report_has_no_such_table(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch"))
-    assert "How far from the machine" not in report.write([tmp_path]).read_text(encoding="utf-8")
+    assert "Share of the matrix-product rate" not in report.write([tmp_path]).read_text(
+        encoding="utf-8"
+    )

@@ -49,16 +49,16 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
 ) -> None:
     runs = compared(tmp_path, made(**changed), made("Keras", **changed))
     assert departures(runs.entries[0].content) == said
-    sentence = None if said is None else f"Not the recipe's own training: {said}."
+    sentence = None if said is None else f"The recipe was changed: {said}."
     assert off_the_recipe(runs) == sentence and unequal(runs) is None
     leads = {section.name: section.lead for section in sections.sections(runs)}
     remarks = list(caveats.remarks(runs).frame["remark"].items())
-    told = "the recipe's own training"
+    told = "recipe was changed"
     if sentence is None:
         assert told not in f"{leads} {remarks} {conclusions.headline(runs)}"
     else:
         assert conclusions.headline(runs).endswith(f". {sentence}")
-        assert ("every run", f"not {told}: {said}") in remarks
+        assert ("every run", f"the {told}: {said}") in remarks
     # All of them did the same, so they are ranked as ever.
     assert conclusions.fastest(runs).verdict != "unknown"
 
@@ -66,7 +66,7 @@ def test_what_a_run_changed_of_its_recipe_is_said_at_the_top_and_among_the_limit
 def test_only_some_runs_changed_it(tmp_path: Path) -> None:
     runs = compared(tmp_path, made(), made(batch_size=16))
     assert off_the_recipe(runs) == (
-        "Not the recipe's own training: 16 images per device instead of 64 "
+        "The recipe was changed: 16 images per device instead of 64 "
         "(PyTorch 16 per device, 2 devices)."
     )
 
@@ -100,7 +100,7 @@ def test_runs_of_the_recipe_and_others_are_no_repeats_and_not_ranked(
     if differ is None:  # the same work, in another order of learning rates
         assert fastest.verdict != "unknown"
         return
-    sentence = f"These runs did not train the same: they differ in {differ}."
+    sentence = f"These runs did not do the same work: they differ in {differ}."
     assert fastest.verdict == "unknown" and fastest.text.startswith(sentence)
     assert "no framework can be called fastest" in conclusions.headline(runs)
 

@@ -83,7 +83,7 @@ def test_a_law_that_holds_speaks_of_more_nodes(tmp_path: Path, hidden: float) ->
     low, high = map(int, re.findall(r"the model expects (\d+) to (\d+) %", said)[0])
     true = 100 * OWN / (OWN + all_reduce(64) - hidden)
     assert low - 1 <= true <= high + 1 and high - low < 4
-    assert "at 64 nodes of this network" in said and "fitted to 2, 4 nodes and judged on 8" in said
+    assert "at 64 nodes of this network" in said and "fitted to 2, 4 nodes and tested on 8" in said
     assert said in (report_of(tmp_path, one))
 
 
@@ -91,7 +91,7 @@ def test_a_law_that_fails_is_silent_and_says_by_how_much(tmp_path: Path) -> None
     """A switch that all share: each node more makes all slower."""
     runs = [run(2), run(4), run(8, slower=0.5)]
     (said,) = over_nodes.expected(compared(tmp_path, runs))
-    assert "says nothing of more nodes" in said and "expects" not in said
+    assert "makes no prediction for more nodes" in said and "expects" not in said
     assert re.search(r"off by 6[45] % in the all-reduce", said)
 
 

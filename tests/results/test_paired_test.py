@@ -48,13 +48,13 @@ def test_of_two_runs_the_reference_is_the_lower_and_not_in_the_middle(tmp_path: 
     part, shared = images_of(60)
     two = {"PyTorch": scored(part, shared, 1.0, 1), "Keras": scored(part, shared, 0.5, 2)}
     said = paired_test.table(batch(tmp_path / "2", **two)).note
-    assert said.startswith("Each run minus Keras, 2 devices, whose mean AUC is the lower, on the")
+    assert "minus that of Keras, 2 devices, which is the lower." in said
     other, luck = images_of(60, seed=1)
     apart = batch(tmp_path / "3", **two, TensorFlow=scored(other, luck, 1.0, 3))
     assert "is the lower" in paired_test.table(apart).note
     three = batch(tmp_path / "4", **two, Chainer=scored(part, shared, 0.8, 4))
     said = paired_test.table(three).note
-    assert said.startswith("Each run minus Chainer, 2 devices, whose mean AUC is in the middle, on")
+    assert "minus that of Chainer, 2 devices, which is in the middle." in said
 
 
 def test_what_single_intervals_cannot_tell_the_paired_difference_can(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
     compared = batch(tmp_path, **tests)
     said = paired_test.table(compared).frame["verdict"]
     assert said["TensorFlow, 2 devices"] == "cannot be paired: other test images"
-    assert said["MXNet, 2 devices"] == "cannot be paired: its record is of an older version"
+    assert said["MXNet, 2 devices"] == "cannot be paired: its record comes from an older version"
     assert paired_test.table(compared).frame.loc["TensorFlow, 2 devices", "difference"] == "-"
     assert said["Keras, 2 devices"] in ("the reference", paired_test.ALIKE)
 

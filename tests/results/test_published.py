@@ -77,9 +77,9 @@ def test_readme_names_the_source() -> None:
     assert published.content()["source"]["address"] in text
 
 
-def test_notes_name_every_notebook() -> None:
-    last = published.notes()[-1]
-    assert all(run["notebook"] in last for run in runs())
+def test_every_notebook_is_named() -> None:
+    _, notebooks = published.notebooks()
+    assert {f"{run['framework']}: {run['notebook']}" for run in runs()} == set(notebooks)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def moved(old: Path, new: Path) -> dict[str, str]:
 def test_same_batch_did_not_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = batch(tmp_path / "old", records.make(), records.make("Keras"))
     assert main(["diff", str(old), str(old)]) == 0
-    assert "Nothing moved beyond the spread" in capsys.readouterr().out
+    assert "No result changed beyond the spread" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_mean_auc_has_its_interval_on_the_page_and_in_markdown(made: Path) -
         text = " ".join(html.unescape(text).split())
         assert text.count(told) == 2, name  # in the tables of all runs and of findings
         assert "over the test part's patients" in text
-        assert "Each run minus Keras, 2 devices" in text
+        assert "minus that of Keras, 2 devices" in text
 
 
 def test_published_figures_are_marked_wherever_they_stand(made: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_resumed_run_is_marked_everywhere_and_in_no_comparison(tmp_path: Path)
     for timed in (learning_curves.table(compared).frame, wait_causes.table(compared).frame):
         assert run in timed.index
     said = caveats.remarks(compared).frame["remark"]
-    assert "times are those of its last process" in said[run]
+    assert "its times cover its last process" in said[run]
     page = report.write(tmp_path).read_text()
     assert '<th scope="row">PyTorch, 2 devices <span class="badge">resumed</span>' in page
     runs = pd.read_csv(tmp_path / report.CSV / "runs.csv")
@@ -318,7 +318,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert list(machine.loc["initial weights"]) == [weights, "every run"]
     assert list(comparison_tables.runs(compared).frame["evidence"]) == ["seed0, seed1, seed2"] * 2
     found = {section.name: section.lead for section in sections.sections(compared)}
-    assert "With repeated runs, the last is shown (seed 2)" in found["devices"]
+    assert "Charts and tables show the last of repeated runs (seed 2)" in found["devices"]
     assert "the seed also decides the split" in by_class.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
     assert not any("repeated runs the last" in s.lead for s in sections.sections(once))
@@ -334,7 +334,7 @@ def test_what_the_probe_found_stands_with_the_machine(tmp_path: Path) -> None:
     records.save(tmp_path, skipped)
     compared = comparison.load(tmp_path)
     probes = machine_tables.hardware(compared).frame.loc[["self-test"]]
-    right = "layers and all-reduce were right before the experiment (0:09)"
+    right = "layers and all-reduce were correct before the experiment (0:09)"
     assert dict(zip(probes["value"], probes["runs"], strict=True)) == {
         right: "PyTorch",
         "none": "Keras",
@@ -368,7 +368,7 @@ def test_no_repeat_is_hidden_by_the_last(tmp_path: Path) -> None:
     assert "logits" in fairness_tables.passed(compared).frame.index
     told = wait_causes.telling(compared)["data"]
     assert [entry.run for entry, _ in told] == ["Keras, 2 devices"]
-    assert "a wait counts only if every one shows it" in conclusions.waiting(compared).text
+    assert "a wait counts only if every run shows it" in conclusions.waiting(compared).text
 
 
 def test_what_only_gpus_show_is_said_of_gpus_only(tmp_path: Path) -> None:
@@ -398,10 +398,12 @@ def test_how_each_ran_and_what_it_had_on_is_said_once_for_all_of_whom_it_is_true
     said = {block.title: block.lines for block in section.blocks if isinstance(block, Texts)}
     assert said == {
         "How each program was executed": [
-            "compiled (jax.jit, XLA): JAX; eager: PyTorch, Chainer.",
+            "JAX: compiled (jax.jit, XLA)",
+            "PyTorch, Chainer: eager",
         ],
-        "What was switched on to be fast": [
-            "NumPy with openblas: Chainer; oneDNN, channels last: PyTorch.",
+        "Performance settings": [
+            "Chainer: NumPy with openblas",
+            "PyTorch: oneDNN, channels last",
         ],
     }
 

@@ -66,7 +66,7 @@ def test_a_difference_is_told_of_what_differs_alone(what: str) -> None:
     said = told(entry(), entry("Keras", **{f"{section}__{field}": value}), entry("Chainer"))
     assert list(said) == [f"{what} differs"]
     (words,) = said.values()
-    assert words.startswith("not comparable in this: ")
+    assert words.startswith("not comparable: ")
     assert "(PyTorch, 2 devices, Chainer, 2 devices)" in words and "(Keras, 2 devices)" in words
 
 
@@ -82,12 +82,12 @@ def test_runs_that_did_other_work_are_not_ranked(what: str) -> None:
 def test_values_are_told_as_people_write_them() -> None:
     said = told(entry(data__images={"train": 1}), entry("Keras", data__images={"train": 2}))
     assert said["number of images differs"] == (
-        "not comparable in this: {train: 1} (PyTorch, 2 devices); {train: 2} (Keras, 2 devices)"
+        "not comparable: {train: 1} (PyTorch, 2 devices); {train: 2} (Keras, 2 devices)"
     )
     gpus = ["NVIDIA L4", "NVIDIA A10", "NVIDIA L4"]
     said = told(entry(hardware__gpus=gpus), entry("Keras"))
     assert said["kind of device differs"] == (
-        "not comparable in this: [NVIDIA A10, NVIDIA L4] (PyTorch, 2 devices); "
+        "not comparable: [NVIDIA A10, NVIDIA L4] (PyTorch, 2 devices); "
         "CPU devices (Keras, 2 devices)"
     )
 
@@ -101,7 +101,7 @@ def test_the_source_of_the_weights_and_their_first_digits_are_told() -> None:
     digest = "0123456789abcdef" * 4
     said = told(entry(weights__sha256=digest), entry("Keras", weights__source="imagenet"))
     assert said["initial weights differs"] == (
-        "not comparable in this: random 0123456789ab (PyTorch, 2 devices); "
+        "not comparable: random 0123456789ab (PyTorch, 2 devices); "
         "imagenet 000000000000 (Keras, 2 devices)"
     )
 
@@ -115,7 +115,7 @@ def test_records_from_before_a_field_was_there_agree_with_each_other() -> None:
     assert differences([old[0], entry("Keras", recipe__warmup_epochs=0.0)]) == []
     said = told(old[0], entry("Keras", data__sha256="0123456789abcdef" * 4))
     assert said["images and labels differs"] == (
-        "not comparable in this: not recorded (PyTorch, 2 devices); 0123456789ab (Keras, 2 devices)"
+        "not comparable: not recorded (PyTorch, 2 devices); 0123456789ab (Keras, 2 devices)"
     )
 
 
@@ -156,7 +156,7 @@ def test_within_a_seed_of_a_sweep_everything_agrees() -> None:
     whole = [of_seed(s, f) for s in (0, 1) for f in ("PyTorch", "Keras")]
     other = of_seed(1, "Chainer", weights__sha256="f" * 64)
     assert told(*whole, of_seed(0, "Chainer"), other) == {
-        "initial weights differs": "not comparable in this: random 200000000000 "
+        "initial weights differs": "not comparable: random 200000000000 "
         "(PyTorch, 2 devices, Keras, 2 devices); random ffffffffffff (Chainer, 2 devices)"
     }
 

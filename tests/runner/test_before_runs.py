@@ -91,7 +91,7 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "no kernel image is available" in log
     page = (batch / "report.html").read_text(encoding="utf-8")
-    assert "layers and all-reduce were right before the experiment" in page
+    assert "layers and all-reduce were correct before the experiment" in page
     assert "no kernel image is available" in page
 
 

@@ -198,7 +198,7 @@ def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
     verdict = conclusions.fastest(compared).verdict
     assert (verdict == conclusions.UNRANKED) == virtual
     said = caveats.remarks(compared).frame["remark"]
-    network = "its 2 nodes were processes of one machine: no network was measured"
+    network = "its 2 nodes were simulated on one machine, so no network was measured"
     assert (network in set(said)) == virtual
     cell = machine_tables.hardware(compared).frame.to_string()
     assert f"2 {'simulated ' * virtual}nodes by mpiexec 5.0.2 over" in cell
@@ -239,7 +239,7 @@ def test_every_number_of_devices_has_equally_many_cores_each(
 def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_cores, "machine", lambda: [cpu_cores.Core(0, (0,))])
     monkeypatch.setattr(device_helpers, "visible", list)
-    with pytest.raises(plans.ChoiceError, match="give 1 at most. With cores_per_device 'shared'"):
+    with pytest.raises(plans.ChoiceError, match=r"give 1 at most\. With cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
     plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
     assert plan.cores_here() == "auto", "the devices of several nodes share all cores"

@@ -98,7 +98,7 @@ def test_every_table_says_what_they_are(shared: Comparison) -> None:
     assert "4 replicas on 1 x NVIDIA H100" in machine.to_string()
     said = caveats.remarks(shared).frame
     (line,) = [text for text in said["remark"] if "take turns" in text]
-    assert line.startswith("4 replicas on 1 GPU take turns there: speed-up means nothing")
+    assert line.startswith("4 replicas on 1 GPU take turns, so the speed-up is meaningless")
     assert list(said.index[said["remark"] == line]) == ["every run"]
     assert shared_settings.differences(shared.finished) == []
 

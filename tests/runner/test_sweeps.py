@@ -605,7 +605,7 @@ def test_a_seed_that_one_framework_lacks_is_told(tmp_path: Path) -> None:
     swept(tmp_path, "Keras", (0,))
     said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert said["seed differs"] == (
-        "not comparable in this: 0 (PyTorch, 2 devices, Keras, 2 devices); 1 (PyTorch, 2 devices)"
+        "not comparable: 0 (PyTorch, 2 devices, Keras, 2 devices); 1 (PyTorch, 2 devices)"
     )
     assert conclusions.fairness(loaded(tmp_path)).verdict == "only in part"
 

@@ -212,13 +212,13 @@ def devices_against(compared: Comparison, across: str) -> Chart | None:
     metric = compared.metric
     return Chart(
         f"devices-{across}",
-        f"More devices, against {across}",
+        f"Validation against {across}, by number of devices",
         described(
-            f"Validation {metric.short} against {across}, a line a number of devices; best values",
+            f"Validation {metric.short} against {across} by number of devices; best values",
             (f"{row['run']} {metric.text(row['best'])}" for row in time_to(compared)),
         ),
         lambda width: _by_devices(compared, shown, _AGAINST[across], width),
-        "Where lines part, more devices need more images." * (across == "images"),
+        "If the lines separate, more devices need more images." * (across == "images"),
     )
 
 
@@ -253,7 +253,7 @@ def _by_devices(
         _across_axis(axes, across)
     if across is _TIME and min(starts, default=0) > 0 and max(ends) > 8 * min(ends):
         _logarithmic(grid, min(starts), max(ends))
-    key(grid[0], "fewest devices faint, most strong", color=FAINT, lw=1.8)
+    key(grid[0], "faint: fewest devices, strong: most", color=FAINT, lw=1.8)
     if targets(compared):
         key(grid[0], "the recipe's targets", color=FAINT, lw=0.8, ls=":")
     if dropped:

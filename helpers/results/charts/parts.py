@@ -110,7 +110,7 @@ def attribution(compared: Comparison) -> Chart | None:
         "attribution",
         "Where the time went",
         described(
-            "Shares of an epoch with the minimum and maximum of the rounds; the table has them too",
+            "Shares of an epoch with the minimum and maximum of the rounds, as in the table",
             _read_out(wait_causes.table(compared)),
         ),
         lambda width: _attribution(numbers, width),
@@ -133,7 +133,7 @@ def _attribution(numbers: pd.DataFrame, width: float) -> Figure:
             axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
         if pd.notna(row[wait_causes.INVALID]):
-            said = f"{wait_causes.INVALID}: its sentence says why"
+            said = f"{wait_causes.INVALID}: see the reason below"
             note(axes, said, (0, place), (8, 0), color=FAINT)
     for name, shape, colour in looks:
         key(axes, safe(name), marker=shape, ms=6, color=colour, ls="none")
@@ -152,7 +152,7 @@ def steps(compared: Comparison) -> Chart | None:
     if found.empty:
         return None
     alt = described(
-        "Bars of a step's parts in ms, lowest to highest; the table has them too",
+        "Bars of a step's parts in ms with minimum and maximum, as in the table",
         _read_out(step_parts.table(compared)),
     )
     return Chart("steps", "Where a step goes", alt, lambda width: _steps(found, width))
@@ -179,7 +179,7 @@ def _steps(found: pd.DataFrame, width: float) -> Figure:
             key(axes, part, color=colour, lw=7, alpha=0.85)
     name_rows(axes, names, above=0.6, below=0.7)
     axes.set_xlim(left=0)
-    axes.set_xlabel("ms a step; the thin line: lowest to highest over ranks, or rounds")
+    axes.set_xlabel("ms a step; thin line: minimum to maximum over ranks or rounds")
     legend_below(figure, axes)
     return figure
 
@@ -199,7 +199,7 @@ def iterations(compared: Comparison) -> Chart | None:
     return Chart(
         "iterations",
         "An iteration by number of nodes",
-        described("Bars of an iteration in ms by number of nodes; the table has them too", rows),
+        described("Bars of an iteration in ms by number of nodes, as in the table", rows),
         lambda width: _iterations(found, width),
     )
 
@@ -211,13 +211,13 @@ def _iterations(found: pd.DataFrame, width: float) -> Figure:
         bottom, places = 0.0 * rows["own"], range(len(rows))
         for part, text, colour in (
             ("own", "forward, backward, update", SHARES[0]),
-            ("all_reduce", "all-reduce that is not hidden", SHARES[3]),
+            ("all_reduce", "exposed all-reduce", SHARES[3]),
         ):
             height, shade = 1000 * rows[part].clip(lower=0), faded(colour, 0.85)
             axes.bar(places, height, 0.55, bottom=bottom, color=shade, label=text)
             bottom = bottom + height
         axes.set_xticks(places, list(rows["where"]), fontsize=8)
-        axes.set_xlabel("nodes x devices of each")
+        axes.set_xlabel("nodes x devices per node")
         heading(axes, safe(str(name), 24))
     figure.supylabel("ms a step", fontsize=9, color=FAINT)
     legend_below(figure, grid[0])

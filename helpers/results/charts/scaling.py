@@ -158,22 +158,20 @@ def factors(compared: Comparison) -> Chart | None:
     if found.empty or not speedup_factors.several(compared):
         return None
     shared = (
-        " Devices that share a CPU's cores, GPUs or a machine say nothing of hardware by their "
-        "hardware efficiency; their statistical efficiency is that of any devices."
+        " If devices share CPU cores, GPUs or a machine, only their statistical efficiency applies "
+        "to other hardware."
     )
     return Chart(
         "factors",
-        "The speed-up to the target, split",
+        "Speed-up to the target and its two factors",
         described(
-            "Columns of the hardware efficiency up and the statistical efficiency down, by devices",
+            "Columns that rise by hardware efficiency and fall by statistical efficiency",
             (said.rstrip(".") for said in speedup_factors.sentences(compared)),
         ),
         lambda width: _factors(compared.metric, found, width),
-        "Up by the hardware efficiency, down by the statistical efficiency: what is left "
-        "is how many times as soon the target came. Images a second are those of the whole "
-        "way to the target, with first step and validation."
-        + shared
-        * (not found["kind"].isin(RANKED).all()),
+        "Each column rises by the hardware efficiency and falls by the statistical efficiency; the "
+        "diamond marks the speed-up that is left. Images/s cover all the time to the target, with "
+        "the first step and validation." + shared * (not found["kind"].isin(RANKED).all()),
     )
 
 
@@ -204,14 +202,14 @@ def _factors(metric: Metric, found: pd.DataFrame, width: float) -> Figure:
         axes.set_title(safe(str(series), 30), loc="left", fontweight="bold")
     first = grid[0]
     for colour, text in (
-        (HARDWARE, "hardware efficiency: images a second, times"),
-        (LEARNING, "statistical efficiency: images needed, times"),
+        (HARDWARE, "hardware efficiency: ratio of images/s"),
+        (LEARNING, "statistical efficiency: ratio of images needed"),
     ):
         key(first, text, color=colour, lw=7, alpha=0.75)
-    key(first, "left: times as soon", color=FAINT, marker="D", ms=6, ls="none")
+    key(first, "speed-up", color=FAINT, marker="D", ms=6, ls="none")
     key(first, "ideal", color=FAINT, marker="_", ms=12, ls="none")
     wanted = float(found["target"].iloc[0])
-    name = "times" if width < NARROW else "times, on a logarithmic axis"
+    name = "ratio" if width < NARROW else "ratio, on a logarithmic axis"
     figure.supylabel(f"{name}, to {metric.short} {metric.target(wanted)}", fontsize=9, color=FAINT)
     legend_below(figure, first)
     return figure
@@ -264,8 +262,8 @@ def pareto(compared: Comparison) -> Chart | None:
         return None
     what = "cost" if points["what"].iloc[0] == "money" else "energy in Wh"
     alt = described(
-        f"Points of the time to the target against {what}; nothing that ranks is better in both "
-        "than those on the line",
+        f"Points of the time to the target against {what}; no ranked run is better in both than "
+        "the runs on the line",
         (
             f"{on_devices(row)} {time_text(row['seconds'])} and {short_number(row['cost'])}"
             f"{', on the line' * bool(row['front'])}"

@@ -80,10 +80,10 @@ def _more(rows: pd.DataFrame, shown: pd.DataFrame) -> str:
 
 def _bars(repeated: "pd.Series[bool]") -> str:
     """What the bars of the rows show, some of which are of repeated runs."""
-    ranges = "lowest to highest of a label's runs"
+    ranges = "range over repeated runs"
     if repeated.all():
         return ranges
-    return f"95 % interval, with repeats {ranges}" if repeated.any() else "95 % interval"
+    return f"95 % interval, or {ranges}" if repeated.any() else "95 % interval"
 
 
 def _metrics(metric: Metric, numbers: pd.DataFrame, width: float) -> Figure:
@@ -145,7 +145,7 @@ def _throughput(numbers: pd.DataFrame, width: float) -> Figure:
     name_rows(axes, names, above=0.55, below=0.55)
     most = max(float(numbers[f"{name}_high"].max()) for _, name, _ in _KINDS)
     axes.set_xlim(0, 1.3 * most)
-    axes.set_xlabel("images per second; the line: 95 % interval over the rounds")
+    axes.set_xlabel("images per second; line: 95 % interval over the rounds")
     return figure
 
 

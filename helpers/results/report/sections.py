@@ -41,7 +41,8 @@ class Utilisation:
 
     title: str = "Utilisation"
     note: str = (
-        "Drag to zoom, double-click to go back, point to read values; or use arrows, + and −."
+        "Drag to zoom, double-click to zoom out and point to read values, or use the arrow keys, "
+        "+ and −."
     )
 
 
@@ -114,8 +115,8 @@ def _runs(compared: Comparison) -> Section:
 
 def _how_fast(compared: Comparison) -> Section:
     lead = (
-        "Frameworks are compared by images per second when training on files. Synthetic data stay "
-        "in memory, so the difference is what loading costs."
+        "The chart compares images per second when training on files. Synthetic data stay in "
+        "memory, so the difference is the cost of loading."
     )
     blocks = [charts.throughput(compared), _folded(machine_peak.table_of(compared))]
     return Section("speed", "How fast", lead, blocks if compared.finished else [])
@@ -130,7 +131,7 @@ def _fairness(compared: Comparison) -> Section:
         fairness_tables.not_passed(compared),
         _folded(fairness_tables.passed(compared)),
         Texts("How each program was executed", fairness_tables.executions(compared)),
-        Texts("What was switched on to be fast", fairness_tables.switches(compared)),
+        Texts("Performance settings", fairness_tables.switches(compared)),
     ]
     return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
 
@@ -138,8 +139,8 @@ def _fairness(compared: Comparison) -> Section:
 def _machine(compared: Comparison) -> Section:
     on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     lead = _joined(
-        "All lanes have the same axes, from the start of the first epoch. A valley is a device "
-        "waiting.",
+        "All lanes have the same axes, and time starts with the first epoch. In a valley, a device "
+        "is waiting.",
         "100 % only means that the GPU was never without a kernel, not that it was full."
         if on_gpus
         else "The lanes show the host's CPU, because no GPU was used.",
@@ -165,15 +166,16 @@ def _more_devices(compared: Comparison) -> Section:
     shown_blocks = [block for block in blocks if block is not None and _holds(block)]
     if not shown_blocks:
         one = (
-            "No framework has uninterrupted runs on several numbers of devices that share nothing. "
+            "No framework has uninterrupted runs on several numbers of devices with their "
+            "own hardware. "
             "Run 'rosetta run --devices 1,2' to add scaling."
         )
         shown_blocks = [Texts("Scaling", [one])]
     return Section(
         "scaling",
         "What more devices bring",
-        "Speed-up to a target = hardware efficiency (times the images a second) / statistical "
-        "efficiency (times the images needed)."
+        "Speed-up to a target = hardware efficiency / statistical efficiency: the ratio of "
+        "images/s over the ratio of images needed."
         if speedup_factors.several(compared)
         else "",
         shown_blocks if compared.finished else [],
@@ -189,7 +191,7 @@ def _steps(compared: Comparison) -> list[Block | None]:
     return [
         charts.steps(compared),
         _folded(step_parts.table(compared)),
-        Texts("Not among them", step_parts.left_out(compared)),
+        Texts("Runs left out", step_parts.left_out(compared)),
         Texts("What the ranks wait for", step_parts.sentences(compared)),
         charts.iterations(compared),
         over_nodes.table(compared),
@@ -218,11 +220,12 @@ def _how_well(compared: Comparison) -> Section:
         paired_test.table(compared),
     ]
     lead = _joined(
-        "Same images, same learning rate; but the networks come from the recipe's custom code, and "
-        "each starts from weights that its framework drew, so the curves need not lie close "
-        "together. "
+        "All runs use the same images and learning rate per device. Their networks come from the "
+        "recipe's custom code, and each framework draws its own initial weights, so the curves "
+        "need not lie close together."
         if of_own_networks(compared.finished)
-        else "The curves should lie close together: same weights, same images, same learning rate. "
+        else "The curves should lie close together: all runs of a seed use the same initial "
+        "weights, images and learning rate per device.",
         f"The test part was never seen in training; {_guessing(compared)}",
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
@@ -274,6 +277,7 @@ def _article(compared: Comparison) -> Section:
         published.training(),
         published.synthetic(),
         Texts("About the published figures", published.notes()),
+        Texts(*published.notebooks()),
     ]
     comparable = published.belong(compared) and compared.finished
     return Section(

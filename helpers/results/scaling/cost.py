@@ -130,21 +130,21 @@ def table(compared: Comparison) -> Table:
         for row in found.to_dict("records")
     ]
     energy = (
-        "Energy is the GPUs' while training, in proportion to the images until a target. "
+        "Energy is that of the GPUs in training; until a target, it is proportional to the images. "
         if any("Wh an epoch" in cells for _, cells in rows)
         else ""
     )
     money = (
-        "Money is for the time of training and validation, on all machines of the run."
+        "The cost covers the time of training and validation on all machines of the run."
         if compared.prices
-        else "With 'rosetta report --price 12.24/h' money is shown too."
+        else "Run 'rosetta report --price 12.24/h' to show costs."
     )
     return tables.table(
         "What a run costs",
         "run",
         rows,
-        note=f"{energy}The first step holds what is compiled or tuned in it. Memory is the largest "
-        f"use of a GPU by all its processes, or of a CPU device by its own. {money}",
+        note=f"{energy}The first step includes compilation and autotuning. Peak memory counts all "
+        f"processes on a GPU, but only a CPU device's own processes. {money}",
     )
 
 

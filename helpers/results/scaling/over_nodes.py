@@ -78,8 +78,9 @@ def table(compared: Comparison) -> Table:
         "Own work and all-reduce, in ms",
         "ms a step",
         rows,
-        note="Own work: forward, backward and update. The all-reduce is what these do not hide, "
-        "and the wait for slower ranks is in it. Medians, with the lowest and the highest rank.",
+        note="Own work is forward, backward and update. The all-reduce is the part that own work "
+        "does not hide; it includes the wait for slower ranks. Cells give the median, with the "
+        "minimum and maximum over the ranks.",
     )
 
 
@@ -126,7 +127,9 @@ def expected(compared: Comparison) -> list[str]:
     for (name, each_node), runs in series.items():
         runs.sort(key=lambda run: run.nodes)
         if len({run.nodes for run in runs}) >= FEWEST and runs[-1].nodes < NODES:
-            said.append(f"{name}, {each_node} a node: {_sentence(runs[:-1], runs[-1], each_node)}")
+            said.append(
+                f"{name}, {each_node} per node: {_sentence(runs[:-1], runs[-1], each_node)}"
+            )
     return said
 
 
@@ -136,12 +139,12 @@ def _sentence(few: list[_Measured], most: _Measured, each_node: int) -> str:
     whole = _iteration(few, laws[1], most.devices) / (fmean(most.own) + fmean(most.exposed)) - 1
     error = max(abs(alone), abs(whole))
     judged = (
-        f"fitted to {', '.join(str(run.nodes) for run in few)} nodes and judged on {most.nodes}, "
-        f"where it is off by {100 * abs(alone):.0f} % in the all-reduce and by "
-        f"{100 * abs(whole):.0f} % in the step"
+        f"It was fitted to {', '.join(str(run.nodes) for run in few)} nodes and tested on "
+        f"{most.nodes}, where it is off by {100 * abs(alone):.0f} % in the all-reduce and by "
+        f"{100 * abs(whole):.0f} % in the step."
     )
     if error > LIMIT:
-        return f"the model ({judged}) says nothing of more nodes."
+        return f"the model makes no prediction for more nodes. {judged}"
     compute = fmean(_own(few))
     ends = [
         compute / (_iteration(few, law, NODES * each_node) * (1 + off))
@@ -150,7 +153,7 @@ def _sentence(few: list[_Measured], most: _Measured, each_node: int) -> str:
     low, high = (100 * min(1.0, end) for end in ends)
     return (
         f"at {NODES} nodes of this network the model expects {low:.0f} to {high:.0f} % of a step "
-        f"to be the ranks' own work ({judged})."
+        f"to be the ranks' own work. {judged}"
     )
 
 

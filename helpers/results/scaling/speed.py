@@ -115,6 +115,8 @@ def table(compared: Comparison) -> Table:
         "Speed-up and efficiency",
         "framework",
         rows,
-        note="Efficiency is the share of the ideal, the images/s of the fewest devices times "
-        "the ratio of devices; against one node, that of one node times their number.",
+        note="Efficiency is images/s divided by the ideal, which is the images/s of the fewest "
+        "devices times the ratio of devices."
+        + ' The ideal of "against one node" is the images/s of one node times their number.'
+        * bool(of_nodes),
     )

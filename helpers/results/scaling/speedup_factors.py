@@ -198,10 +198,11 @@ def table(compared: Comparison) -> Table:
         "Hardware and statistical efficiency, for each target",
         "run",
         rows.items(),
-        note="Speed-up = hardware efficiency / statistical efficiency, over the fewest devices "
-        "that reached the target. Of repeats and seeds the geometric mean, so that the factors "
-        "multiply, with the minimum and maximum, seed by seed where both have one run of each "
-        "seed, else over all pairs of runs. No factor where any run did not reach it.",
+        note="Speed-up = hardware efficiency / statistical efficiency, relative to the fewest "
+        "devices that reached the target. Cells give the geometric mean over repeats and seeds, so "
+        "that the factors multiply, with the minimum and maximum. Runs are paired by seed if both "
+        "sides have one run of each seed; otherwise all pairs count. Factors are missing if a run "
+        "missed the target.",
         kind="wide",
     )
 
@@ -222,8 +223,9 @@ def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
 def sentences(compared: Comparison) -> list[str]:
     """The split in words, a line a label and number of devices; then who never got further.
 
-    ``PyTorch reached top-1 75 % on 8 devices 3.09 times as soon as on 1 (one run each): 7.10 times
-    the throughput, 2.30 times the images, compiling and validation included.``
+    ``PyTorch was 3.09 times as fast to top-1 75 % on 8 devices as on 1 (one run each). It trained
+    7.10 times as many images/s and needed 2.30 times as many images, compiling and validation
+    included.``
     """
     shown = target(compared)
     if shown is None:
@@ -258,28 +260,29 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     wanted = f"{metric.short} {metric.target(row['target'])}"
     many, base = devices(row["devices"]), f"{row['base']:.0f}"
     if row["reached"] < row["runs"]:
-        runs = f"in {row['runs'] - row['reached']} of {row['runs']} runs, " * bool(row["reached"])
+        runs = f" in {row['runs'] - row['reached']} of {row['runs']} runs" * bool(row["reached"])
         return (
-            f"{row['label']} trained on {many} at {_times(row['rate_factor'])} the throughput of "
-            f"{base}, compiling and validation included, but {runs}{wanted} was not reached with "
-            f"{row['images_seen']:,.0f} images (best {metric.text(row['best'])})."
+            f"{row['label']} did not reach {wanted} on {many}{runs} with "
+            f"{row['images_seen']:,.0f} images (best {metric.text(row['best'])}). It trained "
+            f"{_times(row['rate_factor'])} as many images/s as on {base}, compiling and validation "
+            "included."
         )
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
+    came = "was {} as fast to {} on {} as on {}"
     if low < 1 < high:
-        came = f"{_times(times)} as soon as on {base}, no significant difference"
+        came = f"{came}, no significant difference"
     elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
-        came = f"later, after {_times(times)} the time on {base}"
-    else:
-        came = f"{_times(times)} as soon as on {base}"
+        came = "took {} as long to {} on {} as on {}"
     over = "seeds" if row["by_seed"] else "pairs of runs"
     spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
-        f"{row['label']} reached {wanted} on {many} {came} ({runs}{spread}): "
-        f"{_times(row['hardware_efficiency'])} the throughput, "
-        f"{_times(row['statistical_efficiency'])} the images, compiling and validation included."
+        f"{row['label']} {came.format(_times(times), wanted, many, base)} ({runs}{spread}). "
+        f"It trained {_times(row['hardware_efficiency'])} as many images/s and needed "
+        f"{_times(row['statistical_efficiency'])} as many images, compiling and validation "
+        "included."
     )
 
 

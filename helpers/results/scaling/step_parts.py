@@ -117,15 +117,16 @@ def table(compared: Comparison) -> Table:
             for part in PARTS
         }
         cells["together"] = Cell(1000 * group["seconds"].sum(), short_number)
-        rows.append((names[run], cells | {"found": f"{group['how'].iloc[0]}, {of}"}))
+        rows.append((names[run], cells | {"method": f"{group['how'].iloc[0]}, {of}"}))
     return tables.table(
         "A step's parts, in ms",
         "ms a step",
         rows,
-        note="Measured: each rank timed its own steps; the median, the lowest and the highest "
-        "rank. By ablation: loading and then the all-reduce were left out, in rounds; brackets "
-        "hold the minimum and maximum. The all-reduce is what compute did not hide.",
-    ).without_uniform("update", "found")
+        note="Measured parts are medians over the ranks, which timed their own steps; brackets "
+        "hold the minimum and maximum over the ranks. Parts by ablation come from rounds that left "
+        "out loading and then the all-reduce; brackets hold the rounds' minimum and maximum. The "
+        "all-reduce is the part that compute does not hide.",
+    ).without_uniform("update", "method")
 
 
 def milliseconds(value: float, low: float, high: float) -> Cell:
@@ -160,17 +161,17 @@ def _finding(cluster: dict[str, Any]) -> str | None:
         )
         return (
             f"{where} is the slowest: its own work takes {_ms(_own(slowest))} a step, "
-            f"{_ms(more)} more than that of the middle one, most of it in {part}; "
-            "the others wait for it in the all-reduce."
+            f"{_ms(more)} more than the median rank's, most of it in {part}. "
+            "The other ranks wait for it in the all-reduce."
         )
     quiet = f"no rank's own work stands out ({where} takes the most, {_ms(_own(slowest))} a step)"
     if hidden:
-        return f"{quiet}; the all-reduce cannot be separated from compute here."
+        return f"{quiet}. The all-reduce cannot be separated from compute here."
     waits = [float(rank["all_reduce"]) for rank in ranks]
     share = median(waits) / step if step > 0 else 0.0
-    said = f"{quiet}; the exposed all-reduce takes {100 * share:.0f} % of a step"
+    said = f"{quiet}. The exposed all-reduce takes {100 * share:.0f} % of a step"
     if share > STANDS_OUT:
-        said += f", so they wait for the link{_slow_host(cluster, step)}{_alone(cluster)}"
+        said += f", so the ranks wait for the link{_slow_host(cluster, step)}{_alone(cluster)}"
     return f"{said}."
 
 
@@ -201,8 +202,8 @@ def _alone(cluster: dict[str, Any]) -> str:
         return f" over {cluster['interface']}"
     low, high = found["interval"]
     return (
-        f": by itself, over {found['over']}, the all-reduce of {found['bytes'] / 1e6:,.1f} MB "
-        f"takes {_ms(found['seconds'])} ({_ms(low)} to {_ms(high)}), "
+        f". Alone, over {found['over']}, the all-reduce of {found['bytes'] / 1e6:,.1f} MB "
+        f"takes {_ms(found['seconds'])} ({_ms(low)} to {_ms(high)}), which is "
         f"{found['bus_bytes_per_second'] / 1e6:,.3g} MB/s on the bus"
     )
 
