@@ -15,7 +15,7 @@ _EVIDENCE = {
     "More devices": "scaling",
 }
 """The sections with the evidence for the answers, by their questions."""
-_SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z])")
+_SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z0-9])")
 _TONES = {"yes": "good", "no": "bad", "only in part": "other"}
 
 
