@@ -33,8 +33,8 @@ examples:
   rosetta slurm mine.toml --check      check the nodes with a short job
   rosetta slurm mine.toml --submit     submit the jobs, or continue them
 
-The recipe's [slurm] sets the jobs' options and its [sweep] the runs, with one job for each number
-of nodes (docs/slurm.md).
+The recipe's [slurm] table sets the job options, and its [sweep] table lists the runs. Each number
+of nodes gets one job (docs/slurm.md).
 """,
     )
     parser.add_argument("file", metavar="FILE.toml", help="the file of a recipe (docs/recipes.md)")

@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
     diff = command(
         commands,
         "diff",
-        help="show which results changed between OLD and NEW (default: the last)",
+        help="show which results changed from OLD to NEW (default: the last experiment)",
         epilog="""\
 example:
   rosetta diff before after      compare two experiments, without starting a run

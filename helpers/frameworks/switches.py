@@ -50,9 +50,9 @@ def _tensorflow(network: Any, on_gpu: bool) -> Iterator[str]:
     if not on_gpu and _pywrap_util_port.IsMklEnabled():
         yield "oneDNN"
     if within := tf.config.threading.get_intra_op_parallelism_threads():
-        yield f"threads in an operation: {within}"
+        yield f"intra-op threads: {within}"
     if at_once := tf.config.threading.get_inter_op_parallelism_threads():
-        yield f"operations at a time: {at_once}"
+        yield f"inter-op threads: {at_once}"
 
 
 def _mxnet(network: Any, on_gpu: bool) -> Iterator[str]:

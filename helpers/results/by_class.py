@@ -134,8 +134,8 @@ def uncertainty(compared: Comparison) -> str:
     if None not in samples and len(set(samples)) == 1:
         return f"{text}. The range over a framework's runs shows this variation."
     return (
-        f"{text}. The range over a framework's runs shows this variation and the effect of other "
-        "test images, because the seed also decides the split."
+        f"{text}. The range over a framework's runs includes this variation and that between "
+        "test parts, because each seed makes a different split."
     )
 
 

@@ -221,8 +221,8 @@ def targets_table(compared: Comparison) -> Table:
         "Time and images to the recipe's targets",
         "run",
         [(names[run], cells[run]) for run in order],
-        note=f"{ENDS} Images are those trained on until then. With several runs, cells give the "
-        "median of the runs that reached the target, with the minimum and maximum.",
+        note=f"{ENDS} Images counts the training images up to that time. With several runs, cells "
+        "give the median of the runs that reached the target, with the minimum and maximum.",
         kind="wide",
     )
 

@@ -99,12 +99,12 @@ def _note(compared: Comparison) -> str:
     )
     if found["pairs"].max() > 1:
         text += (
-            "Repeated runs are paired and their differences averaged; the interval covers both "
-            f"{by_class.drawn(compared)} and runs. "
+            "Repeated runs are paired by test images, and their differences are averaged. The "
+            f"interval includes the variation between {by_class.drawn(compared)} and between runs. "
         )
     else:
         text += "The table compares these trained networks; another seed may reverse the order. "
-    return f"{text}The intervals hold at 95 % for all rows together."
+    return f"{text}These are simultaneous 95 % intervals for all rows (Bonferroni)."
 
 
 def reference(compared: Comparison) -> str | None:

@@ -174,8 +174,9 @@ def _more_devices(compared: Comparison) -> Section:
     return Section(
         "scaling",
         "What more devices bring",
-        "Speed-up to a target = hardware efficiency / statistical efficiency: the ratio of "
-        "images/s over the ratio of images needed."
+        "Speed-up to a target = hardware efficiency / statistical efficiency. Hardware efficiency "
+        "is the ratio of images/s. Statistical efficiency is the ratio of images needed to reach "
+        "the target, so lower is better."
         if speedup_factors.several(compared)
         else "",
         shown_blocks if compared.finished else [],
@@ -226,7 +227,7 @@ def _how_well(compared: Comparison) -> Section:
         if of_own_networks(compared.finished)
         else "The curves should lie close together: all runs of a seed use the same initial "
         "weights, images and learning rate per device.",
-        f"The test part was never seen in training; {_guessing(compared)}",
+        f"No run trained on the test images. {_guessing(compared)}",
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
     files = ("epochs", "targets", task.file, "confusions", "paired")
@@ -237,7 +238,7 @@ def _guessing(compared: Comparison) -> str:
     metric = compared.task.metric
     chances = by_class.chances([entry for entry in compared.entries if entry.task])
     said = [f"{metric.plain(chance)} is random guessing" for chance in chances]
-    return ", ".join([*said, f"{metric.plain(1.0)} is perfect."])
+    return f"A {metric.whole} of " + ", ".join([*said, f"{metric.plain(1.0)} is perfect."])
 
 
 def _cost(compared: Comparison) -> Section:

@@ -115,8 +115,8 @@ def table(compared: Comparison) -> Table:
         "Speed-up and efficiency",
         "framework",
         rows,
-        note="Efficiency is images/s divided by the ideal, which is the images/s of the fewest "
-        "devices times the ratio of devices."
+        note="Efficiency is images/s divided by the ideal: images/s on the fewest devices, "
+        "multiplied by the ratio of device counts."
         + ' The ideal of "against one node" is the images/s of one node times their number.'
         * bool(of_nodes),
     )
