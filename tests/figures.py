@@ -411,8 +411,8 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"### Time to a validation AUC of {wanted:.2f}",
         f"The difference is each run's mean AUC minus that of {run(median_one(made))}, which is in "
         "the middle. Both use the same images and resamples, so an easy or hard test part cancels "
-        "out. The table compares these trained networks; another seed may reverse the order. The "
-        "intervals hold at 95 % for all rows together.",
+        "out. The table compares these trained networks; another seed may reverse the order. These "
+        "are simultaneous 95 % intervals for all rows (Bonferroni).",
         *(f"- {run(c)}: {c['attribution']['sentence']}" for c in made),
     }
 

@@ -319,7 +319,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert list(comparison_tables.runs(compared).frame["evidence"]) == ["seed0, seed1, seed2"] * 2
     found = {section.name: section.lead for section in sections.sections(compared)}
     assert "Charts and tables show the last of repeated runs (seed 2)" in found["devices"]
-    assert "the seed also decides the split" in by_class.uncertainty(compared)
+    assert "each seed makes a different split" in by_class.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
     assert not any("repeated runs the last" in s.lead for s in sections.sections(once))
 
