@@ -110,7 +110,7 @@ def test_many_rows_are_told_apart_no_oftener_than_one(tmp_path: Path) -> None:
         rival = str(run).partition(",")[0]
         width = _width(tests[rival], tests[base], 0.05 / 11)
         assert row["high"] - row["low"] == pytest.approx(width)
-    assert "for all rows together" in paired_test.table(many).note
+    assert "simultaneous 95 % intervals for all rows" in paired_test.table(many).note
 
 
 def _width(one: dict[str, Any], other: dict[str, Any], out: float) -> float:
@@ -190,6 +190,6 @@ def test_with_several_seeds_the_range_over_runs_counts(tmp_path: Path) -> None:
     assert keras["high"] - keras["low"] == pytest.approx(2 * half, rel=1e-4)
     assert together.loc["Chainer, 2 devices", "verdict"] == "lower"
     assert (
-        "patients and runs"
+        "between patients and between runs"
         in paired_test.table(comparison.load([tmp_path / str(seed) for seed in range(3)])).note
     )
