@@ -277,10 +277,10 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
     if found["speed-up"] < 1:
         came = f"took {1 / found['speed-up']:.2f} times as long"
     return (
-        f"{label(content)} {came} to AUC {wanted:.2f} on 2 devices as on 1 (one run each). It "
-        f"trained {found['hardware efficiency']:.2f} times as many images/s and needed "
-        f"{found['statistical efficiency']:.2f} times as many images, compiling and validation "
-        "included."
+        f"{label(content)} {came} to reach AUC {wanted:.2f} on 2 devices as on 1 (one "
+        f"run each). It trained {found['hardware efficiency']:.2f} times as many images/s and "
+        f"needed {found['statistical efficiency']:.2f} times as many images, "
+        "compiling and validation included."
     )
 
 

@@ -223,9 +223,9 @@ def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
 def sentences(compared: Comparison) -> list[str]:
     """The split in words, a line a label and number of devices; then who never got further.
 
-    ``PyTorch was 3.09 times as fast to top-1 75 % on 8 devices as on 1 (one run each). It trained
-    7.10 times as many images/s and needed 2.30 times as many images, compiling and validation
-    included.``
+    ``PyTorch was 3.09 times as fast to reach top-1 75 % on 8 devices as on 1 (one run each). It
+    trained 7.10 times as many images/s and needed 2.30 times as many images, compiling and
+    validation included.``
     """
     shown = target(compared)
     if shown is None:
@@ -270,12 +270,12 @@ def _sentence(compared: Comparison, row: pd.Series) -> str:
     counts = (row["runs"], row["base_runs"])
     runs = "one run each" if max(counts) == 1 else f"{counts[0]} runs against {counts[1]}"
     times, low, high = row["speed_up"], row["speed_up_low"], row["speed_up_high"]
-    came = "was {} as fast to {} on {} as on {}"
+    came = "was {} as fast to reach {} on {} as on {}"
     if low < 1 < high:
         came = f"{came}, no significant difference"
     elif times < 1:
         times, low, high = 1 / times, 1 / high, 1 / low
-        came = "took {} as long to {} on {} as on {}"
+        came = "took {} as long to reach {} on {} as on {}"
     over = "seeds" if row["by_seed"] else "pairs of runs"
     spread = f", {short(low)} to {short(high)} over the {over}" * bool(low < high)
     return (
