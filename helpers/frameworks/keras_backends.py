@@ -26,7 +26,7 @@ def module_of(backend: str) -> ModuleType:
     row = ROW_OF[backend]
     if "keras" in sys.modules and (now := sys.modules["keras"].backend.backend()) != backend:
         raise UserError(
-            f"backend is {backend!r}, but Keras already runs on {now} already: restart it"
+            f"backend is {backend!r}, but Keras already runs on {now}: restart the kernel"
         )
     try:
         return import_module(f"helpers.frameworks.{row.module}")

@@ -10,7 +10,7 @@ import pandas as pd
 import prose_check
 import publish_results
 import pytest
-from test_readme import DISTRIBUTIONS, locked, rows
+from test_readme import locked, rows
 
 from helpers import paths
 from helpers.runner import plans
@@ -103,10 +103,10 @@ HELD = {
     "the NIH's archives": (r"(\d\d\.\d) GB(?:: one hour| \|)", archives_gb()),
     "the demo's crop": (r"demo`? (?:at|densenet121) (\d+) px", demo("data", "crop")),
     "Python to begin with": (r"Python (3\.\d+) or newer with pip", oldest_python()),
-    "Chainer": (r"Version (\d\.\d\.\d) is the last", *locked("chainer", ("chainer",))),
+    "Chainer": (r"Version (\d\.\d\.\d) is the last", *locked("chainer", "chainer")),
     "Horovod": (
         r"Horovod(?:'s last release,)? (\d\.\d+\.\d)",
-        *locked("horovod-source", ("horovod",)),
+        *locked("horovod-source", "horovod"),
     ),
     "images/s of two devices of Exp Loss": (
         r"two CPU devices trained (\d+) images/s", published("PyTorch Exp Loss", 2)
@@ -152,7 +152,7 @@ def test_versions_of_frameworks_are_those_of_the_locks() -> None:
     wrong = []
     for row in rows().values():
         name = row.name.split()[0]
-        locks = locked(row.kernel, DISTRIBUTIONS[row.module])
+        locks = locked(row.kernel, row.module)
         wrong += [
             (where, name, found)
             for where, found in given(rf"\b{name} (\d+\.\d+\.\d+)\b")

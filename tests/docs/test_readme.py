@@ -12,15 +12,6 @@ from helpers.frameworks import ROWS, Row, capabilities
 ROOT = paths.ROOT
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMO = ROOT / "docs" / "results" / "cpu-2-cores" / "demo"
-DISTRIBUTIONS = {
-    "pytorch": ("torch",),
-    "tensorflow": ("tensorflow", "tensorflow-cpu"),
-    "keras": ("keras",),
-    "mxnet": ("mxnet", "mxnet-cu117"),
-    "chainer": ("chainer",),
-    "jax": ("jax",),
-}
-"""The names under which a framework's module is installed, by variant of its environment."""
 HOPPER = capabilities.Gpu("H100", (9, 0), "580.0")
 
 
@@ -36,11 +27,12 @@ def rows() -> dict[str, Row]:
     return {row.name: row for row in ROWS if not row.optional and not row.many_nodes_only}
 
 
-def locked(environment: str, names: tuple[str, ...]) -> set[str]:
-    """The versions of a package in all locks of an environment, but of older GPUs'."""
+def locked(environment: str, module: str) -> set[str]:
+    """The versions of a framework in all locks of an environment, but of older GPUs'."""
     files = [ROOT / "environments" / f"{environment}{form}.txt" for form in ("", "-gpu")]
     text = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
-    return set(re.findall(rf"^(?:{'|'.join(names)})==(\S+)", text, re.MULTILINE))
+    name = module.removeprefix("py")  # PyTorch is installed as torch, others as they are called
+    return set(re.findall(rf"^{name}(?:-cpu|-cu\d+)?==(\S+)", text, re.MULTILINE))
 
 
 def test_every_framework_has_a_row() -> None:
@@ -49,9 +41,9 @@ def test_every_framework_has_a_row() -> None:
 
 def test_versions_are_those_of_the_locks() -> None:
     for name, row in rows().items():
-        versions = locked(row.kernel, DISTRIBUTIONS[row.module])
+        versions = locked(row.kernel, row.module)
         assert {frameworks()[name][0]} == versions, name
-    (horovod,) = locked("horovod-source", ("horovod",))
+    (horovod,) = locked("horovod-source", "horovod")
     assert f"Horovod {horovod}" in TEXT
 
 

@@ -164,7 +164,7 @@ def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
         loader = functions.make_evaluation_loader(world, part[:20], 0)
         train_loop.predict(functions, replica, iter(loader), len(part))
 
-    with pytest.raises(Exception, match=r"gave (\d+|logits of \d+) of .*\b(140|70)\b.* images"):
+    with pytest.raises(Exception, match=r"(gave|logits for) \d+ of .*\b(140|70)\b.* images"):
         run.everywhere(train_loop.with_replica, evaluate, run.initial.arrays, 0)
 
 

@@ -49,5 +49,5 @@ def test_devices_and_versions() -> None:
 
 
 def test_another_backend_is_refused_in_a_line() -> None:
-    with pytest.raises(UserError, match="Keras runs on torch already: restart it"):
+    with pytest.raises(UserError, match="Keras already runs on torch: restart the kernel"):
         keras_backends.module_of("jax")

@@ -203,7 +203,7 @@ def test_hosts_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
     words = real.command([sys.executable], 1)
     assert words[1:3] == ["-hosts", "127.0.0.1,localhost"]
     virtual = launchers.Launcher("torchrun", 2, False)
-    with pytest.raises(RankError, match=rf"^2 host\(s\) with 1 rank.*on {host}, {host}"):
+    with pytest.raises(RankError, match=rf"^expected 2 host\(s\) with 1 rank.*on {host}, {host}"):
         tools.run(tmp_path, "1", started_by=virtual)
     assert tools.nothing_is_left(tmp_path, SOON)
 

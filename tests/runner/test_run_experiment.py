@@ -102,7 +102,7 @@ def test_a_report_that_cannot_be_made_is_an_error_and_loses_nothing(
     def broken(batch: Path) -> Path:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("helpers.results.report.write", broken)
+    monkeypatch.setattr("helpers.results.report.save", broken)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     assert suite.compare("--name", "full") == 1
     shown = capsys.readouterr()
