@@ -13,7 +13,6 @@ import importlib
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ MODULES = ("gpumon", "gpumon.callbacks", "gpumon.otel", "data_prep")
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises")
 HEAD = re.compile(rf"^({'|'.join(SECTIONS)}):$")
 ENTRY = re.compile(r"^(?: {4})(\**\w[\w.*, ]*?)(?: \([^)]*\))?: +(.*)$")
-NUMPY = re.compile(r"^Parameters\n-+\n((?:.+\n?)+)", re.M)
 ROLE = re.compile(r":\w+:`")
 
 
@@ -185,7 +183,6 @@ def _call(name: str, signature: inspect.Signature) -> str:
 def _docstring(found: Any) -> str:
     """A docstring of Google's style as Markdown; its sections become lists."""
     text = ROLE.sub("`", inspect.getdoc(found) or "")
-    text = NUMPY.sub(lambda part: "Args:\n" + textwrap.indent(part[1], " " * 4), text)
     out, section = [], False
     for line in text.splitlines():
         if head := HEAD.match(line):

@@ -74,7 +74,8 @@ def _copy(given: argparse.Namespace) -> int:
                 shutil.copyfileobj(original, file)
         except FileExistsError:
             raise UserError(f"{target}: exists already; choose another name") from None
-    say(f"notebooks/{target.name}: change it, then: rosetta run --notebooks {source.stem},{name}")
+    place = f"{target.parent.name}/{target.name}"
+    say(f"{place}: change it, then: rosetta run --notebooks {source.stem},{name}")
     return 0
 
 

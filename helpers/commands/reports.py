@@ -110,9 +110,9 @@ def _diff(given: argparse.Namespace) -> int:
 def _open(given: argparse.Namespace) -> int:
     from helpers.results import comparison
 
-    page = comparison.folder_of(given.name).resolve() / "report.html"
-    if not page.parent.is_dir():
-        raise UserError(f"{page.parent}: no such experiment; 'make compare' runs one")
+    folder = comparison.folder_of(given.name).resolve()
+    comparison.must_exist(folder, "; 'make compare' runs one")
+    page = folder / "report.html"
     if not page.is_file():
         raise UserError(f"{page}: not there; write it with: rosetta report {given.name}")
     say(page)

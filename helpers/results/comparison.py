@@ -166,9 +166,8 @@ def load(
     # ``latest`` is a link to an experiment that may be named as well.
     found = {folder.resolve(): folder for folder in map(folder_of, experiments)}
     folders = tuple(found.values())
-    gone = [folder for folder in folders if not folder.is_dir()]
-    if gone and len(folders) > 1:
-        raise UserError(f"{gone[0]}: there is no such experiment")
+    for folder in folders if len(folders) > 1 else ():
+        must_exist(folder)
     entries, unreadable = [], []
     for folder in folders:
         for path in sorted(folder.glob(f"*/{record.FILE}")):
@@ -289,6 +288,12 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "joules": energy.get("joules"),
         "images_per_joule": energy.get("images_per_joule"),
     }
+
+
+def must_exist(folder: Path, hint: str = "") -> None:
+    """Refuse an experiment that is not there. Raises UserError, with what to do in ``hint``."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such experiment{hint}")
 
 
 def folder_of(experiment: str | Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from helpers import record
 from helpers.fairness.check_results import EXPECTED
+from helpers.launch import run_files
 from helpers.results import by_class
 from helpers.results.comparability import failed, variants
 from helpers.results.comparison import Comparison, Entry, repeats
@@ -26,8 +27,6 @@ from helpers.results.tables import (
     table,
     time_column,
 )
-
-NOTEBOOK = "notebook.ipynb"
 
 
 def runs(compared: Comparison) -> Table:
@@ -99,7 +98,7 @@ def _evidence(entries: Iterable[Entry]) -> Cell:
     """Links to each run's executed notebook and record; of repeats by their variants."""
     links: list[tuple[str, Path]] = []
     for entry in entries:
-        notebook, content = entry.folder / NOTEBOOK, entry.folder / record.FILE
+        notebook, content = entry.folder / run_files.NOTEBOOK, entry.folder / record.FILE
         name = entry.variant
         if notebook.exists():
             links += [(name or "notebook", notebook), ("record", content)]

@@ -4,6 +4,7 @@ The last question is answered if runs on several numbers of devices tried to rea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from helpers.fairness import check_results
 from helpers.results import comparability, paired_test, ranking, wait_causes
@@ -14,7 +15,7 @@ from helpers.results.headline import listed
 from helpers.results.ranking import ranked, unranked
 from helpers.results.scaling import speedup_factors
 from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
-from helpers.results.tables import short_number
+from helpers.results.tables import share, short_number
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
@@ -23,11 +24,15 @@ _NAMES = {"data": "data", "communication": "each other"}
 
 @dataclass(frozen=True)
 class Answer:
-    """question: in a word or two; verdict: the answer at a glance; text: the evidence."""
+    """question: in a word or two; verdict: the answer at a glance; text: the evidence.
+
+    figure: what the verdict rests on, for the page's cards; "" if it is the verdict.
+    """
 
     question: str
     verdict: str
     text: str
+    figure: str = ""
 
 
 def answers(compared: Comparison) -> list[Answer]:
@@ -121,7 +126,8 @@ def fastest(compared: Comparison) -> Answer:
         text += f". In images/s {added}"
     if rows[0]["kind"] == "cpu":
         text += ". CPU results say nothing about GPUs"
-    return Answer(question, listed(row["label"] for row in level), f"{text}.")
+    names, rate = listed(row["label"] for row in level), short_number(level[0][ranking.RATE])
+    return Answer(question, names, f"{text}.", f"{rate} images/s")
 
 
 def fairness(compared: Comparison) -> Answer:
@@ -150,12 +156,12 @@ def fairness(compared: Comparison) -> Answer:
     unfinished = len(compared.entries) - len(runs) + len(compared.unreadable)
     if unfinished:
         text += f". {unfinished} did not finish"
-    if len({entry.label for entry in runs if not comparability.variants(entry.content)}) < 2:
-        return Answer(question, "one framework", f"{text}.")
     verdict = "yes"
-    if failed or differ or own:
+    if len({entry.label for entry in runs if not comparability.variants(entry.content)}) < 2:
+        verdict = "one framework"
+    elif failed or differ or own:
         verdict = "no" if len(failed) == len(runs) else "only in part"
-    return Answer(question, verdict, f"{text}.")
+    return Answer(question, verdict, f"{text}.", f"{verdict}, {passed} of {len(runs)} runs")
 
 
 def waiting(compared: Comparison) -> Answer:
@@ -194,7 +200,8 @@ def waiting(compared: Comparison) -> Answer:
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
         verdict += f", in {listed(entry.label for entry, _ in those)} only"
-    return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}")
+    figure = f"{verdict}, {share(median(found for _, found in those))}"
+    return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}", figure)
 
 
 def more_devices(compared: Comparison) -> Answer | None:

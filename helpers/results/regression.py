@@ -126,8 +126,7 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     sides = []
     for experiment in (old, new):
         side = comparison.load(experiment)
-        if not side.folders[0].is_dir():
-            raise UserError(f"{side.folders[0]}: there is no such experiment")
+        comparison.must_exist(side.folders[0])
         for why in (*side.unreadable, *side.set_aside):
             raise UserError(why)
         sides.append(side)

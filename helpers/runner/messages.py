@@ -1,6 +1,5 @@
 """Print the plan before the runs, each outcome, and the final table."""
 
-from contextlib import suppress
 from typing import Any
 
 from helpers import terminal
@@ -58,10 +57,8 @@ def outcome(state: RunState) -> str:
 
 def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     """The test's metric with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
-    if state.state != "finished":
-        return "-", "-"
-    content = experiments.record_of(experiment.folder / state.folder)
-    if not content:
+    content = _finished(experiment, state)
+    if content is None:
         return "-", "-"
     metric = tasks.of(content["recipe"]).metric
     value, low, high = metric.of(content["test"])
@@ -73,19 +70,8 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
 
 def _trained(experiment: Experiment, state: RunState) -> str:
     """How long all epochs took, with validation, as the report has it; a dash if unfinished."""
-    content = experiments.record_of(experiment.folder / state.folder)
-    if state.state != "finished" or not content:
-        return "-"
-    return terminal.clock(content["training"]["seconds"])
-
-
-def headline(experiment: Experiment) -> str:
-    """The report's first sentence; "" where the report cannot be made, which says why itself."""
-    from helpers.results import comparison, conclusions  # with pandas, which only reports need
-
-    with suppress(Exception):
-        return conclusions.headline(comparison.load(experiment.folder))
-    return ""
+    content = _finished(experiment, state)
+    return "-" if content is None else terminal.clock(content["training"]["seconds"])
 
 
 def final_table(experiment: Experiment) -> str:
@@ -121,8 +107,15 @@ def final_table(experiment: Experiment) -> str:
 
 def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
     """Why a run's times are not comparable; empty without a finished record."""
-    content = experiments.record_of(experiment.folder / state.folder)
-    return comparability.marks(content) if content and state.state == "finished" else ()
+    content = _finished(experiment, state)
+    return () if content is None else comparability.marks(content)
+
+
+def _finished(experiment: Experiment, state: RunState) -> dict[str, Any] | None:
+    """The record of a run that finished; None if it did not."""
+    if state.state != "finished":
+        return None
+    return experiments.record_of(experiment.folder / state.folder) or None
 
 
 def where_to_look(experiment: Experiment, problems: list[str]) -> int:

@@ -24,6 +24,7 @@ from typing import Any
 from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
 from helpers.frameworks import installed, parameters_of
+from helpers.launch import run_files
 from helpers.runner import (
     experiments,
     hangs,
@@ -91,7 +92,7 @@ def run(
             ) from error
         except KeyboardInterrupt as asked:
             with shutdown.held():
-                _so_far(experiment, asked)
+                _so_far(experiment)
             more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
             raise shutdown.again(asked, more) from None
         finally:
@@ -119,18 +120,22 @@ def _work(experiment: Experiment, history: History, stall_minutes: float) -> int
                 gained = checkpoint.position(experiment.folder / state.folder) > had
                 gained = gained or isinstance(asked, shutdown.NodeGone)
                 raise _in_order(experiment, str(asked), before, gained=gained) from None
-    made = _compare(experiment, stall_minutes), _report(experiment)
+    not_compared = _compare(experiment, stall_minutes)
+    headline, not_reported = _report(experiment)
     experiment.close()
-    say(f"\n{messages.final_table(experiment)}\n\n{messages.headline(experiment)}\n")
-    return messages.where_to_look(experiment, list(filter(None, made)))
+    say(f"\n{messages.final_table(experiment)}\n\n{headline}\n")
+    return messages.where_to_look(experiment, list(filter(None, [not_compared, not_reported])))
 
 
-def _so_far(experiment: Experiment, asked: KeyboardInterrupt) -> None:
+def _so_far(experiment: Experiment) -> None:
     """After Ctrl-C, report on the runs that finished; a job or a closed terminal has no time."""
-    if shutdown.by_hand(asked) and any(map(experiment.is_finished, experiment.runs)):
-        why = _report(experiment)
-        say(f"\n{messages.final_table(experiment)}\n\n{messages.headline(experiment)}\n")
-        say(why or f"The report is of the runs that finished: {experiment.folder / 'report.html'}")
+    if shutdown.by_hand() and any(map(experiment.is_finished, experiment.runs)):
+        headline, problem = _report(experiment)
+        say(f"\n{messages.final_table(experiment)}\n\n{headline}\n")
+        say(
+            problem
+            or f"The report is of the runs that finished: {experiment.folder / 'report.html'}"
+        )
 
 
 def _in_order(
@@ -242,7 +247,7 @@ def _execute(
         with shutdown.passing_on(partial(graceful_stop.wish, folder)):
             execute(
                 paths.NOTEBOOKS / f"{state.notebook}.ipynb",
-                folder / "notebook.ipynb",
+                folder / run_files.NOTEBOOK,
                 given,
                 kernel=state.kernel,
                 reached=lambda section, cell, cells: shown.show(
@@ -339,14 +344,20 @@ def _compare(experiment: Experiment, stall_minutes: float) -> str | None:
     return None
 
 
-def _report(experiment: Experiment) -> str | None:
-    """Write report.html and what goes with it into the experiment's folder; why not, or None."""
+def _report(experiment: Experiment) -> tuple[str, str | None]:
+    """Write report.html and what goes with it into the experiment's folder.
+
+    Returns its headline ("" if it cannot be made), and why the report failed, or None.
+    """
     # Imported here because it needs Jinja and the charts, which running a notebook does not.
-    from helpers.results import report
+    from helpers.results import conclusions, report
 
     say("Writing the report")
+    headline = ""
     try:
-        report.write(experiment.folder)
+        compared = report.load(experiment.folder)
+        headline = conclusions.headline(compared)
+        report.save(compared)
     except Exception as error:
-        return f"the report failed: {kernel_processes.reason_of(error)}"
-    return None
+        return headline, f"the report failed: {kernel_processes.reason_of(error)}"
+    return headline, None

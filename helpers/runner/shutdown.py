@@ -125,9 +125,9 @@ def again(asked: KeyboardInterrupt, said: str) -> KeyboardInterrupt:
     return InOrder(said, asked.code) if isinstance(asked, InOrder) else KeyboardInterrupt(said)
 
 
-def by_hand(asked: KeyboardInterrupt) -> bool:
+def by_hand() -> bool:
     """Whether Ctrl-C was pressed, so that a user at the terminal can wait for the report."""
-    return str(asked).startswith(_SAID[signal.SIGINT])
+    return _Asked.reason == _SAID[signal.SIGINT]
 
 
 def patience() -> float:

@@ -31,7 +31,11 @@ def write(
     Raises:
         UserError: there is no record to report on.
     """
-    compared = load(experiments, prices)
+    return save(load(experiments, prices), folder)
+
+
+def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
+    """:func:`write` for what :func:`load` returned."""
     folder = compared.folders[0] if folder is None else folder
     if (folder / CSV).is_symlink():
         raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")

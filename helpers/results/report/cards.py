@@ -1,12 +1,9 @@
 """The page's first screen: what was trained, and the answers as cards with a figure each."""
 
 import re
-from statistics import median
 
-from helpers.results import conclusions, ranking, wait_causes
-from helpers.results.comparison import Comparison, Entry
-from helpers.results.shared_settings import unequal
-from helpers.results.tables import share, short_number
+from helpers.results import conclusions
+from helpers.results.comparison import Comparison
 
 _EVIDENCE = {
     "Fastest": "speed",
@@ -27,7 +24,7 @@ def cards(compared: Comparison) -> list[dict[str, str]]:
         found.append(
             {
                 "question": answer.question,
-                "figure": _figure(compared, answer),
+                "figure": answer.figure or answer.verdict,
                 "tone": _TONES.get(answer.verdict, ""),
                 "text": said,
                 "more": " ".join(more),
@@ -35,22 +32,6 @@ def cards(compared: Comparison) -> list[dict[str, str]]:
             }
         )
     return found
-
-
-def _figure(compared: Comparison, answer: conclusions.Answer) -> str:
-    """What the card shows large: the verdict, with the figure that it rests on."""
-    finished = compared.finished
-    if answer.question == "Fair?" and finished:
-        return f"{answer.verdict}, {sum(e.comparable for e in finished)} of {len(finished)} runs"
-    if answer.question == "Fastest" and unequal(compared) is None:
-        rows = ranking.fastest(compared)
-        return f"{short_number(rows[0][ranking.RATE])} images/s" if rows else answer.verdict
-    waits: dict[str, list[tuple[Entry, float]]] = {}
-    if answer.question == "Waited for":
-        waits = wait_causes.telling(compared)
-    for those in waits.values():  # the first is the one that the verdict names
-        return f"{answer.verdict}, {share(median(found for _, found in those))}"
-    return answer.verdict
 
 
 def about(compared: Comparison) -> list[str]:
