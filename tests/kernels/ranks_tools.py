@@ -126,8 +126,17 @@ def modes() -> list[int]:
     return [stat.S_IMODE(here().folder.stat().st_mode), *sorted(each)]
 
 
-def is_rank(number: int) -> bool:
-    return os.environ["RANK"] == str(number)
+def goes_wrong(number: int) -> bool:
+    """Whether this rank is the one that does; the test finds out when that was."""
+    chosen = os.environ["RANK"] == str(number)
+    if chosen:
+        (here().folder.parent / "went-wrong").touch()
+    return chosen
+
+
+def seconds_since_it_went_wrong(folder: Path) -> float:
+    """A run's start may take long where tests share the cores, and is not counted."""
+    return time.time() - (folder / "went-wrong").stat().st_mtime
 
 
 def with_a_child() -> int:
@@ -137,7 +146,7 @@ def with_a_child() -> int:
 
 def fail(number: int) -> None:
     with_a_child()
-    if is_rank(number):
+    if goes_wrong(number):
         raise ValueError("no such file\nas was said")
     time.sleep(1000)
 
@@ -146,7 +155,7 @@ def die(number: int) -> None:
     """The others notice at once, and are sooner to say so than anybody could say of the dead."""
     with_a_child()
     mark = here().folder / "about-to-die"
-    if is_rank(number):
+    if goes_wrong(number):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     while not mark.exists():
@@ -157,7 +166,7 @@ def die(number: int) -> None:
 def abort(number: int) -> None:
     """As :func:`die`, by native code's own decision."""
     mark = here().folder / "about-to-die"
-    if is_rank(number):
+    if goes_wrong(number):
         mark.touch()
         os.abort()
     while not mark.exists():
@@ -167,7 +176,7 @@ def abort(number: int) -> None:
 
 def fail_and_others_abort(number: int) -> None:
     """As JAX's processes do whose partner is gone."""
-    if is_rank(number):
+    if goes_wrong(number):
         raise ValueError("no such file")
     while not (here().folder / f"error-{number}").exists():
         time.sleep(0.001)
@@ -175,19 +184,19 @@ def fail_and_others_abort(number: int) -> None:
 
 
 def leave_quietly(number: int) -> None:
-    if is_rank(number):
+    if goes_wrong(number):
         os._exit(0)
     time.sleep(1000)
 
 
 def leave(number: int) -> None:
-    if is_rank(number):
+    if goes_wrong(number):
         os._exit(3)
     time.sleep(1000)
 
 
 def hang(number: int) -> str:
-    if is_rank(number):
+    if goes_wrong(number):
         time.sleep(1000)
     return "done"
 
@@ -199,14 +208,14 @@ def wait_inside() -> None:
 def behind(number: int) -> None:
     """All but one wait inside for one that is somewhere else."""
     heartbeat.beat()
-    if is_rank(number):
+    if goes_wrong(number):
         time.sleep(1000)
     wait_inside()
 
 
 def fill_the_disk(number: int) -> None:
     """Write until no more can be written, as a rank that keeps its weights may."""
-    if is_rank(number):
+    if goes_wrong(number):
         with (here().folder / "much").open("wb") as file:
             while True:
                 file.write(bytes(2**16))
