@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,11 @@ MOST_NODES = 1024
 MOST_SIMULATED = 16
 """Nodes that one machine can stand for, before their processes fill its memory."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?")
+_RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
+_WORD = rf"[A-Za-z0-9](?:[A-Za-z0-9._-]|\[{_RANGE}(?:,{_RANGE})*\])*"
+_LISTED_WORD = re.compile(_WORD)
+_LISTED = re.compile(rf"{_WORD}(?:,{_WORD})*")
+"""Hosts as Slurm lists them."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,11 @@ def choose(
     if hosts and len(hosts) < nodes:
         raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
     if not hosts and in_slurm and name != "torchrun" and nodes > 1:
+        hosts = _allocated(nodes, environment)
         # Its variables outlive an allocation, and travel to where there is no Slurm.
-        leftover = launcher == "mpiexec" and shutil.which("scontrol") is None
-        hosts = () if leftover else _allocated(nodes, environment)
+        here = {os.uname().nodename.partition(".")[0], environment.get("SLURMD_NODENAME")}
+        if launcher == "mpiexec" and not here & {host.partition(".")[0] for host in hosts}:
+            hosts = ()
     hosts = hosts[:nodes]
     virtual = len(set(hosts)) < 2
     if virtual and nodes > MOST_SIMULATED:
@@ -133,15 +140,7 @@ def _listed(path: Path) -> tuple[str, ...]:
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The hosts of the Slurm allocation; none where it is one machine, with simulated nodes."""
-    asked = ["scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")]
-    try:
-        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(
-            f"SLURM_JOB_ID={environment['SLURM_JOB_ID'][:40]}, but scontrol does not list that "
-            f"job's nodes ({error}): outside of Slurm, unset SLURM_JOB_ID"
-        ) from None
-    hosts = tuple(said.split())
+    hosts = expanded(environment.get("SLURM_JOB_NODELIST", ""))
     if len(hosts) == 1:
         return ()
     if len(hosts) < nodes:
@@ -149,6 +148,42 @@ def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:
             f"nodes {nodes}: this allocation has {len(hosts)}; ask Slurm for --nodes={nodes}"
         )
     return hosts
+
+
+def expanded(listed: str) -> tuple[str, ...]:
+    """The hosts of one of Slurm's lists: ``n[08-10,12],gpu1`` is n08, n09, n10, n12 and gpu1.
+
+    Containers and the compute nodes of some sites have no ``scontrol`` that would say so.
+
+    Raises:
+        UserError: it is no such list, or one of more than ``MOST_NODES`` hosts.
+    """
+    wrong = UserError(
+        f"SLURM_JOB_NODELIST={listed[:100]!r} is no list of nodes: outside of Slurm, unset "
+        "SLURM_JOB_ID"
+    )
+    if not _LISTED.fullmatch(listed):
+        raise wrong
+    found: list[str] = []
+    for word in _LISTED_WORD.findall(listed):
+        hosts = [""]
+        for text, ranges in re.findall(r"([^\[\]]+)|\[([^\[\]]+)\]", word):
+            parts = list(_numbers(ranges, wrong)) if ranges else [text]
+            if len(found) + len(hosts) * len(parts) > MOST_NODES:
+                raise wrong
+            hosts = [host + part for host in hosts for part in parts]
+        found += hosts
+    return tuple(found)
+
+
+def _numbers(ranges: str, wrong: UserError) -> Iterator[str]:
+    """Those of ``08-10,12``, with their leading zeros."""
+    for each in ranges.split(","):
+        first, dash, last = each.partition("-")
+        numbers = range(int(first), int(last if dash else first) + 1)
+        if len(numbers) > MOST_NODES:
+            raise wrong
+        yield from (str(number).zfill(len(first)) for number in numbers)
 
 
 def _program(name: str, folder: Path) -> str:
@@ -182,6 +217,7 @@ def _srun(launcher: Launcher, ranks_a_node: int) -> list[str]:
         *([f"--nodelist={','.join(launcher.hosts)}"] if launcher.hosts else []),
         "--distribution=block",
         "--kill-on-bad-exit=1",
+        "--export=ALL",  # some sites have SLURM_EXPORT_ENV=NONE
         "--mpi=none",
         "--cpu-bind=none",
         "--overlap",

@@ -93,6 +93,8 @@ class RunState:
     """The number of nodes, with ``devices`` devices each."""
     earlier: list[str] = field(default_factory=list)
     """The outcomes of earlier attempts, so that no run is repeated silently."""
+    without_gain: int = 0
+    """How many attempts in a row were stopped without a training step more than before."""
 
     @property
     def label(self) -> str:
@@ -245,7 +247,7 @@ def make_plan(**choices: Any) -> Plan:
     with choosing("nnodes"):
         nodes = dict.fromkeys(parameters.check_nodes(number) for number in given.nnodes)
     with choosing("launcher"):
-        launcher = launchers.choose(given.launcher, max(nodes)).asked
+        launcher = launchers.check(given.launcher)
     cores = _cores(given, recipe, max(counts), min(nodes))
     with choosing("seeds"):
         seeds = dict.fromkeys(_whole("seed", seed, least=0) for seed in given.seeds)

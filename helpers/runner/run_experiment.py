@@ -112,14 +112,16 @@ def _work(experiment: Experiment, history: History, stall_minutes: float) -> int
                 shown.keep(state)
                 continue
             if shutdown.wished():
-                raise _in_order(experiment, "stopped as asked between two runs", before)
+                asked = shutdown.InOrder("stopped as asked between two runs")
+                raise _in_order(experiment, asked, before, attempts=1)
             had = checkpoint.position(experiment.folder / state.folder)
             try:
                 _turn(experiment, state, shown, stall_minutes)
             except shutdown.InOrder as asked:
                 gained = checkpoint.position(experiment.folder / state.folder) > had
-                gained = gained or isinstance(asked, shutdown.NodeGone)
-                raise _in_order(experiment, str(asked), before, gained=gained) from None
+                state.without_gain = 0 if gained else state.without_gain + 1
+                experiment.note(state, state.state, state.reason)
+                raise _in_order(experiment, asked, before, state.without_gain) from None
     not_compared = _compare(experiment, stall_minutes)
     headline, not_reported = _report(experiment)
     experiment.close()
@@ -139,19 +141,19 @@ def _so_far(experiment: Experiment) -> None:
 
 
 def _in_order(
-    experiment: Experiment, said: str, before: int, *, gained: bool = False
+    experiment: Experiment, asked: shutdown.InOrder, before: int, attempts: int
 ) -> shutdown.InOrder:
     """How far a stopped experiment is, and whether continuing it makes sense.
 
     Args:
         before: how many of its runs were finished when this process began.
-        gained: whether the run's checkpoint is of a later step than when it began.
+        attempts: how many in a row have brought the run's checkpoint no further.
     """
     done, runs = sum(map(experiment.is_finished, experiment.runs)), len(experiment.runs)
-    said = f"{said}; {done} of {runs} runs are finished"
-    if gained or done > before:
+    said = f"{asked}; {done} of {runs} runs are finished"
+    if attempts == 0 or done > before:
         return shutdown.InOrder(said)
-    return this_job.without_gain(said)
+    return this_job.without_gain(said, attempts, gone=isinstance(asked, shutdown.NodeGone))
 
 
 def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
@@ -264,7 +266,7 @@ def _execute(
         if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
             raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
         if state.nodes > 1 and (why := this_job.lost_node(error)):
-            raise shutdown.NodeGone(f"{why}; {kernel_processes.reason_of(error)}") from None
+            raise shutdown.NodeGone(f"{kernel_processes.reason_of(error)}; {why}") from None
         return error
     finally:
         state.seconds = time.monotonic() - started

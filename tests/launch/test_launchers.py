@@ -14,13 +14,10 @@ SLURM = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "gpu[01-03]"}
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every launcher is there; scontrol knows the allocation's nodes."""
+    """Every launcher is there, and no scontrol: some sites have none on compute nodes."""
     for name in ("mpiexec", "torchrun", "srun"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text('#!/bin/sh\n[ "$3" = "gpu[01-03]" ] && printf "gpu01\\ngpu02\\ngpu03\\n"\n')
-    scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 
@@ -38,7 +35,8 @@ def test_in_an_allocation_srun_starts_them_on_its_nodes(programs: Path) -> None:
     assert {"--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--nodelist=gpu01,gpu02"} <= {
         *command
     }
-    assert "--kill-on-bad-exit=1" in command and "--distribution=block" in command
+    assert {"--kill-on-bad-exit=1", "--export=ALL"} <= {*command}
+    assert "--distribution=block" in command
     assert not [word for word in command if word.startswith("--cpus-per-task")]
 
 
@@ -63,26 +61,49 @@ def test_ranks_that_talk_by_mpi_are_started_by_mpiexec_there_too(programs: Path)
 
 
 def test_one_node_asks_slurm_for_nothing() -> None:
-    assert choose("auto", 1, environment=SLURM).virtual, "and there is no scontrol"
+    assert choose("auto", 1, environment=SLURM | {"SLURM_JOB_NODELIST": "?"}).virtual
 
 
 def test_an_allocation_has_to_have_the_nodes(programs: Path) -> None:
     with pytest.raises(UserError, match="nodes 4: this allocation has 3; ask Slurm for --nodes=4"):
         choose("auto", 4, environment=SLURM)
-    with pytest.raises(UserError, match=r"scontrol does not list that job's nodes.*unset SLURM_JO"):
-        choose("auto", 2, environment=SLURM | {"SLURM_JOB_NODELIST": "other"})
+    with pytest.raises(
+        UserError, match=r"='' is no list of nodes: outside of Slurm, unset SLURM_J"
+    ):
+        choose("auto", 2, environment={"SLURM_JOB_ID": "7"})
     with pytest.raises(UserError, match="this process is not in a Slurm allocation"):
         choose("srun", 2, environment={})
 
 
-def test_what_an_allocation_has_left_in_the_environment_is_no_allocation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Where there is no Slurm, whoever asks for mpiexec gets it; else a line says what to do."""
-    monkeypatch.setenv("PATH", str(tmp_path))
+@pytest.mark.parametrize(
+    ("listed", "hosts"),
+    [
+        ("n1", "n1"),
+        ("n1,n2.site.org", "n1 n2.site.org"),
+        ("n[08-10,12],gpu1", "n08 n09 n10 n12 gpu1"),
+        ("rack[1-2]n[1-2]", "rack1n1 rack1n2 rack2n1 rack2n2"),
+        ("n[9-10]-ib", "n9-ib n10-ib"),
+    ],
+)
+def test_slurms_lists_are_read_without_scontrol(listed: str, hosts: str) -> None:
+    """As ``scontrol show hostnames`` prints them."""
+    assert launchers.expanded(listed) == tuple(hosts.split())
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["", "n[1-", "n[1-x]", "n[1-999999999]", "n[1-99][1-99]", "n[]", "-oProxyCommand=x", "n 1;rm"],
+)
+def test_what_is_no_list_of_slurms_is_refused(listed: str) -> None:
+    with pytest.raises(UserError, match="is no list of nodes: outside of Slurm, unset SLURM_JOB_"):
+        launchers.expanded(listed)
+
+
+def test_what_an_allocation_has_left_in_the_environment_is_no_allocation() -> None:
+    """On another machine, whoever asks for mpiexec gets it."""
     assert choose("mpiexec", 2, environment=SLURM) == Launcher("mpiexec", 2, True, asked="mpiexec")
-    with pytest.raises(UserError, match=r"SLURM_JOB_ID=7, but scontrol .* unset SLURM_JOB_ID"):
-        choose("auto", 2, environment=SLURM)
+    here = {"SLURMD_NODENAME": "gpu01"}
+    assert choose("mpiexec", 2, environment=SLURM | here).hosts == ("gpu01", "gpu02")
 
 
 @pytest.mark.parametrize(

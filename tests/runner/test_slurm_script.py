@@ -46,7 +46,7 @@ def test_the_script_is_what_one_would_write_by_hand(
     assert main(["slurm", path]) == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
-    assert lines[0] == "#!/bin/bash" and 20 <= len(lines) <= 35
+    assert lines[0] == "#!/bin/bash" and 20 <= len(lines) <= 40
     assert "#   sbatch --nodes=1 --job-name=mine-1n job.sh; sbatch --nodes=2" in lines[2]
     given = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
     assert given[:9] == [
@@ -101,6 +101,17 @@ def test_whole_nodes_and_no_requeue(tmp_path: Path) -> None:
     assert "--exclusive" in said and "--no-requeue" in said and "scontrol" not in said
     assert '--name other-"$SLURM_JOB_NUM_NODES"n' in said
     check_shell(said, tmp_path)
+
+
+def test_a_login_node_need_not_be_able_to_run_so_many_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of Slurm, and in another, smaller job."""
+    path = write(tmp_path, "[sweep]\nnnodes = [64]\n")
+    assert "#SBATCH --nodes=64\n" in script.text(script.job_of(path))
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"}.items():
+        monkeypatch.setenv(name, value)
+    assert "#SBATCH --nodes=64\n" in script.text(script.job_of(path))
 
 
 WAITS = "while [ ! -e go ]; do sleep 0.05; done"

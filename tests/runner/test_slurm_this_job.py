@@ -36,9 +36,26 @@ def test_what_a_job_that_gained_nothing_says(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delenv(shutdown.PATIENCE_VARIABLE, raising=False)
-    ended = this_job.without_gain("stopped as asked before its training; 0 of 1 runs are finished")
+    ended = this_job.without_gain(
+        "stopped as asked before its training; 0 of 1 runs are finished", 1
+    )
     assert ended.code == code and end in str(ended), str(ended)
     assert str(ended).startswith("stopped as asked before its training; 0 of 1 runs are finished, ")
+
+
+def test_a_job_is_queued_again_once_where_it_gains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it was: another job's wish, or a node that was gone."""
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 10:00 9:58\n", encoding="utf-8")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    for gone in (False, True):
+        assert this_job.without_gain("ValueError: no", 1, gone=gone).code == GO_ON
+        ended = this_job.without_gain("ValueError: no", 2, gone=gone)
+        assert ended.code == 1 and str(ended).startswith("ValueError: no, none of them now, ")
+        assert str(ended).endswith("as in the attempt before, so the job is not queued again")
 
 
 def test_outside_of_slurm_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

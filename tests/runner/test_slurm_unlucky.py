@@ -6,6 +6,7 @@ in one plain line, or goes on.
 
 import json
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ from helpers.frameworks import installed
 from helpers.launch.failures import TERMINATED, RankError
 from helpers.recipe import lookup
 from helpers.runner import journal, plans
-from helpers.runner.slurm import programs, submit, this_job
+from helpers.runner.slurm import programs, script, this_job
 
 RECIPE = 'recipe = "demo"\n[sweep]\nnnodes = [1, 2]\nnotebooks = ["PyTorch_MultiGPU"]\n[slurm]\n'
 EPOCHS = lookup("demo").epochs
@@ -165,12 +166,19 @@ def test_kernels_that_are_not_made_are_told_before_the_job_waits(
     ("srun", "why"),
     [
         ("exit 0", None),
-        ("echo srun: no binding here >&2; echo srun: error: n2 is down >&2; exit 1", "n2 is down"),
-        ("exit 3", "exit code 3"),
+        (
+            "echo srun: no binding here >&2; echo 'srun: error: Task launch for StepId=7.1 failed "
+            "on node n2: Communication connection failure' >&2; exit 1",
+            "on node n2: Communication connection failure",
+        ),
+        ("echo 'srun: error: Node failure on n2' >&2; exit 1", "Node failure on n2"),
+        ("exit 3", None),
+        ("echo 'srun: fatal: cpus-per-task set by two different variables' >&2; exit 1", None),
+        ("echo 'srun: Job step creation: Requested nodes are busy' >&2; exec sleep 60", None),
         ("exec sleep 60", "has not answered for 1 s"),
     ],
 )
-def test_why_a_node_is_gone_is_what_srun_calls_an_error(
+def test_only_a_node_that_is_gone_is_called_gone(
     srun: str, why: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(this_job, "SECONDS", 1.0)
@@ -286,13 +294,10 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
     before: str, after: str, same: bool, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = (folder / "mine.toml").rename(folder / "my own.toml")  # no batch is called so
-    program(folder, "sbatch", f"cat >/dev/null; env > {folder / 'environment'}; echo 7")
     assert said("slurm", str(file), "--submit", "--name=mine")[0] == 0
-    told = dict(
-        line.partition("=")[::2] for line in (folder / "environment").read_text().splitlines()
-    )
-    assert submit.QUEUED not in os.environ
-    monkeypatch.setenv(submit.QUEUED, told[submit.QUEUED])
+    queued = (folder / "queued").read_text()
+    told = re.findall(rf"^export {script.QUEUED}=(\w+) #", queued, re.MULTILINE)
+    monkeypatch.setenv(script.QUEUED, told[0])
     file.write_text(RECIPE.replace(before, after))
     code, out, error = said(
         "run", "--recipe", str(file), "--nnodes=1", "--name=mine-1n", "--dry-run"
@@ -303,6 +308,35 @@ def test_a_recipe_that_was_changed_while_its_job_waited_is_not_run(
         assert (code, out) == (2, "") and error.count("\n") == 1, out + error
         assert "my own.toml: was changed since this job was queued" in error or "dome" in error
     assert not (folder / "runs" / "mine-1n").exists()
+
+
+def test_a_job_queued_from_inside_a_job_inherits_nothing_of_it(
+    folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its two nodes, its tasks and cores would be the new job's; where Slurm is, is kept."""
+    program(folder, "sbatch", f"cat >/dev/null; env > {folder / 'environment'}; echo 7")
+    of_a_job = {"SLURM_NNODES": "2", "SLURM_CPUS_PER_TASK": "3", "SBATCH_GRES": "gpu:1"}
+    of_a_job |= {"SLURM_JOB_ID": "5", "PMI_RANK": "0", "SLURM_CONF": "/etc/slurm.conf"}
+    for name, value in of_a_job.items():
+        monkeypatch.setenv(name, value)
+    code, out, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 0, error
+    inherited = (folder / "environment").read_text()
+    assert "SLURM_CONF=/etc/slurm.conf\n" in inherited
+    assert not re.search("^(SLURM_(?!CONF)|SBATCH_|PMI_)", inherited, re.MULTILINE)
+    assert "Queued from inside job 5, whose 5 variables the new job does not inherit: PMI_R" in out
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("CANCEL", True), ("GANG,CANCEL", True), ("OFF", False)]
+)
+def test_a_site_that_cancels_preempted_jobs_is_told(
+    mode: str, told: bool, folder: Path, said: Said
+) -> None:
+    program(folder, "scontrol", f"echo 'PreemptMode             = {mode}'")
+    code, out, _ = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 0
+    assert (f"not queued again (PreemptMode={mode}): then the same command" in out) == told
 
 
 def test_untrusted_lines_of_shell_are_shown_before_anything_is_queued(

@@ -6,6 +6,8 @@ nodes. The values of the recipe's ``[slurm]`` were checked when the recipe was r
 (``recipe.keys``), and are quoted here as well.
 """
 
+import hashlib
+import json
 import re
 import shlex
 import signal
@@ -28,6 +30,8 @@ EARLY = 60
 LOG = "slurm-%x-%j.log"
 """Under ``runs/``: what a job prints; sbatch puts in its name and number."""
 ROSETTA = ".venvs/lab/bin/rosetta"
+QUEUED = "ROSETTA_QUEUED"
+"""The variable by which a job knows what was queued (:func:`digest`)."""
 ON_NODES = ("devices", "gpus", "launcher", "data")
 """Choices of which a login node cannot tell whether they can be had."""
 
@@ -39,7 +43,7 @@ BEGIN = f"""\
 again() {{{{ {{requeue}}exit {GO_ON}; }}}}
 trap again USR1 # until the runner has begun
 """
-REQUEUE = 'scontrol requeue "$SLURM_JOB_ID"; '
+REQUEUE = 'scontrol requeue "$SLURM_JOB_ID" || echo "not queued again: do so by hand"; '
 END = f"""\
 {{command}} &
 runner=$!
@@ -132,13 +136,21 @@ def text(job: Job) -> str:
         f"# {_comment(job.recipe.name)} as a Slurm job. To queue it by hand:",
         f"#   {by_hand}",
         *(f"#SBATCH {option}" for option in options(job)),
+        f"export {QUEUED}={digest(job)} # the recipe, as it was queued",
         "",
         *BEGIN.format(notice=notice, requeue=requeue).splitlines(),
     ]
+    lines.append("export SLURM_EXPORT_ENV=ALL # for sites that start steps without variables")
     if (seconds := patience(notice)) != shutdown.PATIENCE_SECONDS:
         lines.append(f"export {shutdown.PATIENCE_VARIABLE}={seconds} # for a step that takes long")
     lines += ["", *setting_up(slurm)]
     return "\n".join(lines) + "\n" + END.format(command=command)
+
+
+def digest(job: Job) -> str:
+    """The digest of the job's content: the recipe, its custom code and ``[sweep]``."""
+    said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def patience(notice: int) -> int:
@@ -155,9 +167,12 @@ def options(job: Job) -> list[str]:
     given = [f"--job-name={job.name}"]
     given += [f"--{key}={slurm[key]}" for key in ("partition", "account", "time") if key in slurm]
     given += [f"--nodes={job.nodes[0]}", "--ntasks-per-node=1"]
-    # Without a number of cores the job has its nodes for itself: others would be measured too.
+    # Without a number of cores the job has its nodes for itself: others would be measured too. On
+    # some sites such a job still has only a part of their memory, unless it asks for all (0).
     given.append(f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive")
-    given += [f"--mem={slurm['mem']}"] if "mem" in slurm else []
+    by_core = any(option.startswith("--mem-per-") for option in slurm.get("sbatch_args", []))
+    if "mem" in slurm or ("cpus" not in slurm and not by_core):
+        given.append(f"--mem={slurm.get('mem', 0)}")
     given += [f"--gres={slurm['gres']}"] if "gres" in slurm else []
     given += [
         f"--chdir={_quoted(paths.ROOT)}",

@@ -4,11 +4,11 @@ The same command continues existing experiments. A complete experiment, or one w
 runs, is left alone. An experiment with failed runs gets another job, which keeps the finished runs.
 """
 
-import hashlib
-import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 
 from helpers import paths
 from helpers.errors import UserError, naming
@@ -21,20 +21,11 @@ from helpers.runner.slurm.script import Job
 from helpers.terminal import say
 from helpers.training import parameters
 
-QUEUED = "ROSETTA_QUEUED"
-"""The variable by which a job knows what was queued (:func:`digest`)."""
-
-
-def digest(job: Job) -> str:
-    """The digest of the job's content: the recipe, its custom code and ``[sweep]``."""
-    said = [job.plan(max(job.nodes)).recipe_digests, job.choices]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
 
 def check_as_queued(recipe: str, experiment: str | None) -> None:
     """Inside a job: check that the ``recipe``'s file still asks for what was queued, hours ago."""
-    queued = os.environ.get(QUEUED)
-    if queued is not None and queued != digest(script.job_of(recipe, experiment)):
+    queued = os.environ.get(script.QUEUED)
+    if queued is not None and queued != script.digest(script.job_of(recipe, experiment)):
         raise UserError(
             f"{recipe}: was changed since this job was queued, so nothing is run: put it back, or "
             f"queue it again (rosetta slurm {recipe} --submit)"
@@ -62,7 +53,11 @@ def _queue(job: Job) -> None:
     text = script.text(job)
     for problem in problems.values():
         say(f"Some runs will be skipped, and the job will end as failed: {problem}")
-    variables = {QUEUED: digest(job)}
+    if mode := preemption(job.slurm.get("partition")):
+        say(
+            f"A job that is preempted here is ended and not queued again (PreemptMode={mode}): "
+            "then the same command continues the experiment"
+        )
     for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, experiment in begun.items():
@@ -70,7 +65,7 @@ def _queue(job: Job) -> None:
             say(f"Not queued: {left_alone[nodes]}")
             continue
         name = job.experiment(nodes)
-        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}", variables=variables)
+        number = programs.queue(text, f"--nodes={nodes}", f"--job-name={name}")
         log = paths.RUNS / script.LOG.replace("%x", name).replace("%j", number)
         say(f"Job {number}: {name}, {counted(nodes, 'node')}; it prints to {log}")
         if experiment is not None:
@@ -78,6 +73,17 @@ def _queue(job: Job) -> None:
             say(f"  It continues the experiment: {done} runs are finished")
     names = " ".join(job.experiment(nodes) for nodes in job.nodes)
     say(f"Progress: rosetta status {names}; afterwards: rosetta report {names}")
+
+
+def preemption(partition: str | None) -> str | None:
+    """The site's or the partition's ``PreemptMode`` if it cancels jobs; None if not, or unknown."""
+    with suppress(UserError):
+        said = programs.ask("scontrol", "show", "config")
+        if partition is not None:
+            said += programs.ask("scontrol", "--oneliner", "show", "partition", partition)
+        modes = re.findall(r"\bPreemptMode\s*=\s*(\S+)", said)
+        return next((mode for mode in modes[-1:] if "CANCEL" in mode), None)
+    return None
 
 
 def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:

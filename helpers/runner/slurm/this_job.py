@@ -9,10 +9,19 @@ from helpers.errors import UserError
 from helpers.launch.failures import TERMINATED
 from helpers.runner import shutdown
 from helpers.runner.slurm import programs, script
-from helpers.terminal import clock
+from helpers.terminal import clock, say
 
 SECONDS = 60.0
 """The time for a node to answer; a stopped daemon refuses at once, a node without power never."""
+GONE = (
+    *("Communication connection failure", "Connection refused", "No route to host"),
+    *("Node failure", "Node fail", "not responding", "Required node not available"),
+    *("Unable to contact", "Zero Bytes were transmitted", "timeout waiting for task launch"),
+    *("Invalid job id", "already completing or completed", "Job has been revoked"),
+)
+"""What srun says where a node, or with it the job, is gone; by Slurm's ``slurm_errno.c``."""
+BUSY = "Requested nodes are busy"
+"""What srun says while it waits for the job's own steps."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,22 @@ def limit() -> Limit | None:
         return None
 
 
-def without_gain(said: str) -> shutdown.InOrder:
+def without_gain(said: str, attempts: int, *, gone: bool = False) -> shutdown.InOrder:
     """Decide how an experiment ends that was stopped before it made any progress.
 
-    It is resumed if another job needed the nodes. If its time was over, the next job would not get
-    any further, so the message asks for a longer limit.
+    It is resumed once if another job needed the nodes, or one is gone. If its time was over, the
+    next job would not get any further, so the message asks for a longer limit.
+
+    Args:
+        attempts: how many in a row have gained no step, with this one.
+        gone: whether it lost a node.
     """
     said = f"{said}, none of them now, and no training step was gained"
+    if attempts > 1:
+        again = f"{said}, as in the attempt before, so the job is not queued again"
+        return shutdown.InOrder(again, code=1)
+    if gone:
+        return shutdown.InOrder(said)
     never = "so it would never finish: ask for a longer time limit"
     if (found := limit()) is None:
         return shutdown.InOrder(f"{said}, {never}", code=1)
@@ -65,6 +83,9 @@ def without_gain(said: str) -> shutdown.InOrder:
 
 def lost_node(error: Exception) -> str | None:
     """Return why this job has to restart; None if it can continue with its next run.
+
+    Only a node that is gone is a reason. ``srun`` may fail for others that a restart would not
+    change, such as options that contradict each other.
 
     Slurm ends and requeues a job whose node died, but takes some minutes to notice
     (``SlurmdTimeout``). Every run that needs all nodes would fail in that time. Slurm 22.05 also
@@ -82,9 +103,14 @@ def lost_node(error: Exception) -> str | None:
     asked += ["--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=1", "true"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
+        if BUSY in (error.stderr or b"").decode(errors="replace"):
+            return None
         return f"a node of this job has not answered for {SECONDS:.0f} s"
     if done.returncode == 0:
         return None
     why = programs.reason(done).removeprefix("srun: ").removeprefix("error: ")
-    return f"a node of this job is gone ({why})"
+    if any(said in done.stderr for said in GONE):
+        return f"a node of this job is gone ({why})"
+    say(f"Whether all nodes of this job are there is not known, as srun failed: {why}")
+    return None
