@@ -140,6 +140,7 @@ SLURM = {
         "a list of further options of sbatch, each one word, and none that rosetta slurm gives",
         '["--constraint=a100"]',
     ),
+    "one_job": described(bool, "true or false", "true"),
     "requeue": described(bool, "true or false", "true"),
     "signal_seconds": whole("180", 30, 2**16),
 }

@@ -100,6 +100,13 @@ def nodes(content: Mapping[str, Any]) -> int:
     return int(content.get("cluster", {}).get("nodes", 1))
 
 
+def hosts_of(content: Mapping[str, Any]) -> list[str]:
+    """The machines that a run had; of simulated nodes the one."""
+    if nodes(content) > 1 and not simulated_nodes(content):
+        return [str(host["name"]) for host in content["cluster"]["hosts"]]
+    return [str(content["run"]["host"])]
+
+
 def simulated_nodes(content: Mapping[str, Any]) -> bool:
     """Whether a run's several nodes were processes of one machine."""
     return nodes(content) > 1 and bool(content["cluster"]["simulated"])

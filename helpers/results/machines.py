@@ -71,11 +71,7 @@ class Prices:
 
     def an_hour(self, content: Mapping[str, Any]) -> float | None:
         """All machines of a run together; None where one has no price."""
-        cluster = content.get("cluster")
-        hosts = [str(content["run"]["host"])]
-        if cluster and comparability.nodes(content) > 1 and not cluster["simulated"]:
-            hosts = [str(host["name"]) for host in cluster["hosts"]]
-        found = [self.hosts.get(host, self.any) for host in hosts]
+        found = [self.hosts.get(host, self.any) for host in comparability.hosts_of(content)]
         return None if None in found else sum(price for price in found if price is not None)
 
 

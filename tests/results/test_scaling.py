@@ -197,6 +197,21 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_scales_nothing(tmp_p
     assert not points[points["label"].str.startswith("Keras")]["front"].any()
 
 
+@pytest.mark.parametrize("alone", ["n1", "n7"])
+def test_the_machines_of_runs_on_one_node_and_on_several_are_named(
+    tmp_path: Path, alone: str
+) -> None:
+    runs = [law.make(devices=4), law.make(devices=8, nodes=2)]
+    runs[0]["run"]["host"] = alone
+    for host, name in zip(runs[1]["cluster"]["hosts"], ("n1", "n2"), strict=True):
+        host["name"] = name
+    note = speed.table(comparison.load(law.save(tmp_path / "b", runs))).note
+    assert f"Machines of the runs on 1 node: {alone}; 2 nodes: n1, n2." in note
+    assert ("compares different machines, as n7 had no run on 2 nodes" in note) == (alone == "n7")
+    one = comparison.load(law.save(tmp_path / "c", [law.make(devices=1), law.make(devices=4)]))
+    assert "Machines" not in speed.table(one).note
+
+
 def in_precision(precision: str, content: dict[str, Any]) -> dict[str, Any]:
     content["recipe"]["precision"] = precision
     return content

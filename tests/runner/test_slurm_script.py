@@ -114,6 +114,19 @@ def test_a_login_node_need_not_be_able_to_run_so_many_nodes(
     assert "#SBATCH --nodes=64\n" in script.text(script.job_of(path))
 
 
+def test_one_job_measures_all_numbers_of_nodes(tmp_path: Path) -> None:
+    """On subsets of the same nodes, in turn; else each number of nodes has a job."""
+    path = write(tmp_path, "[sweep]\nnnodes = [1, 2, 4]\nrepeats = 2\n[slurm]\none_job = true\n")
+    job = script.job_of(path)
+    assert job.nodes == (4,) and [job.experiment(nodes) for nodes in job.nodes] == ["mine-4n"]
+    said = script.text(job)
+    assert "--nodes=4 --job-name=mine-4n job.sh\n" in said
+    assert '--nnodes 1,2,4 --name mine-"$SLURM_JOB_NUM_NODES"n' in said
+    of_one = [run.nodes for run in job.plan(4).runs if run.notebook == "PyTorch_MultiGPU"]
+    assert of_one == [1, 2, 4, 1, 2, 4]
+    check_shell(said, tmp_path)
+
+
 WAITS = "while [ ! -e go ]; do sleep 0.05; done"
 LISTENS = "import os, signal, sys, time\nsignal.signal(10, lambda *_: sys.exit(75))\n"
 

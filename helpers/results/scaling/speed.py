@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.results import tables
-from helpers.results.comparability import RANKED, RESUMED, together
+from helpers.results import comparability, tables
+from helpers.results.comparability import RANKED, RESUMED, hosts_of, together
 from helpers.results.comparison import KEPT, Comparison
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share
@@ -118,5 +118,27 @@ def table(compared: Comparison) -> Table:
         note="Efficiency is images/s divided by the ideal: images/s on the fewest devices, "
         "multiplied by the ratio of device counts."
         + ' The ideal of "against one node" is the images/s of one node times their number.'
-        * bool(of_nodes),
+        * bool(of_nodes)
+        + where(compared),
     )
+
+
+def where(compared: Comparison) -> str:
+    """Which machines had the runs on each number of nodes; "" if none had several."""
+    hosts: dict[int, set[str]] = {}
+    for content in (entry.content for entry in compared.finished):
+        if not comparability.simulated_nodes(content):
+            hosts.setdefault(comparability.nodes(content), set()).update(hosts_of(content))
+    if max(hosts, default=1) == 1:
+        return ""
+    said = "; ".join(
+        f"{nodes} {'node' if nodes == 1 else 'nodes'}: {', '.join(sorted(names))}"
+        for nodes, names in sorted(hosts.items())
+    )
+    largest = hosts[max(hosts)]
+    other = set().union(*hosts.values()) - largest
+    apart = (
+        f" The scaling compares different machines, as {', '.join(sorted(other))} had no run on "
+        f"{max(hosts)} nodes: in one Slurm job (one_job = true) all runs have the same."
+    )
+    return f" Machines of the runs on {said}.{apart * bool(other)}"

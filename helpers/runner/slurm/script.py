@@ -62,10 +62,24 @@ class Job:
 
     recipe: Path
     name: str
-    nodes: tuple[int, ...]
+    measured: tuple[int, ...]
+    """The numbers of nodes that runs are to have."""
     slurm: dict[str, Any]
     choices: dict[str, Any]
     """What the table ``[sweep]`` says."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes of each job.
+
+        With ``one_job`` there is one, and runs on fewer nodes use some of its nodes: otherwise
+        scaling would compare two sets of machines.
+        """
+        return (max(self.measured),) if self.slurm.get("one_job") else self.measured
+
+    def runs_on(self, nodes: int) -> tuple[int, ...]:
+        """The numbers of nodes that the runs of the job on so many nodes have."""
+        return self.measured if self.slurm.get("one_job") else (nodes,)
 
     def experiment(self, nodes: int) -> str:
         """The name of the experiment, and of the job, on so many nodes."""
@@ -75,7 +89,7 @@ class Job:
         """What the job on so many nodes runs, but for what only they can tell (``ON_NODES``)."""
         left_out = (*ON_NODES, "name", "nnodes")
         choices = {key: value for key, value in self.choices.items() if key not in left_out}
-        where: dict[str, Any] = {"nnodes": [nodes], "devices": [1], "gpus": 0}
+        where: dict[str, Any] = {"nnodes": self.runs_on(nodes), "devices": [1], "gpus": 0}
         return plans.make_plan(recipe=str(self.recipe), **where, **choices)
 
 
@@ -127,9 +141,10 @@ def text(job: Job) -> str:
     by_hand = "; ".join(
         f"sbatch --nodes={nodes} --job-name={job.experiment(nodes)} job.sh" for nodes in job.nodes
     )
+    count = ",".join(map(str, job.measured)) if slurm.get("one_job") else '"$SLURM_JOB_NUM_NODES"'
     command = (
         f"{ROSETTA} run --recipe {recipe} \\\n"
-        f'    --nnodes "$SLURM_JOB_NUM_NODES" --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
+        f'    --nnodes {count} --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
     lines = [
         "#!/bin/bash",
