@@ -229,5 +229,10 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
-    given = {"table": options.table, "group": options.group}
+    given = {
+        "table": options.table,
+        "group": options.group,
+        "exclude": options.exclude,
+        "links": "follow" if options.follow_links else None,
+    }
     return {name: value for name, value in given.items() if value is not None}

@@ -59,7 +59,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return read_limited(path, MAX_BYTES)
     except FileNotFoundError:
-        raise DataError(f"{path}: the image is missing") from None
+        is_link = os.path.islink(path)  # noqa: PTH114
+        what = "a link that leads to nothing" if is_link else "the image is missing"
+        raise DataError(f"{path}: {what}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
