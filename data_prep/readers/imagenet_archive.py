@@ -7,6 +7,7 @@ reach the disk.
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,13 @@ from data_prep.image_decoding import IMAGE_EXTENSIONS
 ARCHIVE = "ILSVRC2012_img_train.tar"
 MAX_CLASSES = 100_000
 BLOCK = tarfile.BLOCKSIZE
+
+#: Headers before a member: PAX records for it or for all members, and GNU's long name.
+EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME)
+#: A name and times take a few hundred bytes.
+MAX_EXTENDED_BYTES = 1 << 16
+#: The start of a PAX record: its bytes in all, and its key.
+RECORD = re.compile(rb"([0-9]{1,6}) ([^=]+)=")
 
 
 class Member(NamedTuple):
@@ -88,16 +96,17 @@ def _members(
     """Yield the plain files with these extensions in a tar that is part of a file.
 
     The function reads only the headers, one after the other. Plain files are used, folders are
-    skipped and all other types are refused, so there is no link to follow.
+    skipped and all other types are refused, so there is no link to follow. A name may begin with
+    the folder of the class, as in the tar of a class's folder.
     """
     seen: set[str] = set()
-    at, end = start, start + size
+    at, end, long_name = start, start + size, None
     while True:
         file.seek(at)
         block = file.read(BLOCK)
         if at >= end or len(block) < BLOCK:
             raise DataError(f"{archive}: damaged or cut short; download it again")
-        if block == bytes(BLOCK):
+        if block == bytes(BLOCK) and long_name is None:
             return
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -106,16 +115,22 @@ def _members(
         at += BLOCK
         if header.size < 0 or at + header.size > end:
             raise DataError(f"{archive}: {header.name!r} reaches beyond the archive; refused")
+        if header.type in EXTENDED and header.size <= MAX_EXTENDED_BYTES:
+            long_name = _long_name(file.read(header.size), header, archive) or long_name
+            at += -(-header.size // BLOCK) * BLOCK
+            continue
         if header.isdir():
+            long_name = None
             continue
         if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise DataError(
-                f"{archive}: the member {header.name!r} is not a plain file (a link, a device, an"
-                " extended header); refused"
+                f"{archive}: the member {header.name!r} is not a plain file (a link, a device, a"
+                " sparse file); refused"
             )
-        name = header.name.removeprefix("./")
+        whole, long_name = long_name or header.name, None
+        name = whole.removeprefix("./").removeprefix(f"{archive.stem}/")
         if SAFE_NAME.fullmatch(name) is None:
-            raise DataError(f"{archive}: the member {header.name!r} has an unsafe name; refused")
+            raise DataError(f"{archive}: the member {whole!r} has an unsafe name; refused")
         if name.lower().endswith(endings):
             if name in seen:
                 raise DataError(f"{archive}: {name} occurs twice; refused")
@@ -126,3 +141,27 @@ def _members(
                 raise DataError(f"{archive}: {name} has {header.size:,} bytes, too many; refused")
             yield Member(name, at, header.size)
         at += -(-header.size // BLOCK) * BLOCK
+
+
+def _long_name(data: bytes, header: tarfile.TarInfo, archive: Path) -> str | None:
+    """Return the name that an extended header gives to the next member, if any.
+
+    Times, owners and the like are ignored. Raises `DataError` for records that change the bytes of
+    a member: its size, or that it is sparse.
+    """
+    if header.type == tarfile.GNUTYPE_LONGNAME:
+        return data.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    records: dict[bytes, bytes] = {}
+    while data.strip(b"\0"):
+        found = RECORD.match(data)
+        size = int(found[1]) if found else 0
+        if found is None or size > len(data) or not data[:size].endswith(b"\n"):
+            raise DataError(f"{archive}: damaged (an extended header); download it again")
+        records[found[2]] = data[found.end() : size - 1]
+        data = data[size:]
+    if any(key == b"size" or key.startswith(b"GNU.sparse") for key in records):
+        raise DataError(
+            f"{archive}: an extended header says that a member is not a plain file; refused"
+        )
+    name = records.get(b"path")
+    return None if name is None else name.decode("utf-8", "surrogateescape")
