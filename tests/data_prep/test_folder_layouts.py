@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from data_prep_tools import command, the_line
 from test_imagefolder import picture
 
 from data_prep import DataError, manifest, open_reader
+from data_prep.catalog import part_notes
 from data_prep.readers import imagefolder, table
 
 
@@ -161,3 +163,38 @@ def test_the_table_follows_links_too(tmp_path: Path) -> None:
     (folder / "table.toml").write_text(mapping + 'links = "yes"\n')
     with pytest.raises(DataError, match="line 4: 'links' is 'yes'; use 'refuse' or 'follow'"):
         table.catalog(folder)
+
+
+def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> None:
+    names = "train/cat/1.png", "train/dog/2.png", "val/cat/3.png", "val/dog/4.png", "test/cat/5.png"
+    folder = lay(tmp_path / "set", *names)
+    (folder / "test" / "dog").mkdir()
+    note = (
+        "test has no image of dog, so its accuracy cannot be measured; add images, or split with"
+        " another seed or other shares"
+    )
+    words = folder, "--reader", "imagefolder"
+    assert f"\nnote: {note}\n" in command("stats", *words).stdout
+    done = command("verify", *words, "--num-workers", 1)
+    assert done.returncode == 0 and f"note: the split by seed 0: {note}" in done.stdout
+    (folder / "train" / "bird").mkdir()
+    line = the_line(command("stats", *words))
+    assert "bird: no image in this class's folder" in line and "--exclude bird" in line
+
+    alone = lay(tmp_path / "alone", *(f"cat/p1_{at}.png" for at in range(9)))
+    done = command("verify", alone, "--reader", "imagefolder", "--num-workers", 1)
+    assert done.returncode == 1
+    assert "PROBLEM: has only the class 'cat': give images of at least two" in done.stdout
+    line = the_line(command("stats", alone, "--reader", "imagefolder", "--group", "p[0-9]"))
+    assert "p1 is the group of all images, and no group is in two parts" in line
+
+
+def test_findings_that_are_nowhere_or_everywhere() -> None:
+    here = np.array([[1, 1], [0, 1]])
+    notes = part_notes(("a", "b"), {"train": here, "test": 1 - here})
+    assert [note.partition(";")[0] for note in notes] == [
+        "train has no negative image of b, so it cannot be learned",
+        "test has no positive image of b, so its AUC cannot be measured",
+    ]
+    many = part_notes([f"c{at}" for at in range(1000)], {"valid": np.array([999])})
+    assert "no image of c0, c1, c2, c3, c4 and 994 more, so" in many[0]
