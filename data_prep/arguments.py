@@ -280,6 +280,18 @@ def _add_reader(parser: _Parser) -> None:
         "with --reader imagefolder, group images by the text that REGEX matches in the path"
         " (default: every image is a group)",
     )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        metavar="NAME",
+        help="with --reader imagefolder, ignore folders with this name, such as masks; repeat the"
+        " option for more names (default: ignore none)",
+    )
+    parser.switch(
+        "--follow-links",
+        "with --reader table or imagefolder, follow links out of the data folder (default: stop"
+        " with an error)",
+    )
 
 
 def _add_workers(parser: _Parser) -> None:

@@ -7,7 +7,7 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -148,6 +148,31 @@ def split_catalog(
         )
         given["train"], given["valid"] = train[inner["train"]], train[inner["valid"]]
     return given
+
+
+def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> list[str]:
+    """Return notes on the classes or findings that no part can teach or measure.
+
+    `targets` are the classes (images,) or the findings (images, findings) of each part. A finding
+    that is not 1 counts as negative.
+    """
+    notes = []
+    for part, here in targets.items():
+        if here.ndim == 1:
+            measure, counts = "accuracy", {"image": np.bincount(here, minlength=len(classes))}
+        else:
+            positive = (here == 1).sum(axis=0)
+            counts = {"positive image": positive, "negative image": len(here) - positive}
+            measure = "AUC"
+        effect = "it cannot be learned" if part == "train" else f"its {measure} cannot be measured"
+        for what, number in counts.items():
+            if lacking := [classes[at] for at in np.flatnonzero(number == 0).tolist()]:
+                more = f" and {len(lacking) - 5:,} more" if len(lacking) > 5 else ""
+                notes.append(
+                    f"{part} has no {what} of {', '.join(lacking[:5])}{more}, so {effect};"
+                    " add images, or split with another seed or other shares"
+                )
+    return notes
 
 
 def _refuse_shared_groups(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:

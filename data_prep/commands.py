@@ -159,7 +159,7 @@ def stats(options: argparse.Namespace) -> int:
     """Print the counts of groups, images and classes or findings in each part."""
     import numpy as np
 
-    from data_prep.catalog import UNCERTAIN, split_catalog
+    from data_prep.catalog import UNCERTAIN, part_notes, split_catalog
     from data_prep.readers import load_catalog
 
     reader = _reader(options)
@@ -173,6 +173,7 @@ def stats(options: argparse.Namespace) -> int:
         found, _ = load_catalog(reader, options.folder, **_reader_options(options))
         parts = split_catalog(found, seed=options.seed)
         how = "by group" if found.parts is None else "by group where it was not published"
+    notes = part_notes(found.classes, {part: found.labels[at] for part, at in parts.items()})
     parts = {"all": np.arange(len(found)), **parts}
     groups = np.array(found.groups or found.images, dtype=object)
     rows = {
@@ -195,6 +196,8 @@ def stats(options: argparse.Namespace) -> int:
     print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
     for name, counts in rows.items():
         _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
+    for note in notes:
+        _print(f"note: {note}")
     return 0
 
 
@@ -229,5 +232,10 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
-    given = {"table": options.table, "group": options.group}
+    given = {
+        "table": options.table,
+        "group": options.group,
+        "exclude": options.exclude,
+        "links": "follow" if options.follow_links else None,
+    }
     return {name: value for name, value in given.items() if value is not None}

@@ -59,7 +59,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return read_limited(path, MAX_BYTES)
     except FileNotFoundError:
-        raise DataError(f"{path}: the image is missing") from None
+        what = " (a link that leads to nothing)" if os.path.islink(path) else ""  # noqa: PTH114
+        raise DataError(f"{path}: the image is missing{what}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 

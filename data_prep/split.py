@@ -97,9 +97,16 @@ def split_groups(
     split = {part: np.flatnonzero(codes == at) for at, part in enumerate(PARTS)}
     for part, rows in split.items():
         if not len(rows) and part not in may_be_empty:
+            count, fix = f"{len(order)} {unit}", f"use more {unit} or other shares"
+            if len(order) == 1:
+                count = f"1 {unit.removesuffix('s')}"
+                fix = (
+                    f"{members[0]} is the group of all images, and no group is in two parts."
+                    f" Add {unit}, use smaller {unit}, or assign the images to parts yourself"
+                )
             raise DataError(
-                f"no images left in the {part} part: {len(order)} {unit} split"
-                f" {'/'.join(f'{share:g}' for share in shares)}; use more {unit} or other shares"
+                f"no images left in the {part} part: {count} split"
+                f" {'/'.join(f'{share:g}' for share in shares)}; {fix}"
             )
     return split
 

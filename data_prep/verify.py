@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from data_prep import manifest
-from data_prep.catalog import MISSING, UNCERTAIN, Catalog, split_catalog
+from data_prep.catalog import MISSING, UNCERTAIN, Catalog, part_notes, split_catalog
 from data_prep.errors import DataError, printable
 from data_prep.folder_state import (
     IMAGES_FILE,
@@ -74,8 +74,9 @@ def verify_folder(
     """Check a data folder, published or prepared.
 
     Problems are images that are missing, unreadable, changed or not in the label file, duplicates
-    in two parts of the split, and a patient in two parts. Notes are other duplicates, and findings
-    that are much more or less frequent than in the NIH's data set.
+    in two parts of the split, a patient in two parts, and a single class. Notes are other
+    duplicates, classes or findings that a part lacks, and findings that are much more or less
+    frequent than in the NIH's data set.
 
     Args:
         folder: the data folder.
@@ -150,10 +151,17 @@ def verify_folder(
     elif note is not None:
         unnamed = _unnamed(folder, found, rows)
         _add_problem(report, unnamed, "there but not named in the list of images")
+    if found.task == "classes" and len(found.classes) < 2:
+        report.problems.append(
+            f"has only the class '{found.classes[0]}': give images of at least two classes"
+        )
     splits = _splits(folder, found, seed, report, is_nih)
     images = [] if checks else [found.images[at] for at in present]
     _report_images(checks, wrong_sizes(folder, images, rows), report, resized=note is not None)
     _report_duplicates(same, found, splits, report)
+    for title, split in splits.items():
+        labels = {part: found.labels[rows] for part, rows in split.items()}
+        report.notes += [f"{title}: {note}" for note in part_notes(found.classes, labels)]
     report.frequencies = nih_frequencies(found) if is_nih else frequencies(found)
     if is_nih:
         _check_frequencies(report)

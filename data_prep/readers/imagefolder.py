@@ -1,122 +1,242 @@
 """Read images in a folder per class, or ImageNet's official training archive.
 
 The folders are `train/cat/1.jpg`, `train/dog/2.jpg`, `val/cat/…`, or `cat/1.jpg` without parts. The
-archive is a tar with a tar per class. Nothing is unpacked: each image is read at its offset in the
-archive, so no name in the archive can reach the disk.
+archive is a tar with a tar per class, see `data_prep.readers.imagenet_archive`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes, open_regular
 from data_prep.image_decoding import IMAGE_EXTENSIONS
-from data_prep.readers.path_safety import UNSAFE_PATH, list_folder, refuse_outside
+from data_prep.readers import imagenet_archive
+from data_prep.readers.imagenet_archive import ARCHIVE
+from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links
 from data_prep.split import PARTS
 
-#: The parts by the names of their folders.
-PART_FOLDERS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
+#: The parts by the names of their folders, in lower case.
+PART_FOLDERS = (
+    dict.fromkeys(("train", "training", "seg_train", "tr"), 0)
+    | dict.fromkeys(("val", "valid", "validation", "dev"), 1)
+    | dict.fromkeys(("test", "testing", "seg_test", "seg_pred"), 2)
+)
+#: These names are parts only next to a longer name, because a class may have them too.
+SHORT_NAMES = {"tr", "dev"}
+#: A folder of this name without classes has images without labels.
+UNLABELLED = "seg_pred"
 
-ARCHIVE = "ILSVRC2012_img_train.tar"
-MAX_CLASSES = 100_000
-BLOCK = tarfile.BLOCKSIZE
+
+@dataclass
+class _Search:
+    """The options of a search in a data folder, and the folders that it has met."""
+
+    folder: Path
+    exclude: frozenset[str]
+    follow_links: bool
+    excluded: set[str] = field(default_factory=set)
+    opened: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The opened folders by device and inode."""
 
 
-def catalog(folder: Path, group: str | None = None) -> Catalog:
+def catalog(
+    folder: Path, group: str | None = None, exclude: Iterable[str] = (), links: str = "refuse"
+) -> Catalog:
     """List the images of a folder of classes, or of an archive: `folder`, or `ARCHIVE` in it.
 
-    `group` is a regular expression; the text it finds in an image's path is the group. The
-    classes are the names of the folders of train, sorted; the images come in the order of names.
+    `group` is a regular expression; the text it finds in an image's path is the group. Folders with
+    a name in `exclude` are ignored. `links` is `refuse` or `follow`, for links that lead out of the
+    folder. The classes are the names of the folders of train, sorted; the images come in the order
+    of names.
 
-    Raises `DataError` for a folder without classes, a class without images, a class that train does
-    not have, a link out of the folder, and an archive that is damaged or hostile.
+    Raises `DataError` for a folder without classes, a class without training images, different
+    kinds of images in every class, a link out of the folder, a link in a circle, and an archive
+    that is damaged or hostile.
     """
+    search = _Search(folder, frozenset(exclude), follows_links(links))
     for archive in (folder, folder / ARCHIVE):
         if archive.is_file():
-            return _with_groups(_archive_catalog(archive), group)
-    places = _part_folders(folder) or {"": None}
+            found = _with_groups(imagenet_archive.catalog(archive), group)
+            break
+    else:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is neither a folder nor an archive")
+        found = _folder_catalog(search, group)
+    if unknown := sorted(search.exclude - search.excluded):
+        raise DataError(f"{folder}: exclude names '{unknown[0]}', but no folder has this name")
+    return found
+
+
+def _folder_catalog(search: _Search, group: str | None) -> Catalog:
+    folder, top = search.folder, _folders(search, "")
     classes: list[str] = []
     images: list[str] = []
     labels: list[int] = []
     parts: list[int] = []
-    for place, part in sorted(places.items(), key=lambda item: item[1] or 0):
-        here = _folders(folder, place)
-        if not here:
+    kinds: list[list[dict[str, int]]] = []
+    for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
+        name = Path(home).name
+        if not places:
+            fix = f". If its images have no labels, {_leave_out(name)}" if name else ""
             raise DataError(
-                f"{folder / place}: contains no folder; it needs one per class (or {ARCHIVE})"
+                f"{folder / home}: contains no folder; it needs one per class (or {ARCHIVE}){fix}"
             )
-        classes = classes or here
-        if unknown := sorted(set(here) - set(classes)):
-            raise DataError(
-                f"{folder / place / unknown[0]}: a class without training images;"
-                " the classes are " + ", ".join(classes[:20])
-            )
-        for name in here:
-            found = sorted(_images(folder, os.path.join(place, name)))  # noqa: PTH118
-            if not found:
-                raise DataError(f"{folder / place / name}: no image in this class's folder")
+        classes = classes or [Path(place).name for place in places]
+        kinds.append([])
+        for place in places:
+            if (label := Path(place).name) not in classes:
+                raise DataError(
+                    f"{folder / place}: a class without training images;"
+                    " the classes are " + ", ".join(classes[:20])
+                )
+            found = _images(search, place)
+            if not found and part == 0:
+                raise DataError(
+                    f"{folder / place}: no image in this class's folder; add images, or"
+                    f" {_leave_out(label)}"
+                )
+            kinds[-1].append(_first_by_kind(place, found, len(images)))
             images += found
-            labels += [classes.index(name)] * len(found)
-            parts += [part or 0] * len(found)
-    published = None if "" in places else np.array(parts, dtype=np.int8)
-    made = Catalog(
-        folder, images, images, tuple(classes), np.array(labels, dtype=np.int64), None, published
-    )
-    return _with_groups(made, group)
+            labels += [classes.index(label)] * len(found)
+            parts += [part] * len(found)
+        if part not in parts[-1:]:
+            raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
+    published = np.array(parts, dtype=np.int8) if any(parts) else None
+    values = np.array(labels, dtype=np.int64)
+    made = Catalog(folder, images, images, tuple(classes), values, None, published)
+    made = _with_groups(made, group)
+    for same in kinds:
+        _refuse_kinds(made, same)
+    return made
 
 
-def _part_folders(folder: Path) -> dict[str, int | None]:
-    """Return the existing folders of parts; two folders for one part are an error."""
-    if not folder.is_dir():
-        raise DataError(f"{folder} is neither a folder nor an archive")
-    found: dict[str, int | None] = {}
-    for name, part in PART_FOLDERS.items():
-        if (folder / name).is_dir():
-            if part in found.values():
-                raise DataError(f"{folder}: two folders for the part {PARTS[part]}; keep one")
-            found[name] = part
-    if found and 0 not in found.values():
-        raise DataError(f"{folder}: {' and '.join(found)} but no train; name the folder above it")
+def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
+    """Return the folder of each part and its class folders; two folders for a part are an error."""
+    named = {place: Path(place).name.lower() for place in top}
+    named = {place: name for place, name in named.items() if name in PART_FOLDERS}
+    found: dict[int, tuple[str, list[str]]] = {}
+    if SHORT_NAMES.issuperset(named.values()):
+        return found
+    for place, name in named.items():
+        classes, part = _folders(search, place), PART_FOLDERS[name]
+        if not classes and name == UNLABELLED:
+            continue
+        if part in found:
+            raise DataError(
+                f"{search.folder}: two folders for the part {PARTS[part]}; keep one, or"
+                f" {_leave_out(Path(place).name)}"
+            )
+        found[part] = place, classes
+    if 0 not in found:
+        listed = " and ".join(Path(place).name for place in named)
+        raise DataError(f"{search.folder}: {listed} but no train; name the folder above it")
     return found
 
 
-def _folders(folder: Path, place: str) -> list[str]:
-    names = [name for name in list_folder(folder, place) if not name.startswith(".")]
-    return sorted(name for name in names if (folder / place / name).is_dir())
+def _folders(search: _Search, place: str) -> list[str]:
+    """Return the folders in a folder, or in its only folder if both have the same name."""
+    folders, images = _open(search, place)
+    name = Path(place).name or search.folder.absolute().name
+    while len(folders) == 1 and not images and Path(folders[0]).name.lower() == name.lower():
+        folders, images = _open(search, folders[0])
+    return folders
 
 
-def _images(folder: Path, place: str) -> Iterator[str]:
-    """Yield paths, within the folder, of the images in a class's folder."""
-    refuse_outside(folder, place)
-    inner = []
-    with os.scandir(folder / place) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            path = f"{place}/{entry.name}".removeprefix("/")
-            if UNSAFE_PATH.search(path):
-                raise DataError(
-                    f"{folder / path}: rename it; control characters, a \\ and bytes"
-                    " outside UTF-8 are not allowed in a list of images"
-                )
-            if entry.is_symlink():
-                refuse_outside(folder, path)
-            if entry.name.lower().endswith(IMAGE_EXTENSIONS):
-                yield path
-            elif entry.is_dir(follow_symlinks=False):
-                inner.append(path)
-    for path in sorted(inner):
-        yield from _images(folder, path)
+def _images(search: _Search, place: str) -> list[str]:
+    """Return the images in a class's folder, at any depth."""
+    found: list[str] = []
+    waiting = [place]
+    while waiting:
+        folders, images = _open(search, waiting.pop())
+        found += images
+        waiting += folders
+    return sorted(found)
+
+
+def _open(search: _Search, place: str) -> tuple[list[str], list[str]]:
+    """Return the paths, within the data folder, of the folders and images in a folder.
+
+    Each folder is opened once, so no link can lead in circles or multiply the images.
+    """
+    path = search.folder / place
+    check_link(search.folder, place, search.follow_links)
+    folders, images = [], []
+    try:
+        found = path.stat()
+        first = search.opened.setdefault((found.st_dev, found.st_ino), place)
+        if first != place:
+            raise DataError(
+                f"{path}: a link to a folder that is read already, as {search.folder / first};"
+                " remove one of the two, or the circle of links"
+            )
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                inner = f"{place}/{entry.name}".removeprefix("/")
+                if entry.name.lower().endswith(IMAGE_EXTENSIONS):
+                    images.append(_checked_image(search, inner, entry.is_symlink()))
+                elif (entry.is_symlink() and not Path(entry.path).exists()) or entry.is_dir():
+                    if entry.name in search.exclude:
+                        search.excluded.add(entry.name)
+                    else:
+                        folders.append(inner)
+    except OSError as error:
+        fix = "; fetch what the link leads to, or remove it" if path.is_symlink() else ""
+        raise DataError(f"{path}: cannot be read ({error.strerror}){fix}") from None
+    return sorted(folders), images
+
+
+def _checked_image(search: _Search, path: str, is_link: bool) -> str:
+    if UNSAFE_PATH.search(path):
+        raise DataError(
+            f"{search.folder / path}: rename it; control characters, a \\ and bytes"
+            " outside UTF-8 are not allowed in a list of images"
+        )
+    if is_link:
+        check_link(search.folder, path, search.follow_links)
+    return path
+
+
+def _leave_out(name: str) -> str:
+    return f'leave the folder out with --exclude {name} (in a recipe: exclude = ["{name}"])'
+
+
+def _first_by_kind(place: str, images: Sequence[str], start: int) -> dict[str, int]:
+    """Return the index of the first image in each folder of a class; the class's own is ""."""
+    first: dict[str, int] = {}
+    for at, image in enumerate(images, start):
+        inner, slash, _ = image[len(place) + 1 :].partition("/")
+        first.setdefault(inner if slash else "", at)
+    return first
+
+
+def _refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
+    """Raise `DataError` if all classes have images in the same folders, such as images and masks.
+
+    The folders may also be patients, if each has other groups.
+    """
+    kinds = classes[0].keys()
+    if len(classes) < 2 or len(kinds) < 2 or any(each.keys() != kinds for each in classes):
+        return
+    groups = catalog.groups
+    if groups is not None and all(
+        len({groups[at] for at in each.values()}) == len(kinds) for each in classes
+    ):
+        return
+    listed = ", ".join(sorted(kinds - {""})[:5])
+    raise DataError(
+        f"{catalog.path(classes[0][max(kinds)])}: every class has images in the same folders"
+        f" ({listed}). If one has no images to train on, such as masks, {_leave_out(max(kinds))};"
+        " if the folders are patients, find them with --group"
+    )
 
 
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
@@ -135,106 +255,3 @@ def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
             )
         groups.append(found[0])
     return Catalog(**{**catalog.__dict__, "groups": groups})
-
-
-class Member(NamedTuple):
-    """A file in an archive: its name and the location of its bytes."""
-
-    name: str
-    offset: int
-    size: int
-
-
-def _archive_catalog(archive: Path) -> Catalog:
-    """List the images of an archive; the class is the inner tar's name.
-
-    Only headers are read. Raises `DataError`, naming archive and member, for anything but plain
-    files with plain names, for a member that exceeds the archive, for a name that occurs twice and
-    for damage.
-    """
-    with open_regular(archive) as file:
-        size = os.fstat(file.fileno()).st_size
-        inner = list(_members(file, archive, 0, size, ".tar", MAX_CLASSES))
-    if not inner:
-        raise DataError(
-            f"{archive}: no tar of a class in it, as ILSVRC2012_img_train.tar has them."
-            " ILSVRC2012_img_val.tar lacks the classes of its images: unpack both into"
-            " train/CLASS/ and val/CLASS/, or name the training archive alone, which is split"
-        )
-    inner.sort()
-    jobs = [(member, str(archive)) for member in inner]
-    found: dict[str, list[Member]] = {}
-    for some in map_in_processes(_list_members, in_batches(jobs, 8)):
-        found |= some
-    images, sources, labels = [], [], []
-    for at, member in enumerate(inner):
-        of_class = member.name.removesuffix(".tar")
-        if not found[member.name]:
-            raise DataError(f"{archive}: no image in {member.name}")
-        for name, offset, size in sorted(found[member.name]):
-            images.append(f"{of_class}/{name}")
-            sources.append(f"{archive.name}@{offset}+{size}")
-            labels.append(at)
-    classes = tuple(member.name.removesuffix(".tar") for member in inner)
-    values = np.array(labels, dtype=np.int64)
-    return Catalog(archive.parent, images, sources, classes, values, kind="member")
-
-
-def _list_members(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
-    found = {}
-    for (name, offset, size), archive in jobs:
-        with open_regular(archive) as file:
-            where = Path(archive, name)
-            found[name] = list(_members(file, where, offset, size, IMAGE_EXTENSIONS, MAX_MEMBERS))
-    return found
-
-
-def _members(
-    file: BinaryIO,
-    archive: Path,
-    start: int,
-    size: int,
-    endings: str | tuple[str, ...],
-    most: int,
-) -> Iterator[Member]:
-    """Yield the plain files with these extensions in a tar that is part of a file.
-
-    The function reads only the headers, one after the other. Plain files are used, folders are
-    skipped and all other types are refused, so there is no link to follow.
-    """
-    seen: set[str] = set()
-    at, end = start, start + size
-    while True:
-        file.seek(at)
-        block = file.read(BLOCK)
-        if at >= end or len(block) < BLOCK:
-            raise DataError(f"{archive}: damaged or cut short; download it again")
-        if block == bytes(BLOCK):
-            return
-        try:
-            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        except (tarfile.TarError, ValueError) as error:
-            raise DataError(f"{archive}: damaged ({error}); download it again") from None
-        at += BLOCK
-        if header.size < 0 or at + header.size > end:
-            raise DataError(f"{archive}: {header.name!r} reaches beyond the archive; refused")
-        if header.isdir():
-            continue
-        if header.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise DataError(
-                f"{archive}: the member {header.name!r} is not a plain file (a link, a device, an"
-                " extended header); refused"
-            )
-        name = header.name.removeprefix("./")
-        if SAFE_NAME.fullmatch(name) is None:
-            raise DataError(f"{archive}: the member {header.name!r} has an unsafe name; refused")
-        if name.lower().endswith(endings):
-            if name in seen:
-                raise DataError(f"{archive}: {name} occurs twice; refused")
-            seen.add(name)
-            if len(seen) > most:
-                raise DataError(f"{archive}: more than {most:,} members; refused")
-            if endings is IMAGE_EXTENSIONS and header.size > MAX_IMAGE_BYTES:
-                raise DataError(f"{archive}: {name} has {header.size:,} bytes, too many; refused")
-            yield Member(name, at, header.size)
-        at += -(-header.size // BLOCK) * BLOCK

@@ -37,7 +37,26 @@ def any_suspicious(paths: Sequence[str]) -> bool:
     return any(sign in text for sign in SUSPICIOUS)
 
 
-def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> None:
+def follows_links(links: str) -> bool:
+    """Return the meaning of the option `links`: follow links out of the folder, or refuse them."""
+    if links not in ("refuse", "follow"):
+        raise DataError(f"links is {links!r}; use 'refuse' or 'follow'")
+    return links == "follow"
+
+
+def check_link(folder: Path, place: str, follow_links: bool) -> None:
+    """Raise `DataError` for a path that leads out of the folder, unless links are followed."""
+    if not follow_links:
+        refuse_outside(
+            folder,
+            place,
+            'allow links with --follow-links (in a recipe or table.toml: links = "follow")',
+        )
+
+
+def check_files_exist(
+    folder: Path, paths: Sequence[str], listed_in: Path, follow_links: bool = False
+) -> None:
     """Raise `DataError` if one of the (safe) paths is missing or leads out through a link.
 
     Each folder is listed once, so a million files take seconds.
@@ -49,13 +68,13 @@ def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> No
     absent = 0
     first = ""
     for place, names in by_folder.items():
-        there = list_folder(folder, place)
+        there = _list_folder(folder, place, follow_links)
         for name in names:
             if name not in there:
                 first = first or os.path.join(place, name)  # noqa: PTH118
                 absent += 1
             elif there[name]:
-                refuse_outside(folder, os.path.join(place, name))  # noqa: PTH118
+                check_link(folder, os.path.join(place, name), follow_links)  # noqa: PTH118
     if absent:
         raise DataError(
             f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
@@ -63,12 +82,9 @@ def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> No
         )
 
 
-def list_folder(folder: Path, place: str) -> dict[str, bool]:
-    """Return the names in a subfolder, with True for a link; empty if the subfolder is missing.
-
-    Raises `DataError` if the subfolder leads out of the folder.
-    """
-    refuse_outside(folder, place)
+def _list_folder(folder: Path, place: str, follow_links: bool) -> dict[str, bool]:
+    """Return the names in a subfolder, with True for a link; empty if the subfolder is missing."""
+    check_link(folder, place, follow_links)
     try:
         with os.scandir(folder / place) as entries:
             return {entry.name: entry.is_symlink() for entry in entries}
@@ -78,11 +94,13 @@ def list_folder(folder: Path, place: str) -> dict[str, bool]:
         raise DataError(f"{folder / place}: cannot be read ({error.strerror})") from None
 
 
-def refuse_outside(folder: Path, place: str) -> None:
+def refuse_outside(
+    folder: Path, place: str, fix: str = "name the folder that holds the files"
+) -> None:
     """Raise `DataError` for a path that leads out of the folder through a link."""
     home, end = os.path.realpath(folder), os.path.realpath(folder / place)
     if end != home and not end.startswith(os.path.join(home, "")):  # noqa: PTH118
         raise DataError(
             f"{folder / place}: a link that leads out of the folder, which is not allowed;"
-            " copy the files into the folder, or name the folder that holds them"
+            f" copy the files into the folder, or {fix}"
         )

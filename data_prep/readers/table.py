@@ -21,7 +21,12 @@ from data_prep.errors import DataError
 from data_prep.readers import column_mapping
 from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_rows import CsvRows
-from data_prep.readers.path_safety import UNSAFE_PATH, any_suspicious, check_files_exist
+from data_prep.readers.path_safety import (
+    UNSAFE_PATH,
+    any_suspicious,
+    check_files_exist,
+    follows_links,
+)
 from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
@@ -39,11 +44,13 @@ def catalog(
     folder: Path,
     table: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     check_images: bool = True,
+    links: str = "refuse",
 ) -> Catalog:
     """List the images in a CSV (or .csv.gz) in `folder`.
 
     `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
-    every image has to exist.
+    every image has to exist. `links`, here or in the mapping, is `refuse` or `follow`, for links
+    that lead out of the folder.
 
     Raises `DataError`, with file, line and column, if the CSV does not match the mapping, if a path
     leads out of the folder, also through a link, and if an image is listed twice.
@@ -68,7 +75,7 @@ def catalog(
             f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row"
         )
     if check_images:
-        check_files_exist(folder, paths, last)
+        check_files_exist(folder, paths, last, follows_links(links) or follows_links(given.links))
     parts = np.array(found.parts, dtype=np.int8) if found.parts else None
     values = labels.values(found.kinds)
     return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)

@@ -15,8 +15,8 @@ NETWORKS = ("densenet121", "resnet44", "resnet50")
 COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
 READERS: dict[str, tuple[str, ...]] = {
     "nih": COMMON_OPTIONS,
-    "table": (*COMMON_OPTIONS, "table"),
-    "imagefolder": (*COMMON_OPTIONS, "group"),
+    "table": (*COMMON_OPTIONS, "table", "links"),
+    "imagefolder": (*COMMON_OPTIONS, "group", "exclude", "links"),
     "cifar10": COMMON_OPTIONS,
 }
 """What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
@@ -54,6 +54,8 @@ OPTIONS = {
     # The reader checks what is in it.
     "table": described(Any, "a TOML file with a mapping of columns, or that mapping", '"my.toml"'),
     "group": text("a regular expression", '"patient[0-9]+"'),
+    "exclude": list_of(text("", ""), "a list of names of folders", '["masks"]'),
+    "links": word("refuse", "follow"),
 }
 MODEL = {
     "network": word(*NETWORKS),

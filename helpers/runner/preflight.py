@@ -39,6 +39,7 @@ def check(experiment: Experiment) -> None:
             _check_launcher(plan, state)
     # The largest global batch to fill.
     most = max(plan.runs, key=lambda state: state.nodes * state.devices)
+    notes: dict[str, None] = {}  # seeds share most of them
     for seed in dict.fromkeys(state.seed for state in plan.runs):
         setup = parameters.resolve(
             "check",
@@ -50,7 +51,11 @@ def check(experiment: Experiment) -> None:
             run=experiment.folder / "check",
             seed=seed,
         )
-        setup.recipe.steps(len(image_data.load_data(setup).train))
+        images = image_data.load_data(setup)
+        setup.recipe.steps(len(images.train))
+        notes |= dict.fromkeys(images.notes())
+    for note in notes:
+        terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
 
 

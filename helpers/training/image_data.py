@@ -12,6 +12,7 @@ import pandas as pd
 
 import data_prep
 from data_prep import folder_state
+from data_prep.catalog import part_notes
 from data_prep.compiled import copy_flipped
 from data_prep.files import read_json
 from data_prep.readers import Reader
@@ -67,6 +68,11 @@ class Data:
         if self.task == MULTICLASS:
             return np.array(table["class"], np.int64)
         return np.array(table[list(self.classes)], np.float32)  # pandas' own may not be written to
+
+    def notes(self) -> list[str]:
+        """Which classes or findings cannot be learned or measured, because a part lacks them."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return part_notes(self.classes, {name: self.targets(part) for name, part in parts.items()})
 
     @property
     def labels(self) -> list[str]:

@@ -88,3 +88,21 @@ def test_the_tar_of_tars_is_read_where_it_lies(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
     by_file = open_reader("imagefolder", tmp_path / imagefolder.ARCHIVE)
     assert by_file.catalog.sources == reader.catalog.sources
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_an_archive_that_was_written_again(tmp_path: Path, format: int) -> None:
+    """As Python's tarfile writes a folder: with times and long names in headers of their own."""
+    long = f"{'x' * 150}.JPEG"
+    for at, name in enumerate(("n1/n1_0.JPEG", f"n1/{long}", "n2/n2_0.JPEG")):
+        (tmp_path / "classes" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "classes" / name).write_bytes(jpeg(at))
+    with tarfile.open(tmp_path / imagefolder.ARCHIVE, "w", format=format) as whole:
+        for name in ("n1", "n2"):
+            with tarfile.open(tmp_path / f"{name}.tar", "w", format=format) as out:
+                out.pax_headers = {"comment": "of all members"} if name == "n1" else {}
+                out.add(tmp_path / "classes" / name, name if name == "n1" else ".")
+            whole.add(tmp_path / f"{name}.tar", f"{name}.tar")
+    reader = open_reader("imagefolder", tmp_path)
+    assert list(reader.catalog.images) == ["n1/n1_0.JPEG", f"n1/{long}", "n2/n2_0.JPEG"]
+    assert [reader.read(at).shape for at in range(3)] == [(10, 20, 3)] * 3

@@ -87,6 +87,8 @@ def test_an_empty_part_is_an_error(tmp_path: Path) -> None:
         split_by_patient(catalog_of([1, 2]))
     folder = make_folder(tmp_path / "set", patients=3)
     assert "no images left in the valid part" in the_line(command("stats", folder))
+    with pytest.raises(DataError, match=r"no images left in the .* 7 is the group of all images"):
+        split_by_patient(catalog_of([7] * 9))
 
 
 @pytest.mark.parametrize("parts", [(0.7, 0.3), (0.7, 0.1, 0.1), (1.2, -0.3, 0.1)])

@@ -78,6 +78,10 @@ def member(
     return header.tobuf(tarfile.USTAR_FORMAT) + padded
 
 
+def pax(records: bytes) -> bytes:
+    return member("x", records, tarfile.XHDTYPE)
+
+
 END = bytes(1024)
 
 
@@ -250,7 +254,27 @@ CASES = [
     Case("tars-inner-hard-link", inner(member("x.JPEG", kind=tarfile.LNKTYPE)), "not a plain file"),
     Case("tars-device", archive(member("x.tar", kind=tarfile.CHRTYPE)), "not a plain file"),
     Case("tars-sparse", inner(member("x.JPEG", kind=tarfile.GNUTYPE_SPARSE)), "not a plain file"),
-    Case("tars-long-name", inner(member("x", kind=tarfile.GNUTYPE_LONGNAME)), "not a plain file"),
+    Case("tars-long-name", inner(member("x", kind=tarfile.GNUTYPE_LONGNAME)), "damaged"),
+    Case(
+        "tars-long-name-climbing",
+        inner(member("x", b"../../x.JPEG", tarfile.GNUTYPE_LONGNAME), member("x.JPEG")),
+        "'../../x.JPEG' has an unsafe name",
+    ),
+    Case(
+        "tars-long-header",
+        inner(member("x", bytes(1 << 17), tarfile.XHDTYPE), member("x.JPEG")),
+        "not a plain file",
+    ),
+    Case("tars-pax-size", inner(pax(b"10 size=7\n"), member("x.JPEG")), "not a plain file"),
+    Case(
+        "tars-pax-sparse",
+        inner(pax(b"22 GNU.sparse.major=1\n"), member("x.JPEG")),
+        "not a plain file",
+    ),
+    Case("tars-pax-climbing", inner(pax(b"15 path=../a.b\n"), member("x.JPEG")), "unsafe name"),
+    Case("tars-pax-number", inner(pax(b"0 path=x\n"), member("x.JPEG")), "damaged"),
+    Case("tars-pax-cut", inner(pax(b"99 path=x\n"), member("x.JPEG")), "damaged"),
+    Case("tars-pax-no-record", inner(pax(b"x"), member("x.JPEG")), "damaged"),
     Case("tars-too-far", inner(member("x.JPEG", size=1 << 32)), "reaches beyond the archive"),
     Case("tars-cut", archive(member("cat.tar", END), end=b""), "damaged or cut short"),
     Case("tars-inner-cut", inner(member("x.JPEG"), end=b""), "damaged or cut short"),

@@ -1,4 +1,4 @@
-"""Kernels probed before a batch; of the GPUs only the driver is there, and that is a fake."""
+"""Kernels and images checked before a batch; of the GPUs only a driver is there, and is fake."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from runner_tools import (
 
 from helpers import paths, record
 from helpers.launch import processes
+from helpers.runner import experiments, plans, preflight
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -176,3 +177,14 @@ def test_resumed_only_what_is_still_to_run_is_probed_stand_in(suite: Suite) -> N
     assert "self_test" in record.read(suite.run("b", "PyTorch_MultiGPU")), (
         "it is kept with its probe"
     )
+
+
+def test_findings_that_no_part_can_measure_are_noted(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
+    plan = plans.make_plan(devices=[1], recipe="demo", data=str(suite.data), seeds=[0, 1])
+    preflight.check(experiments.choose(plan, name="b", resume=None))
+    said = capsys.readouterr().out
+    assert said.count("note: test has no positive image of Atelectasis") == 1, said
+    assert "so its AUC cannot be measured" in said

@@ -1,0 +1,200 @@
+"""Class folders as they are published: other names of parts, wrappers, masks and links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import command, the_line
+from test_imagefolder import picture
+
+from data_prep import DataError, manifest, open_reader
+from data_prep.catalog import part_notes
+from data_prep.readers import imagefolder, table
+
+
+def lay(folder: Path, *names: str) -> Path:
+    """A folder with these images, each of another colour."""
+    for level, name in enumerate(names):
+        picture(folder / name, level)
+    return folder
+
+
+def test_published_names_of_parts(tmp_path: Path) -> None:
+    brain = lay(tmp_path / "a", "Training/glioma/1.jpg", "Testing/glioma/2.jpg", "Val/glioma/3.jpg")
+    found = imagefolder.catalog(brain)
+    assert found.classes == ("glioma",)
+    assert found.images == ["Training/glioma/1.jpg", "Val/glioma/3.jpg", "Testing/glioma/2.jpg"]
+    assert found.parts is not None and found.parts.tolist() == [0, 1, 2]
+    short = imagefolder.catalog(lay(tmp_path / "b", "tr/a/1.png", "dev/a/2.png", "test/a/3.png"))
+    assert short.parts is not None and short.parts.tolist() == [0, 1, 2]
+    languages = imagefolder.catalog(lay(tmp_path / "c", "tr/1.png", "de/2.png"))
+    assert languages.classes == ("de", "tr") and languages.parts is None
+    twice = lay(tmp_path / "d", "train/a/1.png", "Train/a/2.png")
+    with pytest.raises(DataError, match="two folders for the part train; keep one"):
+        imagefolder.catalog(twice)
+
+
+def test_a_folder_of_the_same_name_is_a_wrapper(tmp_path: Path) -> None:
+    intel = (
+        "seg_train/seg_train/sea/1.jpg",
+        "seg_test/seg_test/sea/2.jpg",
+        "seg_pred/seg_pred/3.jpg",
+    )
+    lay(tmp_path / "intel" / "intel", *intel)
+    found = imagefolder.catalog(tmp_path / "intel")
+    assert found.classes == ("sea",)
+    assert found.images == [f"intel/{name}" for name in intel[:2]]
+    assert found.parts is not None and found.parts.tolist() == [0, 2]
+    labelled = lay(tmp_path / "b", "seg_train/sea/1.jpg", "seg_pred/sea/2.jpg")
+    assert len(imagefolder.catalog(labelled)) == 2
+
+
+def test_a_part_without_labels_is_refused_or_left_out(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "set", "train/a/1.png", "val/a/2.png", "test/3.png")
+    line = the_line(command("stats", folder, "--reader", "imagefolder"))
+    assert "test: contains no folder; it needs one per class" in line
+    assert 'leave the folder out with --exclude test (in a recipe: exclude = ["test"])' in line
+    assert imagefolder.catalog(folder, exclude=["test"]).images == ["train/a/1.png", "val/a/2.png"]
+    with pytest.raises(DataError, match="exclude names 'tset', but no folder has this name"):
+        imagefolder.catalog(folder, exclude=["test", "tset"])
+    (folder / "val" / "a" / "2.png").unlink()
+    with pytest.raises(DataError, match=r"set/val: no image in it; add images, or .*--exclude val"):
+        imagefolder.catalog(folder, exclude=["test"])
+    only_train = imagefolder.catalog(folder, exclude=["test", "val"])
+    assert only_train.parts is None  # it is split as a set in one piece
+
+
+def test_masks_are_not_learned(tmp_path: Path) -> None:
+    covid = [
+        f"{of}/{kind}/{of}-1.png" for of in ("COVID", "Normal") for kind in ("images", "masks")
+    ]
+    folder = lay(tmp_path / "set", *covid)
+    line = the_line(command("stats", folder, "--reader", "imagefolder"))
+    assert "every class has images in the same folders (images, masks)" in line
+    assert "--exclude masks" in line and "COVID-1.png" in line
+    with pytest.raises(DataError, match="in the same folders"):  # one group, two kinds
+        imagefolder.catalog(folder, group=r"\w+-\d+")
+    found = imagefolder.catalog(folder, exclude=["masks"])
+    assert found.images == [name for name in covid if "images" in name]
+    patients = imagefolder.catalog(folder, group="images|masks")  # folders that are groups
+    assert len(patients) == 4
+    with pytest.raises(DataError, match=r"same folders \(train\)"):  # and images beside it
+        imagefolder.catalog(
+            lay(tmp_path / "b", *(f"{x}/{y}1.png" for x in "ab" for y in ("", "train/")))
+        )
+
+
+def farm(folder: Path) -> tuple[Path, Path]:
+    """Images elsewhere, and a folder of links to a class and to an image."""
+    away = lay(folder / "away", "cat/1.png", "2.png")
+    links = folder / "farm"
+    (links / "dog").mkdir(parents=True)
+    (links / "cat").symlink_to(away / "cat")
+    (links / "dog" / "2.png").symlink_to(away / "2.png")
+    return links, away
+
+
+def test_links_are_followed_on_request(tmp_path: Path) -> None:
+    links, away = farm(tmp_path)
+    words = ("resize", links, tmp_path / "small", "--reader", "imagefolder", "--size", 8)
+    line = the_line(command(*words))
+    assert "a link that leads out of the folder" in line
+    assert 'allow links with --follow-links (in a recipe or table.toml: links = "follow")' in line
+    done = command(*words, "--follow-links", "--num-workers", 1)
+    assert done.returncode == 0, done.stderr
+    rows = manifest.read_manifest(tmp_path / "small")
+    assert list(rows) == ["cat/1.png", "dog/2.png"]
+    digests = {manifest.sha256_of(file.read_bytes()) for file in away.rglob("*.png")}
+    assert {row.source_sha256 for row in rows.values()} == digests
+    picture(away / "2.png", 99)  # the target changes, not the link
+    assert "(1 new" in command(*words, "--follow-links", "--num-workers", 1).stdout
+    with pytest.raises(DataError, match="links is 'no'; use 'refuse' or 'follow'"):
+        open_reader("imagefolder", links, links="no")
+
+
+def test_links_to_nothing_in_circles_and_to_other_files(tmp_path: Path) -> None:
+    links, away = farm(tmp_path)
+
+    def refused(**more: str) -> str:
+        with pytest.raises(DataError) as caught:
+            imagefolder.catalog(links, links="follow", **more)  # type: ignore[arg-type]
+        return str(caught.value)
+
+    (links / "bird").symlink_to(tmp_path / "gone")
+    assert "bird: cannot be read (No such file or directory); fetch what" in refused()
+    (links / "bird").unlink()
+    (links / "dog" / "more").symlink_to(links)
+    assert "more: a link to a folder that is read already" in refused()
+    (links / "dog" / "more").unlink()
+    (away / "cat" / "up").symlink_to("..")  # to its parent, which the farm does not have
+    (away / "down").symlink_to("cat")
+    assert "a link to a folder that is read already" in refused()
+    (away / "cat" / "up").unlink()
+    (links / "dog" / "self").symlink_to("self")
+    assert "self: cannot be read (Too many levels of symbolic links)" in refused()
+    (links / "dog" / "self").unlink()
+
+    (links / "dog" / "3.png").symlink_to(tmp_path / "gone.png")
+    (links / "dog" / "4.png").symlink_to("/etc/hostname")
+    words = ("resize", links, tmp_path / "small", "--reader", "imagefolder", "--size", 8)
+    line = the_line(command(*words, "--follow-links", "--num-workers", 1))
+    assert "2 of 4 images were left out, the first is dog/3.png" in line
+    assert "a link that leads to nothing" in line
+    reasons = (tmp_path / "small" / "rejected.csv").read_text()
+    assert 'dog/4.png,"cannot be read as an image (not a PNG' in reasons
+
+
+def test_the_table_follows_links_too(tmp_path: Path) -> None:
+    _, away = farm(tmp_path)
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "images").symlink_to(away)
+    (folder / "own.png").symlink_to(away / "2.png")
+    (folder / "list.csv").write_text("path,label\nimages/cat/1.png,cat\nown.png,dog\n")
+    mapping = 'file = "list.csv"\npath = "path"\nclass = "label"\n'
+    (folder / "table.toml").write_text(mapping)
+    with pytest.raises(DataError, match="allow links with --follow-links"):
+        table.catalog(folder)
+    assert len(table.catalog(folder, links="follow")) == 2
+    (folder / "table.toml").write_text(mapping + 'links = "follow"\n')
+    assert len(table.catalog(folder)) == 2
+    (folder / "table.toml").write_text(mapping + 'links = "yes"\n')
+    with pytest.raises(DataError, match="line 4: 'links' is 'yes'; use 'refuse' or 'follow'"):
+        table.catalog(folder)
+
+
+def test_what_a_part_cannot_measure_is_said_before_training(tmp_path: Path) -> None:
+    names = "train/cat/1.png", "train/dog/2.png", "val/cat/3.png", "val/dog/4.png", "test/cat/5.png"
+    folder = lay(tmp_path / "set", *names)
+    (folder / "test" / "dog").mkdir()
+    note = (
+        "test has no image of dog, so its accuracy cannot be measured; add images, or split with"
+        " another seed or other shares"
+    )
+    words = folder, "--reader", "imagefolder"
+    assert f"\nnote: {note}\n" in command("stats", *words).stdout
+    done = command("verify", *words, "--num-workers", 1)
+    assert done.returncode == 0 and f"note: the split by seed 0: {note}" in done.stdout
+    (folder / "train" / "bird").mkdir()
+    line = the_line(command("stats", *words))
+    assert "bird: no image in this class's folder" in line and "--exclude bird" in line
+
+    alone = lay(tmp_path / "alone", *(f"cat/p1_{at}.png" for at in range(9)))
+    done = command("verify", alone, "--reader", "imagefolder", "--num-workers", 1)
+    assert done.returncode == 1
+    assert "PROBLEM: has only the class 'cat': give images of at least two" in done.stdout
+    line = the_line(command("stats", alone, "--reader", "imagefolder", "--group", "p[0-9]"))
+    assert "p1 is the group of all images, and no group is in two parts" in line
+
+
+def test_findings_that_are_nowhere_or_everywhere() -> None:
+    here = np.array([[1, 1], [0, 1]])
+    notes = part_notes(("a", "b"), {"train": here, "test": 1 - here})
+    assert [note.partition(";")[0] for note in notes] == [
+        "train has no negative image of b, so it cannot be learned",
+        "test has no positive image of b, so its AUC cannot be measured",
+    ]
+    many = part_notes([f"c{at}" for at in range(1000)], {"valid": np.array([999])})
+    assert "no image of c0, c1, c2, c3, c4 and 994 more, so" in many[0]
