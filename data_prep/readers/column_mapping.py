@@ -4,7 +4,9 @@ The mapping may also be a dictionary with the same keys.
 
     file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
     path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
-                                    # the first 2 characters of one column and all of another
+                                    # the first 2 characters of one column and all of another;
+                                    # "*/{id}.jpg" searches each folder, "**/{id}.jpg" all levels
+    remove_prefix = "set/"          # the start of each path that is no folder on this disk
     group = "PatientID"             # the group of an image: a column or a pattern
     group_pattern = "patient[0-9]+" # only the text that this regular expression finds
     split = "split"                 # a column of train, valid (val, validate, validation), test
@@ -58,6 +60,7 @@ class ColumnMapping(
 
     file: str | Annotated[dict[Literal["train", "valid", "test"], str], msgspec.Meta(min_length=1)]
     path: Text
+    remove_prefix: str = ""
     name: Text | None = None
     group: Text | None = None
     group_pattern: Text | None = None

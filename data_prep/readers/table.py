@@ -21,7 +21,12 @@ from data_prep.errors import DataError
 from data_prep.readers import column_mapping
 from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_rows import CsvRows
-from data_prep.readers.path_safety import UNSAFE_PATH, any_suspicious, check_files_exist
+from data_prep.readers.path_safety import (
+    UNSAFE_PATH,
+    any_suspicious,
+    check_files_exist,
+    resolve_wildcards,
+)
 from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
 
@@ -60,8 +65,10 @@ def catalog(
         raise DataError(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
-    images = found.images
-    paths = found.paths if given.name else images
+    paths = found.paths if given.name else found.images
+    if "*" in given.path:
+        paths = resolve_wildcards(folder, paths)
+    images = found.images if given.name else paths
     last = folder / [*given.files.values()][-1]
     if len(set(images)) != len(images):
         raise DataError(
@@ -132,7 +139,7 @@ def _read_file(
         def where(at: int, column: str, before: int = before) -> str:
             return f"{rows.where(before + at)}, column '{column}'"
 
-        paths = [path_of(row) for row in block]
+        paths = [path_of(row).removeprefix(given.remove_prefix) for row in block]
         if any_suspicious(paths):
             _refuse_unsafe(paths, partial(where, column=given.path))
         if name_of is not None:
@@ -155,8 +162,8 @@ def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
         if UNSAFE_PATH.search(path):
             raise DataError(
-                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it or"
-                " the mapping"
+                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it, or"
+                " cut its start with remove_prefix in the mapping"
             )
 
 

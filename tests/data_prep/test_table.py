@@ -189,3 +189,56 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     mapping = 'file = "list.csv"\npath = "Path"\nfindings = ["Mass"]\n'
     (tmp_path / "table.toml").write_text(mapping, encoding="utf-8-sig")
     assert table.catalog(tmp_path).images == ["a.png"]
+
+
+def picture(file: Path, grey: int = 0) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (4, 4), grey).save(file)
+
+
+def test_paths_that_start_with_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """CheXpert's CSV names the folder that it is in."""
+    picture(tmp_path / "train" / "p1" / "a.jpg")
+    (tmp_path / "train.csv").write_text("Path,x\nC-small/train/p1/a.jpg,1\n")
+    mapping = {"file": "train.csv", "path": "Path", "findings": ["x"]}
+    with pytest.raises(DataError, match=r'not there: add remove_prefix = "C-small/" to the map'):
+        open_reader("table", tmp_path, table=mapping)
+    reader = open_reader("table", tmp_path, table=mapping | {"remove_prefix": "C-small/"})
+    assert reader.catalog.images == ["train/p1/a.jpg"] and reader.read(0).shape == (4, 4, 3)
+    (tmp_path / "train.csv").write_text("Path,x\nC-small//etc/passwd,1\n")
+    with pytest.raises(DataError, match=r"'/etc/passwd' is not a safe path"):
+        open_reader("table", tmp_path, table=mapping | {"remove_prefix": "C-small/"})
+
+
+@pytest.mark.parametrize("path", ["part_*/{id}.jpg", "**/{id}.jpg", "*/{id}.jpg"])
+def test_images_in_several_folders(tmp_path: Path, path: str) -> None:
+    """As in HAM10000's two folders."""
+    picture(tmp_path / "part_1" / "a.jpg")
+    picture(tmp_path / "part_2" / "b.jpg", 9)
+    (tmp_path / "part_x.txt").write_text("no folder")
+    mapping = {"file": "list.csv", "path": path, "class": "dx"}
+    (tmp_path / "list.csv").write_text("id,dx\na,nv\nb,mel\n")
+    reader = open_reader("table", tmp_path, table=mapping)
+    assert reader.catalog.images == ["part_1/a.jpg", "part_2/b.jpg"]
+    assert reader.read(1).max() == 9
+    (tmp_path / "list.csv").write_text("id,dx\na,nv\nc,mel\n")
+    with pytest.raises(DataError, match=r"1 of the 2 images .*/c\.jpg; add .*'\*' stands for any"):
+        open_reader("table", tmp_path, table=mapping)
+    picture(tmp_path / "part_3" / "a.jpg")
+    with pytest.raises(DataError, match=r"is both part_1/a.jpg and part_3/a.jpg; remove one"):
+        open_reader("table", tmp_path, table=mapping)
+
+
+def test_a_search_stays_in_the_folder(tmp_path: Path) -> None:
+    picture(tmp_path / "out" / "a.jpg")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "part_1").symlink_to(tmp_path / "out")
+    (tmp_path / "set" / "list.csv").write_text("id,dx\na,nv\n")
+    mapping = {"file": "list.csv", "path": "part_*/{id}.jpg", "class": "dx"}
+    with pytest.raises(DataError, match="a link that leads out of the folder"):
+        open_reader("table", tmp_path / "set", table=mapping)
+    with pytest.raises(DataError, match=r"'\*\*' must be a whole folder"):
+        open_reader("table", tmp_path / "set", table=mapping | {"path": "a**/{id}.jpg"})
+    picture(tmp_path / "set" / "[x]?" / "b" / "a.jpg")
+    found = open_reader("table", tmp_path / "set", table=mapping | {"path": "[x]?/*/{id}.jpg"})
+    assert found.catalog.images == ["[x]?/b/a.jpg"]
