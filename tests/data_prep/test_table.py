@@ -242,3 +242,16 @@ def test_a_search_stays_in_the_folder(tmp_path: Path) -> None:
     picture(tmp_path / "set" / "[x]?" / "b" / "a.jpg")
     found = open_reader("table", tmp_path / "set", table=mapping | {"path": "[x]?/*/{id}.jpg"})
     assert found.catalog.images == ["[x]?/b/a.jpg"]
+
+
+def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x", "y"]}
+    text = "p;x;y\na,b.png;1,0;-1,0\nc.png;0,0;\n"
+    found = read(tmp_path, mapping, list_csv=text)
+    assert found.images == ["a,b.png", "c.png"]
+    assert found.labels.tolist() == [[1, UNCERTAIN], [0, MISSING]]
+
+
+def test_a_comma_in_the_header_is_the_separator(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p;q", "findings": ["x|y"]}
+    assert read(tmp_path, mapping, list_csv="p;q,x|y\na;b.png,1\n").images == ["a;b.png"]
