@@ -18,6 +18,7 @@ and one of three types of labels:
                                     # uncertain and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
     label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
+    merge_rows = true               # the rows of an image are joined: yes if one row says so
     no_finding = ["No Finding"]     # names that mean no finding
     handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
     class = "label"                 # a column with the class; classes = [...] sets the order
@@ -72,6 +73,7 @@ class ColumnMapping(
     label_format: Literal["separated", "list"] = "separated"
     no_finding: Texts = ("No Finding",)
     handle_unknown: Literal["error", "ignore"] = "error"
+    merge_rows: bool = False
     class_: Text | None = None
     classes: Texts = ()
     positive: Texts = ("1", "1.0")
@@ -94,6 +96,8 @@ class ColumnMapping(
                 "one type of labels is needed; give 'findings' (a column each), or 'labels' and"
                 " 'findings' (a column of names), or 'class'"
             )
+        if self.merge_rows and self.class_:
+            raise ValueError("'merge_rows' joins findings only; remove it, or give 'findings'")
         if self.labels and not self.findings:
             raise ValueError("'labels' needs 'findings', the names to learn, in their order")
         try:
@@ -117,6 +121,7 @@ HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "file": f"a name, or one for each of {', '.join(PARTS)}, is needed",
     "label_format": "use 'separated' or 'list'",
     "handle_unknown": "use 'error' or 'ignore'",
+    "merge_rows": "use true or false",
 }
 
 

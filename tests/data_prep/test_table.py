@@ -255,3 +255,20 @@ def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 def test_a_comma_in_the_header_is_the_separator(tmp_path: Path) -> None:
     mapping = {"file": "list.csv", "path": "p;q", "findings": ["x|y"]}
     assert read(tmp_path, mapping, list_csv="p;q,x|y\na;b.png,1\n").images == ["a;b.png"]
+
+
+def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
+    """As RSNA and VinDr list images: a row for each box, or for each radiologist."""
+    mapping = {"file": "list.csv", "path": "id", "labels": "name", "findings": ["mass", "edema"]}
+    mapping |= {"no_finding": ["none"], "group": "who"}
+    text = "id,name,who\na,none,1\nb,mass,2\na,edema,1\nb,edema,2\nc,none,3\n"
+    with pytest.raises(DataError, match=r"the image a is listed twice; .*merge_rows = true"):
+        read(tmp_path, mapping, list_csv=text)
+    found = read(tmp_path, mapping | {"merge_rows": True}, list_csv=text)
+    assert found.images == ["a", "b", "c"] and found.groups == ["1", "2", "3"]
+    assert found.labels.tolist() == [[0, 1], [1, 1], [0, 0]]
+    with pytest.raises(DataError, match="rows of a differ in path, group or part"):
+        read(tmp_path, mapping | {"merge_rows": True}, list_csv=text + "a,mass,4\n")
+    mapping = {"file": "list.csv", "path": "id", "class": "name", "merge_rows": True}
+    with pytest.raises(DataError, match="'merge_rows' joins findings only"):
+        read(tmp_path, mapping, list_csv=text)
