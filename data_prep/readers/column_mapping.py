@@ -18,7 +18,7 @@ and one of three types of labels:
                                     # uncertain and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
     label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
-    merge_rows = true               # the rows of an image are joined: yes if one row says so
+    merge_rows = true               # join the rows of an image: positive if it is in one row
     no_finding = ["No Finding"]     # names that mean no finding
     handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
     class = "label"                 # a column with the class; classes = [...] sets the order
@@ -61,7 +61,7 @@ class ColumnMapping(
 
     file: str | Annotated[dict[Literal["train", "valid", "test"], str], msgspec.Meta(min_length=1)]
     path: Text
-    remove_prefix: str = ""
+    remove_prefix: Text | None = None
     name: Text | None = None
     group: Text | None = None
     group_pattern: Text | None = None

@@ -65,12 +65,18 @@ def check_files_exist(folder: Path, paths: Sequence[str], listed_in: Path) -> No
 
 
 def _missing_hint(folder: Path, path: str) -> str:
-    parts = path.split("/")
-    for cut in range(1, len(parts)):
-        if os.path.isfile(folder / "/".join(parts[cut:])):  # noqa: PTH113 (no error: a long name)
-            prefix = json.dumps("/".join([*parts[:cut], ""]), ensure_ascii=False)
-            return f"{parts[0]}/ is not there: add remove_prefix = {prefix} to the mapping"
+    if prefix := missing_prefix(folder, path):
+        text = json.dumps(prefix, ensure_ascii=False)
+        return f"its start is not there: add remove_prefix = {text} to the mapping"
     return "add them, or fix the path in the mapping ('*' stands for any folder)"
+
+
+def missing_prefix(folder: Path, path: str) -> str:
+    """Return the start of a (safe) path without which the file exists, or an empty text."""
+    for end in re.finditer("/", path):
+        if os.path.isfile(folder / path[end.end() :]):  # noqa: PTH113 (no error: a long name)
+            return path[: end.end()]
+    return ""
 
 
 def resolve_wildcards(folder: Path, paths: Sequence[str]) -> list[str]:

@@ -159,7 +159,7 @@ def _read_file(
         def where(at: int, column: str, before: int = before) -> str:
             return f"{rows.where(before + at)}, column '{column}'"
 
-        paths = [path_of(row).removeprefix(given.remove_prefix) for row in block]
+        paths = [path_of(row).removeprefix(given.remove_prefix or "") for row in block]
         if any_suspicious(paths):
             _refuse_unsafe(paths, partial(where, column=given.path))
         if name_of is not None:

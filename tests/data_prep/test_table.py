@@ -259,6 +259,7 @@ def test_a_comma_in_the_header_is_the_separator(tmp_path: Path) -> None:
 
 def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
     """As RSNA and VinDr list images: a row for each box, or for each radiologist."""
+    mapping: dict[str, Any]
     mapping = {"file": "list.csv", "path": "id", "labels": "name", "findings": ["mass", "edema"]}
     mapping |= {"no_finding": ["none"], "group": "who"}
     text = "id,name,who\na,none,1\nb,mass,2\na,edema,1\nb,edema,2\nc,none,3\n"
