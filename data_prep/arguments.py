@@ -138,6 +138,17 @@ def parser() -> argparse.ArgumentParser:
     _add_workers(resize)
     resize.set_defaults(run=commands.resize)
 
+    init = added.add_parser(
+        "init",
+        help="recognise a published data set, and write its table.toml and a recipe",
+        description="Recognise the layout of FOLDER: the NIH's ChestX-ray14, CheXpert, MIMIC-CXR,"
+        " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC or a folder per class. Write a recipe, and for"
+        " a CSV file table.toml, to FOLDER, and print the next commands. Existing files are never"
+        " replaced.",
+    )
+    init.add_argument("folder", metavar="FOLDER", help="recognise this folder")
+    init.set_defaults(run=commands.init)
+
     nih = added.add_parser(
         "nih",
         help="download the NIH's archives and resize the images to small grey squares",

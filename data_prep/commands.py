@@ -42,6 +42,14 @@ def generate(options: argparse.Namespace) -> int:
     return 0
 
 
+def init(options: argparse.Namespace) -> int:
+    from data_prep.init_folder import init_folder
+
+    for line in init_folder(options.folder):
+        _print(line)
+    return 0
+
+
 def resize(options: argparse.Namespace) -> int:
     from data_prep.resize import resize_folder
 

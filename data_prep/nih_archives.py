@@ -56,7 +56,7 @@ def nih_sources(
         The sources of the label file and of the archives.
 
     Raises:
-        DataError: the listing is missing or invalid.
+        DataError: the listing is missing or invalid, or the folder has zip archives only.
     """
     if listing is None:
         content = json.loads(resources.files("data_prep").joinpath("sources.json").read_text())
@@ -77,7 +77,16 @@ def nih_sources(
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
         archives = [replace(remote, url=f"{base}/{remote.name}") for remote in archives]
-    return ArchiveSources(label_file, archives, None if folder is None else Path(folder))
+    if folder is None:
+        return ArchiveSources(label_file, archives)
+    folder = Path(folder)
+    here = any((folder / remote.name).is_file() for remote in archives)
+    if not here and (zips := sorted(folder.glob("*.zip"))):
+        raise DataError(
+            f"{zips[0]}: a zip archive, as Kaggle has, instead of the NIH's {archives[0].name};"
+            " unzip it, then run 'data-prep resize FOLDER TARGET'"
+        )
+    return ArchiveSources(label_file, archives, folder)
 
 
 def _remote_file(entry: dict[str, Any]) -> RemoteFile:

@@ -64,7 +64,7 @@ def plan_resize(
 ) -> ResizePlan:
     """Plan to resize `source` into `target`; `DataError` if this is impossible."""
     if not source.is_dir() and (reader is None or not source.is_file()):
-        what = "is not a folder" if source.exists() else "does not exist"
+        what = "is not a folder (unpack an archive)" if source.exists() else "does not exist"
         raise DataError(f"{source} {what}: name a folder of images")
     if is_same_path(source, target):
         raise DataError(f"{target} is the source itself: name another folder to write to")

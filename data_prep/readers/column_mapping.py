@@ -4,7 +4,9 @@ The mapping may also be a dictionary with the same keys.
 
     file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
     path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
-                                    # the first 2 characters of one column and all of another
+                                    # the first 2 characters of one column and all of another;
+                                    # "*/{id}.jpg" searches each folder, "**/{id}.jpg" all levels
+    remove_prefix = "set/"          # the start of each path that is no folder on this disk
     group = "PatientID"             # the group of an image: a column or a pattern
     group_pattern = "patient[0-9]+" # only the text that this regular expression finds
     split = "split"                 # a column of train, valid (val, validate, validation), test
@@ -17,6 +19,7 @@ and one of three types of labels:
                                     # uncertain and missing
     labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
     label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
+    merge_rows = true               # join the rows of an image: positive if it is in one row
     no_finding = ["No Finding"]     # names that mean no finding
     handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
     class = "label"                 # a column with the class; classes = [...] sets the order
@@ -59,6 +62,7 @@ class ColumnMapping(
 
     file: str | Annotated[dict[Literal["train", "valid", "test"], str], msgspec.Meta(min_length=1)]
     path: Text
+    remove_prefix: Text | None = None
     name: Text | None = None
     group: Text | None = None
     group_pattern: Text | None = None
@@ -70,6 +74,7 @@ class ColumnMapping(
     label_format: Literal["separated", "list"] = "separated"
     no_finding: Texts = ("No Finding",)
     handle_unknown: Literal["error", "ignore"] = "error"
+    merge_rows: bool = False
     class_: Text | None = None
     classes: Texts = ()
     positive: Texts = ("1", "1.0")
@@ -93,6 +98,8 @@ class ColumnMapping(
                 "one type of labels is needed; give 'findings' (a column each), or 'labels' and"
                 " 'findings' (a column of names), or 'class'"
             )
+        if self.merge_rows and self.class_:
+            raise ValueError("'merge_rows' joins findings only; remove it, or give 'findings'")
         if self.labels and not self.findings:
             raise ValueError("'labels' needs 'findings', the names to learn, in their order")
         try:
@@ -117,6 +124,7 @@ HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "label_format": "use 'separated' or 'list'",
     "handle_unknown": "use 'error' or 'ignore'",
     "links": "use 'refuse' or 'follow'",
+    "merge_rows": "use true or false",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -21,6 +22,12 @@ Row = list[str]
 #: Rows per block, fewer than the threshold of Python's garbage collector (700). Otherwise the
 #: collector would scan all rows again and again, which takes half of the time.
 BLOCK = 500
+
+#: The separator is the first of these in the header.
+SEPARATORS = ",;\t|"
+
+#: Quoted names and sizes such as [Width,Height], whose commas separate no columns.
+ENCLOSED = re.compile(r'"[^"]*"|\[[^]]*\]')
 
 #: A column's name in a pattern, and the number of its first characters to use.
 FIELD = re.compile(r"\{([^{}:]+)(?::([0-9]+))?\}")
@@ -44,6 +51,17 @@ def read_csv_bytes(file: Path) -> bytes:
         ) from None
 
 
+def text_format(data: bytes) -> tuple[str, str]:
+    """Return the encoding, UTF-8 or Excel's UTF-16, and the separator of a CSV."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if data.startswith(marks) else "utf-8-sig"
+    header = io.TextIOWrapper(io.BytesIO(data), encoding, errors="replace", newline="").readline(
+        1 << 20
+    )
+    names = ENCLOSED.sub("", header)
+    return encoding, next((text for text in SEPARATORS if text in names), ",")
+
+
 def split_names(header: list[str]) -> list[str]:
     """Return the names of a header that contains commas, quoted or not."""
     return [name.strip() for name in ",".join(header).split(",")] if header else []
@@ -60,6 +78,7 @@ class CsvRows:
     def __init__(self, file: Path, *, split_header: bool = False) -> None:
         self.file = file
         self._data = read_csv_bytes(file)
+        self._encoding, self._separator = text_format(self._data)
         header = next(self._checked(), [])
         self.header = split_names(header) if split_header else [name.strip() for name in header]
         self._width = len(self.header)
@@ -95,10 +114,6 @@ class CsvRows:
             raise DataError(f"{self.file}, line 1: two columns are called '{name}'; rename one")
         if name in self.header:
             return self.header.index(name)
-        if self._width == 1 and (found := [s for s in ";\t|" if s in self.header[0]]):
-            raise DataError(
-                f"{self.file}, line 1: columns separated by {found[0]!r}; save it with commas"
-            )
         hint = did_you_mean(name, self.header, f"there are {', '.join(self.header[:30])}")
         raise DataError(f"{self.file}, line 1: no column '{name}'; {hint}")
 
@@ -125,9 +140,9 @@ class CsvRows:
 
     def _reader(self) -> Any:
         # Decode while reading: io.StringIO would take four bytes per character.
-        text = io.TextIOWrapper(io.BytesIO(self._data), "utf-8-sig", newline="")
+        text = io.TextIOWrapper(io.BytesIO(self._data), self._encoding, newline="")
         # strict: an unclosed quote would consume the rest of the file without an error.
-        return csv.reader(text, strict=True)
+        return csv.reader(text, strict=True, delimiter=self._separator)
 
     def _checked(self) -> Iterator[Row]:
         reader = self._reader()

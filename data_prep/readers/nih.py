@@ -13,6 +13,9 @@ from data_prep.errors import DataError
 from data_prep.folder_state import EXCLUDED_FILE, is_packed, open_array, read_excluded
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 
+#: The folders of images, in the NIH's archives and in Kaggle's.
+SEARCHED = "images/, images_*/images/, images-*/images-*/ and sample/images/"
+
 
 def read_catalog(
     folder: str | os.PathLike[str],
@@ -22,8 +25,8 @@ def read_catalog(
 ) -> pd.DataFrame:
     """Read and check the label file of a folder in the NIH's format.
 
-    The folder contains `Data_Entry_2017.csv` or `Data_Entry_2017_v2020.csv` (or `.gz`), and the
-    images in `images/` or in `images_001/images/` and so on. An image `x.png` is also found as
+    The folder contains one of `nih_labels.LABEL_FILES`, and the images in `images/`, in
+    `images_001/images/` and so on, or as in Kaggle's copies. An image `x.png` is also found as
     `x.jpg`. Images listed in the folder's `left_out.csv` are excluded.
 
     Args:
@@ -55,13 +58,13 @@ def read_catalog(
         if not keep.any():
             raise DataError(
                 f"{folder}: none of the {len(names):,} images named in {file.name} is there"
-                f" (searched images/ and images_*/images/); put the images beside the label file"
+                f" (searched {SEARCHED}); put the images beside the label file"
             )
         table, paths = table[keep].reset_index(drop=True), [p for p in paths if p is not None]
     elif missing and check_images:
         raise DataError(
             f"{folder}: {len(missing):,} of the {len(names):,} images named in {file.name} are"
-            f" missing, the first is {missing[0]} (searched images/ and images_*/images/);"
+            f" missing, the first is {missing[0]} (searched {SEARCHED});"
             f" add them, or skip them with --skip-missing"
         )
     inside = str(folder / "images") + os.sep
@@ -89,7 +92,7 @@ def find_label_file(folder: str | os.PathLike[str]) -> Path:
     """Return the label file of a data folder (the first of `LABEL_FILES` that exists)."""
     folder = Path(folder)
     if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
+        what = "is not a folder (unpack an archive)" if folder.exists() else "does not exist"
         raise DataError(f"{folder} {what}: name the folder with the label file and the images")
     for name in LABEL_FILES:
         if (folder / name).is_file():
@@ -102,9 +105,9 @@ def find_label_file(folder: str | os.PathLike[str]) -> Path:
 def list_images(folder: str | os.PathLike[str]) -> dict[str, str]:
     """Return the path of every image of a data folder by file name, without opening files."""
     folder = Path(folder)
-    places = [folder / "images"]
-    for part in sorted(folder.glob("images_*")):
-        places += [part / "images", part]
+    places = [folder / "images", folder / "sample" / "images"]
+    for part in sorted(folder.glob("images[_-]*")):
+        places += [part / "images", part / part.name, part]
     found: dict[str, str] = {}
     for place in places:
         if not place.is_dir():

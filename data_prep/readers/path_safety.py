@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -78,8 +79,62 @@ def check_files_exist(
     if absent:
         raise DataError(
             f"{folder}: {absent:,} of the {len(paths):,} images named in {listed_in.name} are"
-            f" missing, the first is {first}; add them, or fix the path in the mapping"
+            f" missing, the first is {first}; {_missing_hint(folder, first)}"
         )
+
+
+def _missing_hint(folder: Path, path: str) -> str:
+    if prefix := missing_prefix(folder, path):
+        text = json.dumps(prefix, ensure_ascii=False)
+        return f"its start is not there: add remove_prefix = {text} to the mapping"
+    return "add them, or fix the path in the mapping ('*' stands for any folder)"
+
+
+def missing_prefix(folder: Path, path: str) -> str:
+    """Return the start of a (safe) path without which the file exists, or an empty text."""
+    for end in re.finditer("/", path):
+        if os.path.isfile(folder / path[end.end() :]):  # noqa: PTH113 (no error: a long name)
+            return path[: end.end()]
+    return ""
+
+
+def resolve_wildcards(folder: Path, paths: Sequence[str], follow_links: bool = False) -> list[str]:
+    """Return the (safe) paths with `*` replaced by the one folder that contains the image.
+
+    `**` stands for folders at any level. The path of a missing image is returned unchanged.
+
+    Raises `DataError` if several folders contain an image, or if one leads out of the folder.
+    """
+    places: dict[str, dict[str, list[str]]] = {}  # pattern of folders, name, folders with the name
+    found = []
+    for path in paths:
+        pattern, _, name = path.rpartition("/")
+        if pattern not in places:
+            places[pattern] = (
+                _folders_by_name(folder, pattern, follow_links) if "*" in pattern else {}
+            )
+        there = places[pattern].get(name, [])
+        if len(there) > 1:
+            raise DataError(
+                f"{folder}: {path} is both {' and '.join(there[:2])}; remove one, or name its"
+                " folder in the mapping's path"
+            )
+        found += there or [path]
+    return found
+
+
+def _folders_by_name(folder: Path, pattern: str, follow_links: bool) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    try:  # of the signs that pathlib replaces, only * is ours
+        places = sorted(folder.glob(re.sub(r"[?[]", r"[\g<0>]", pattern)))
+    except ValueError:
+        raise DataError(f"{folder}: {pattern!r}: '**' must be a whole folder of the path") from None
+    for place in places:
+        if place.is_dir():
+            inside = place.relative_to(folder)
+            for name in _list_folder(folder, inside.as_posix(), follow_links):
+                found.setdefault(name, []).append((inside / name).as_posix())
+    return found
 
 
 def _list_folder(folder: Path, place: str, follow_links: bool) -> dict[str, bool]:

@@ -10,13 +10,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_prep.catalog import NO_PART, Catalog
+from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.readers import column_mapping
 from data_prep.readers.column_mapping import ColumnMapping
@@ -26,6 +27,7 @@ from data_prep.readers.path_safety import (
     any_suspicious,
     check_files_exist,
     follows_links,
+    resolve_wildcards,
 )
 from data_prep.readers.table_labels import TableLabels
 from data_prep.split import PARTS
@@ -67,18 +69,40 @@ def catalog(
         raise DataError(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
-    images = found.images
-    paths = found.paths if given.name else images
+    paths = found.paths if given.name else found.images
+    follow = follows_links(links) or follows_links(given.links)
+    if "*" in given.path:
+        paths = resolve_wildcards(folder, paths, follow)
+    images = found.images if given.name else paths
     last = folder / [*given.files.values()][-1]
-    if len(set(images)) != len(images):
-        raise DataError(
-            f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row"
-        )
-    if check_images:
-        check_files_exist(folder, paths, last, follows_links(links) or follows_links(given.links))
     parts = np.array(found.parts, dtype=np.int8) if found.parts else None
     values = labels.values(found.kinds)
-    return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
+    listed = Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
+    if len(set(images)) != len(images):
+        if not given.merge_rows:
+            raise DataError(
+                f"{last}: the image {_first_duplicate(images)} is listed twice; remove one row, or"
+                " join the findings with merge_rows = true in the mapping"
+            )
+        listed = _merge_rows(listed, last)
+    if check_images:
+        check_files_exist(folder, listed.sources, last, follow)
+    return listed
+
+
+def _merge_rows(listed: Catalog, where: Path) -> Catalog:
+    """Join the rows of each image: a finding gets the highest of its labels."""
+    first: dict[str, int] = {}
+    for at, image in enumerate(listed.images):
+        same = first.setdefault(image, at)
+        for values in (listed.sources, listed.groups, listed.parts):
+            if values is not None and values[same] != values[at]:
+                raise DataError(f"{where}: rows of {image} differ in path, group or part; fix one")
+    keep = np.array([*first.values()])
+    rows = np.searchsorted(keep, [first[image] for image in listed.images])
+    labels = np.full((len(keep), len(listed.classes)), MISSING, dtype=np.int8)
+    np.maximum.at(labels, rows, listed.labels)
+    return replace(listed.select(keep), labels=labels)
 
 
 class _TableColumns:
@@ -139,7 +163,7 @@ def _read_file(
         def where(at: int, column: str, before: int = before) -> str:
             return f"{rows.where(before + at)}, column '{column}'"
 
-        paths = [path_of(row) for row in block]
+        paths = [path_of(row).removeprefix(given.remove_prefix or "") for row in block]
         if any_suspicious(paths):
             _refuse_unsafe(paths, partial(where, column=given.path))
         if name_of is not None:
@@ -162,8 +186,8 @@ def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:
     for at, path in enumerate(paths):
         if UNSAFE_PATH.search(path):
             raise DataError(
-                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it or"
-                " the mapping"
+                f"{where(at)}: the path {path!r} is not a safe path within the folder; fix it, or"
+                " cut its start with remove_prefix in the mapping"
             )
 
 

@@ -85,7 +85,8 @@ class TableLabels:
         return name
 
     def _code(self, cell: str, column: str, where: Callable[[str], str]) -> int:
-        code = self.codes.get(cell.strip())
+        text = cell.strip()
+        code = self.codes.get(text, self.codes.get(text.replace(",", ".")))  # a decimal comma
         if code is None:
             raise DataError(
                 f"{where(column)}: {cell!r} is none of {', '.join(filter(None, self.codes))};"

@@ -76,6 +76,53 @@ def test_reads_compressed_files(tmp_path: Path, name: str) -> None:
     assert read_catalog(folder).equals(before)
 
 
+@pytest.mark.parametrize(
+    ("labels", "images"),
+    [
+        ("sample_labels.csv", "sample/images"),
+        ("sample_labels.csv", "images"),
+        ("Data_Entry_2017.csv", "images-224/images-224"),
+    ],
+)
+def test_reads_kaggles_copies(tmp_path: Path, labels: str, images: str) -> None:
+    folder = make_folder(tmp_path / "set")
+    (folder / "images").rename(tmp_path / "moved")
+    (folder / images).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "moved").rename(folder / images)
+    (folder / "Data_Entry_2017.csv").rename(folder / labels)
+    assert all(Path(path).is_file() for path in read_catalog(folder)["path"])
+    small = tmp_path / "small"
+    assert command("resize", folder, small, "--size", 8, "--num-workers", 1).returncode == 0
+    assert command("verify", small, "--num-workers", 1).returncode == 0
+    assert len(read_catalog(small)) == 24
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_reads_what_excel_and_pandas_save(tmp_path: Path, separator: str, encoding: str) -> None:
+    folder = make_folder(tmp_path / "set")
+    expected = read_catalog(folder)
+    file = folder / "Data_Entry_2017.csv"
+    header, *rows = file.read_text().replace(",", separator).splitlines()
+    rows = [
+        row.replace(f"{separator}58", f"{'.' if separator == ',' else ','}0{separator}58")
+        for row in rows
+    ]
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    file.write_bytes((mark + "\r\n".join([header, *rows]) + "\r\n").encode(encoding))
+    assert read_catalog(folder).equals(expected)
+    file.write_bytes(keep_rows(file, {"00000002_001.png"}))
+    assert read_catalog(folder)["image"].tolist() == ["00000002_001.png"]
+
+
+def test_zip_archives_are_to_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "archive.zip").write_bytes(b"PK")
+    line = the_line(command("nih", tmp_path / "small", "--archives", tmp_path))
+    assert "archive.zip" in line and "unzip it, then run 'data-prep resize FOLDER TARGET'" in line
+    line = the_line(command("resize", tmp_path / "archive.zip", tmp_path / "small"))
+    assert "is not a folder (unpack an archive)" in line
+
+
 def test_reads_the_archives_layout(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "set")
     (folder / "images_001").mkdir()

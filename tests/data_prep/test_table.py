@@ -189,3 +189,87 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     mapping = 'file = "list.csv"\npath = "Path"\nfindings = ["Mass"]\n'
     (tmp_path / "table.toml").write_text(mapping, encoding="utf-8-sig")
     assert table.catalog(tmp_path).images == ["a.png"]
+
+
+def picture(file: Path, grey: int = 0) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (4, 4), grey).save(file)
+
+
+def test_paths_that_start_with_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """CheXpert's CSV names the folder that it is in."""
+    picture(tmp_path / "train" / "p1" / "a.jpg")
+    (tmp_path / "train.csv").write_text("Path,x\nC-small/train/p1/a.jpg,1\n")
+    mapping = {"file": "train.csv", "path": "Path", "findings": ["x"]}
+    with pytest.raises(DataError, match=r'not there: add remove_prefix = "C-small/" to the map'):
+        open_reader("table", tmp_path, table=mapping)
+    reader = open_reader("table", tmp_path, table=mapping | {"remove_prefix": "C-small/"})
+    assert reader.catalog.images == ["train/p1/a.jpg"] and reader.read(0).shape == (4, 4, 3)
+    (tmp_path / "train.csv").write_text("Path,x\nC-small//etc/passwd,1\n")
+    with pytest.raises(DataError, match=r"'/etc/passwd' is not a safe path"):
+        open_reader("table", tmp_path, table=mapping | {"remove_prefix": "C-small/"})
+
+
+@pytest.mark.parametrize("path", ["part_*/{id}.jpg", "**/{id}.jpg", "*/{id}.jpg"])
+def test_images_in_several_folders(tmp_path: Path, path: str) -> None:
+    """As in HAM10000's two folders."""
+    picture(tmp_path / "part_1" / "a.jpg")
+    picture(tmp_path / "part_2" / "b.jpg", 9)
+    (tmp_path / "part_x.txt").write_text("no folder")
+    mapping = {"file": "list.csv", "path": path, "class": "dx"}
+    (tmp_path / "list.csv").write_text("id,dx\na,nv\nb,mel\n")
+    reader = open_reader("table", tmp_path, table=mapping)
+    assert reader.catalog.images == ["part_1/a.jpg", "part_2/b.jpg"]
+    assert reader.read(1).max() == 9
+    (tmp_path / "list.csv").write_text("id,dx\na,nv\nc,mel\n")
+    with pytest.raises(DataError, match=r"1 of the 2 images .*/c\.jpg; add .*'\*' stands for any"):
+        open_reader("table", tmp_path, table=mapping)
+    picture(tmp_path / "part_3" / "a.jpg")
+    with pytest.raises(DataError, match=r"is both part_1/a.jpg and part_3/a.jpg; remove one"):
+        open_reader("table", tmp_path, table=mapping)
+
+
+def test_a_search_stays_in_the_folder(tmp_path: Path) -> None:
+    picture(tmp_path / "out" / "a.jpg")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "part_1").symlink_to(tmp_path / "out")
+    (tmp_path / "set" / "list.csv").write_text("id,dx\na,nv\n")
+    mapping = {"file": "list.csv", "path": "part_*/{id}.jpg", "class": "dx"}
+    with pytest.raises(DataError, match="a link that leads out of the folder"):
+        open_reader("table", tmp_path / "set", table=mapping)
+    with pytest.raises(DataError, match=r"'\*\*' must be a whole folder"):
+        open_reader("table", tmp_path / "set", table=mapping | {"path": "a**/{id}.jpg"})
+    picture(tmp_path / "set" / "[x]?" / "b" / "a.jpg")
+    found = open_reader("table", tmp_path / "set", table=mapping | {"path": "[x]?/*/{id}.jpg"})
+    assert found.catalog.images == ["[x]?/b/a.jpg"]
+
+
+def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p", "findings": ["x", "y"]}
+    text = "p;x;y\na,b.png;1,0;-1,0\nc.png;0,0;\n"
+    found = read(tmp_path, mapping, list_csv=text)
+    assert found.images == ["a,b.png", "c.png"]
+    assert found.labels.tolist() == [[1, UNCERTAIN], [0, MISSING]]
+
+
+def test_a_comma_in_the_header_is_the_separator(tmp_path: Path) -> None:
+    mapping = {"file": "list.csv", "path": "p;q", "findings": ["x|y"]}
+    assert read(tmp_path, mapping, list_csv="p;q,x|y\na;b.png,1\n").images == ["a;b.png"]
+
+
+def test_the_rows_of_an_image_are_joined(tmp_path: Path) -> None:
+    """As RSNA and VinDr list images: a row for each box, or for each radiologist."""
+    mapping: dict[str, Any]
+    mapping = {"file": "list.csv", "path": "id", "labels": "name", "findings": ["mass", "edema"]}
+    mapping |= {"no_finding": ["none"], "group": "who"}
+    text = "id,name,who\na,none,1\nb,mass,2\na,edema,1\nb,edema,2\nc,none,3\n"
+    with pytest.raises(DataError, match=r"the image a is listed twice; .*merge_rows = true"):
+        read(tmp_path, mapping, list_csv=text)
+    found = read(tmp_path, mapping | {"merge_rows": True}, list_csv=text)
+    assert found.images == ["a", "b", "c"] and found.groups == ["1", "2", "3"]
+    assert found.labels.tolist() == [[0, 1], [1, 1], [0, 0]]
+    with pytest.raises(DataError, match="rows of a differ in path, group or part"):
+        read(tmp_path, mapping | {"merge_rows": True}, list_csv=text + "a,mass,4\n")
+    mapping = {"file": "list.csv", "path": "id", "class": "name", "merge_rows": True}
+    with pytest.raises(DataError, match="'merge_rows' joins findings only"):
+        read(tmp_path, mapping, list_csv=text)

@@ -1,0 +1,105 @@
+"""Write the files that a published data set needs: `table.toml` and a recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data_prep.catalog import Catalog
+from data_prep.errors import DataError
+from data_prep.files import write_atomic
+from data_prep.layouts import Recognised, recognise
+from data_prep.prepared_folder import count_text
+from data_prep.readers import load_catalog
+from data_prep.readers.column_mapping import MAPPING_FILE
+from data_prep.readers.path_safety import is_utf8
+
+RECIPE_FILE = "recipe.toml"
+
+RECIPE = """\
+# Written by data-prep init; docs/recipes.md explains the keys.
+[data]
+reader = "{reader}"
+folder = {folder}
+image_size = 264
+crop = 224
+color_mode = "{colour}"
+
+[model]
+network = "densenet121"
+
+[train]
+task = "{task}"
+"""
+
+
+def init_folder(folder: str | os.PathLike[str]) -> list[str]:
+    """Recognise the layout of a folder, write its mapping and recipe, and return what to print.
+
+    Raises `DataError`, before anything is written, if a file exists, if the layout is unknown or if
+    the images and labels do not match.
+    """
+    folder = Path(folder)
+    for name in (MAPPING_FILE, RECIPE_FILE):
+        if os.path.lexists(folder / name):
+            raise DataError(f"{folder / name} exists: use it, or remove it and run again")
+    recognised = recognise(folder)
+    options = {"table": recognised.mapping} if recognised.mapping else {}
+    found, _ = load_catalog(recognised.reader, folder, **options)
+    home = folder.resolve()
+    small = home.parent / f"{home.name}-264"
+    if not is_utf8(small.name):
+        raise DataError(f"{folder}: a name that is not UTF-8; rename the folder")
+    files = {
+        RECIPE_FILE: RECIPE.format(
+            reader=recognised.reader,
+            folder=_toml(f"../{small.name}"),
+            colour="rgb" if recognised.rgb else "grayscale",
+            task="multilabel" if found.task == "findings" else "multiclass",
+        )
+    }
+    if recognised.mapping:
+        lines = [f"{key} = {_toml(value)}\n" for key, value in recognised.mapping.items()]
+        note = f"# {recognised.layout}; docs/table-toml.md explains the keys.\n"
+        files = {MAPPING_FILE: note + "".join(lines)} | files
+    for name, text in files.items():
+        write_atomic(folder / name, text.encode())
+    how = " --rgb --resize-mode center-crop" if recognised.rgb else ""
+    source, target, recipe = (
+        shlex.quote(os.fspath(path)) for path in (folder, _relative(small), folder / RECIPE_FILE)
+    )
+    return [
+        f"{folder}: {_assumed(recognised, found)}",
+        f"wrote {' and '.join(files)} in {folder}; edit them to learn something else",
+        "next, run:",
+        f"  data-prep resize {source} {target} --reader {recognised.reader}{how}",
+        f"  rosetta run --recipe {recipe}",
+    ]
+
+
+def _assumed(recognised: Recognised, found: Catalog) -> str:
+    kind = ("finding", "findings") if found.task == "findings" else ("class", "classes")
+    names = ", ".join(found.classes[:20]) + (", ..." if len(found.classes) > 20 else "")
+    groups = "every image is a group"
+    if found.groups is not None:
+        groups = count_text(set(found.groups), "group (patient)", "groups (patients)")
+    parts = "a new split" if found.parts is None else "the published split"
+    return (
+        f"{recognised.layout}, {count_text(found.images, 'image', 'images')},"
+        f" {count_text(found.classes, *kind)} ({names}), {groups}, {parts}"
+    )
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {_toml(inner)}' for key, inner in value.items())}}}"
+    # JSON's texts, lists and truth values are TOML's, except for one letter.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
