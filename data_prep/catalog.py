@@ -7,8 +7,9 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -52,6 +53,8 @@ class Catalog:
     kind: str = "file"
     """The type of the sources: a `file`, a `member` (an image file within a file,
     `path@offset+bytes`) or a `record` of CIFAR-10 (3 planes of 32 x 32)."""
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """The number of files beside the images that are not read as images, by ending."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -80,6 +83,20 @@ class Catalog:
             groups=None if self.groups is None else [self.groups[i] for i in at],
             parts=None if self.parts is None else self.parts[keep],
         )
+
+
+def ending(name: str) -> str:
+    """Return the ending of a file's name, such as `.txt`, for `Catalog.passed_over`."""
+    return os.path.splitext(name)[1].lower() or "without ending"  # noqa: PTH122 (speed)
+
+
+def passed_over_text(passed_over: Mapping[str, int]) -> str:
+    """Return such as `passed over: 12 .txt, 3 .csv`, or an empty text if no file was."""
+    first = Counter(passed_over).most_common(9)
+    parts = [f"{count:,} {name}" for name, count in first]
+    if rest := sum(passed_over.values()) - sum(count for _, count in first):
+        parts.append(f"{rest:,} others")
+    return f"passed over: {', '.join(parts)}" if parts else ""
 
 
 def apply_label_policies(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -60,6 +61,7 @@ def resize(options: argparse.Namespace) -> int:
         resize_mode=options.resize_mode,
         options=_reader_options(options),
     )
+    _print_passed_over(made["passed_over"])
     return _print_result(options.target, made)
 
 
@@ -91,6 +93,13 @@ def nih(options: argparse.Namespace) -> int:
 
 def _print(line: str, file: TextIO | None = None) -> None:
     print(printable(line), file=file)
+
+
+def _print_passed_over(passed_over: Mapping[str, int]) -> None:
+    from data_prep.catalog import passed_over_text
+
+    if text := passed_over_text(passed_over):
+        _print(f"note: {text}", file=sys.stderr)
 
 
 def _warn_if_slow() -> None:
@@ -171,6 +180,7 @@ def stats(options: argparse.Namespace) -> int:
                 option = f"--{flag.replace('_', '-')}"
                 raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
         found, _ = load_catalog(reader, options.folder, **_reader_options(options))
+        _print_passed_over(found.passed_over)
         parts = split_catalog(found, seed=options.seed)
         how = "by group" if found.parts is None else "by group where it was not published"
     parts = {"all": np.arange(len(found)), **parts}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -17,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
-from data_prep.catalog import Catalog
+from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.files import in_batches, map_in_processes, open_regular
 from data_prep.image_decoding import IMAGE_EXTENSIONS
@@ -49,6 +50,7 @@ def catalog(folder: Path, group: str | None = None) -> Catalog:
     images: list[str] = []
     labels: list[int] = []
     parts: list[int] = []
+    passed_over: Counter[str] = Counter()
     for place, part in sorted(places.items(), key=lambda item: item[1] or 0):
         here = _folders(folder, place)
         if not here:
@@ -62,15 +64,25 @@ def catalog(folder: Path, group: str | None = None) -> Catalog:
                 " the classes are " + ", ".join(classes[:20])
             )
         for name in here:
-            found = sorted(_images(folder, os.path.join(place, name)))  # noqa: PTH118
+            other: Counter[str] = Counter()
+            found = sorted(_images(folder, os.path.join(place, name), other))  # noqa: PTH118
             if not found:
-                raise DataError(f"{folder / place / name}: no image in this class's folder")
+                seen = f" ({passed_over_text(other)})" if other else ""
+                raise DataError(f"{folder / place / name}: no image in this class's folder{seen}")
+            passed_over += other
             images += found
             labels += [classes.index(name)] * len(found)
             parts += [part or 0] * len(found)
     published = None if "" in places else np.array(parts, dtype=np.int8)
     made = Catalog(
-        folder, images, images, tuple(classes), np.array(labels, dtype=np.int64), None, published
+        folder,
+        images,
+        images,
+        tuple(classes),
+        np.array(labels, dtype=np.int64),
+        None,
+        published,
+        passed_over=passed_over,
     )
     return _with_groups(made, group)
 
@@ -95,8 +107,8 @@ def _folders(folder: Path, place: str) -> list[str]:
     return sorted(name for name in names if (folder / place / name).is_dir())
 
 
-def _images(folder: Path, place: str) -> Iterator[str]:
-    """Yield paths, within the folder, of the images in a class's folder."""
+def _images(folder: Path, place: str, passed_over: Counter[str]) -> Iterator[str]:
+    """Yield paths, within the folder, of a class's images; count all other files by ending."""
     refuse_outside(folder, place)
     inner = []
     with os.scandir(folder / place) as entries:
@@ -115,8 +127,10 @@ def _images(folder: Path, place: str) -> Iterator[str]:
                 yield path
             elif entry.is_dir(follow_symlinks=False):
                 inner.append(path)
+            else:
+                passed_over[ending(path)] += 1
     for path in sorted(inner):
-        yield from _images(folder, path)
+        yield from _images(folder, path, passed_over)
 
 
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
