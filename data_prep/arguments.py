@@ -277,8 +277,8 @@ def _add_reader(parser: _Parser) -> None:
     parser.text(
         "--group",
         "REGEX",
-        "with --reader imagefolder, group images by the text that REGEX matches in the path"
-        " (default: every image is a group)",
+        "with --reader imagefolder, group images by the text that REGEX matches in the path, or"
+        " by the patient in DICOM headers with dicom:PatientID (default: every image is a group)",
     )
 
 

@@ -12,11 +12,13 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from data_prep import dicom
 from data_prep.archive import MAX_IMAGE_BYTES, MAX_MEMBERS, SAFE_NAME
 from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
@@ -36,8 +38,9 @@ BLOCK = tarfile.BLOCKSIZE
 def catalog(folder: Path, group: str | None = None) -> Catalog:
     """List the images of a folder of classes, or of an archive: `folder`, or `ARCHIVE` in it.
 
-    `group` is a regular expression; the text it finds in an image's path is the group. The
-    classes are the names of the folders of train, sorted; the images come in the order of names.
+    `group` is a regular expression; the text it finds in an image's path is the group. The group
+    `dicom:PatientID` is the patient in the header. The classes are the names of the folders of
+    train, sorted; the images come in the order of names.
 
     Raises `DataError` for a folder without classes, a class without images, a class that train does
     not have, a link out of the folder, and an archive that is damaged or hostile.
@@ -136,6 +139,8 @@ def _images(folder: Path, place: str, passed_over: Counter[str]) -> Iterator[str
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
     if pattern is None:
         return catalog
+    if pattern == dicom.PATIENT_GROUP and catalog.kind == "file":
+        return replace(catalog, groups=dicom.patients(catalog.folder, catalog.sources))
     try:
         finds = re.compile(pattern).search
     except re.error as error:
@@ -148,7 +153,7 @@ def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
                 f"{catalog.folder / image}: no {pattern!r} in the path; fix the pattern of group"
             )
         groups.append(found[0])
-    return Catalog(**{**catalog.__dict__, "groups": groups})
+    return replace(catalog, groups=groups)
 
 
 class Member(NamedTuple):

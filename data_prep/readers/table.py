@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep import dicom
 from data_prep.catalog import NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.readers import column_mapping
@@ -69,6 +70,8 @@ def catalog(
         )
     if check_images:
         check_files_exist(folder, paths, last)
+    if given.group == dicom.PATIENT_GROUP:
+        found.groups = _groups(dicom.patients(folder, paths), given, lambda at: paths[at])
     parts = np.array(found.parts, dtype=np.int8) if found.parts else None
     values = labels.values(found.kinds)
     return Catalog(folder, images, paths, labels.names, values, found.groups or None, parts)
@@ -121,7 +124,8 @@ def _read_file(
         rows.header = rows.header + second.columns
     path_of = rows.pattern(given.path)
     name_of = rows.pattern(given.name) if given.name else None
-    group_of = rows.pattern(given.group) if given.group else None
+    group = None if given.group == dicom.PATIENT_GROUP else given.group
+    group_of = rows.pattern(group) if group else None
     part_of = rows.pattern(given.split) if given.split else None
     cells_of = rows.cells(labels.columns)
     before = 0
