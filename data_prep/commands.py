@@ -168,7 +168,7 @@ def stats(options: argparse.Namespace) -> int:
     """Print the counts of groups, images and classes or findings in each part."""
     import numpy as np
 
-    from data_prep.catalog import UNCERTAIN, split_catalog
+    from data_prep.catalog import count_by_part, split_catalog
     from data_prep.readers import load_catalog
 
     reader = _reader(options)
@@ -184,27 +184,29 @@ def stats(options: argparse.Namespace) -> int:
         parts = split_catalog(found, seed=options.seed)
         how = "by group" if found.parts is None else "by group where it was not published"
     parts = {"all": np.arange(len(found)), **parts}
-    groups = np.array(found.groups or found.images, dtype=object)
-    rows = {
-        "patients" if is_nih else "groups": [len(set(groups[at])) for at in parts.values()],
-        "images": [len(at) for at in parts.values()],
-    }
-
-    def count(name: str, chosen: Any) -> None:
-        rows[name] = [int(np.count_nonzero(chosen[at])) for at in parts.values()]
-
-    if is_nih:
-        count("No Finding", ~found.labels.any(axis=1))
-    for place, name in enumerate(found.classes):
-        is_class = found.task == "classes"
-        count(name, found.labels == place if is_class else found.labels[:, place] == 1)
-    if found.task == "findings" and not is_nih:
-        count("(all known)", (found.labels > UNCERTAIN).all(axis=1))  # and so not missing either
+    rows = count_by_part(found, parts, is_nih=is_nih)
     _print(f"{options.folder}, split {how} with seed {options.seed}")
     width = max(20, *(len(name) + 2 for name in found.classes))
     print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
     for name, counts in rows.items():
         _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
+    return 0
+
+
+def preview(options: argparse.Namespace) -> int:
+    from data_prep.preview import preview_folder
+
+    made = preview_folder(
+        options.folder,
+        options.output,
+        reader=_reader(options),
+        seed=options.seed,
+        num_images=options.num_images,
+        num_workers=options.num_workers,
+        options=_reader_options(options),
+    )
+    bad = f", {made['unreadable']:,} unreadable" if made["unreadable"] else ""
+    _print(f"{made['output']}: {made['sampled']:,} of {made['images']:,} images sampled{bad}")
     return 0
 
 
