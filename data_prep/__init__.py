@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from data_prep.nih_archives import nih_sources
     from data_prep.nih_pipeline import prepare_nih
     from data_prep.packed import pack_folder
+    from data_prep.preview import preview_folder
     from data_prep.readers import check_reader, open_reader
     from data_prep.readers.nih import labels, open_packed, read_catalog
     from data_prep.readers.nih_labels import FINDINGS
@@ -52,6 +53,7 @@ __all__ = [
     "open_reader",
     "pack_folder",
     "prepare_nih",
+    "preview_folder",
     "read_catalog",
     "read_grey",
     "resize_folder",
@@ -71,6 +73,7 @@ _LAZY = {
     "open_reader": "readers",
     "pack_folder": "packed",
     "prepare_nih": "nih_pipeline",
+    "preview_folder": "preview",
     "read_catalog": "readers.nih",
     "read_grey": "image_decoding",
     "resize_folder": "resize",

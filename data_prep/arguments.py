@@ -237,6 +237,28 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_reader(stats)
     stats.set_defaults(run=commands.stats)
+
+    preview = added.add_parser(
+        "preview",
+        help="write a page with sampled images, labels, counts, sizes and duplicates",
+        description="Write an HTML page that shows a data folder before training: sampled images"
+        " with their labels, the classes in each part, sizes, pixel levels, duplicates, and groups"
+        " in two parts.",
+    )
+    preview.add_argument("folder", metavar="FOLDER", help="show this data folder")
+    preview.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the page to FILE (default: FOLDER-preview.html, next to the folder)",
+    )
+    preview.number(
+        "--num-images", "decode up to N images, a third from each part (default: 999)", default=999
+    )
+    _add_seed(preview)
+    _add_reader(preview)
+    _add_workers(preview)
+    preview.set_defaults(run=commands.preview)
     return top
 
 
@@ -288,8 +310,8 @@ def _add_reader(parser: _Parser) -> None:
     parser.text(
         "--group",
         "REGEX",
-        "with --reader imagefolder, group images by the text that REGEX matches in the path"
-        " (default: every image is a group)",
+        "with --reader imagefolder, group images by the text that REGEX matches in the path, or"
+        " by the patient in DICOM headers with dicom:PatientID (default: every image is a group)",
     )
     parser.add_argument(
         "--exclude",

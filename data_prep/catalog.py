@@ -7,10 +7,11 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,6 +53,8 @@ class Catalog:
     kind: str = "file"
     """The type of the sources: a `file`, a `member` (an image file within a file,
     `path@offset+bytes`) or a `record` of CIFAR-10 (3 planes of 32 x 32)."""
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    """The number of files beside the images that are not read as images, by ending."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -82,6 +85,20 @@ class Catalog:
         )
 
 
+def ending(name: str) -> str:
+    """Return the ending of a file's name, such as `.txt`, for `Catalog.passed_over`."""
+    return os.path.splitext(name)[1].lower() or "without ending"  # noqa: PTH122 (speed)
+
+
+def passed_over_text(passed_over: Mapping[str, int]) -> str:
+    """Return such as `passed over: 12 .txt, 3 .csv`, or an empty text if no file was."""
+    first = Counter(passed_over).most_common(9)
+    parts = [f"{count:,} {name}" for name, count in first]
+    if rest := sum(passed_over.values()) - sum(count for _, count in first):
+        parts.append(f"{rest:,} others")
+    return f"passed over: {', '.join(parts)}" if parts else ""
+
+
 def apply_label_policies(
     catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
 ) -> tuple[Catalog, np.ndarray]:
@@ -110,6 +127,29 @@ def apply_label_policies(
         if policy == "one":
             targets[catalog.labels == code] = 1
     return catalog, targets
+
+
+def count_by_part(
+    found: Catalog, parts: Mapping[str, np.ndarray], *, is_nih: bool = False
+) -> dict[str, list[int]]:
+    """Return the numbers of groups, images and classes or findings, each for every part."""
+    groups = np.array(found.groups or found.images, dtype=object)
+    rows = {
+        "patients" if is_nih else "groups": [len(set(groups[at])) for at in parts.values()],
+        "images": [len(at) for at in parts.values()],
+    }
+
+    def count(name: str, chosen: Any) -> None:
+        rows[name] = [int(np.count_nonzero(chosen[at])) for at in parts.values()]
+
+    if is_nih:
+        count("No Finding", ~found.labels.any(axis=1))
+    for place, name in enumerate(found.classes):
+        is_class = found.task == "classes"
+        count(name, found.labels == place if is_class else found.labels[:, place] == 1)
+    if found.task == "findings" and not is_nih:
+        count("(all known)", (found.labels > UNCERTAIN).all(axis=1))  # and so not missing either
+    return rows
 
 
 def split_catalog(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -68,6 +69,7 @@ def resize(options: argparse.Namespace) -> int:
         resize_mode=options.resize_mode,
         options=_reader_options(options),
     )
+    _print_passed_over(made["passed_over"])
     return _print_result(options.target, made)
 
 
@@ -99,6 +101,13 @@ def nih(options: argparse.Namespace) -> int:
 
 def _print(line: str, file: TextIO | None = None) -> None:
     print(printable(line), file=file)
+
+
+def _print_passed_over(passed_over: Mapping[str, int]) -> None:
+    from data_prep.catalog import passed_over_text
+
+    if text := passed_over_text(passed_over):
+        _print(f"note: {text}", file=sys.stderr)
 
 
 def _warn_if_slow() -> None:
@@ -167,7 +176,7 @@ def stats(options: argparse.Namespace) -> int:
     """Print the counts of groups, images and classes or findings in each part."""
     import numpy as np
 
-    from data_prep.catalog import UNCERTAIN, part_notes, split_catalog
+    from data_prep.catalog import count_by_part, part_notes, split_catalog
     from data_prep.readers import load_catalog
 
     reader = _reader(options)
@@ -179,26 +188,12 @@ def stats(options: argparse.Namespace) -> int:
                 option = f"--{flag.replace('_', '-')}"
                 raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
         found, _ = load_catalog(reader, options.folder, **_reader_options(options))
+        _print_passed_over(found.passed_over)
         parts = split_catalog(found, seed=options.seed)
         how = "by group" if found.parts is None else "by group where it was not published"
     notes = part_notes(found.classes, {part: found.labels[at] for part, at in parts.items()})
     parts = {"all": np.arange(len(found)), **parts}
-    groups = np.array(found.groups or found.images, dtype=object)
-    rows = {
-        "patients" if is_nih else "groups": [len(set(groups[at])) for at in parts.values()],
-        "images": [len(at) for at in parts.values()],
-    }
-
-    def count(name: str, chosen: Any) -> None:
-        rows[name] = [int(np.count_nonzero(chosen[at])) for at in parts.values()]
-
-    if is_nih:
-        count("No Finding", ~found.labels.any(axis=1))
-    for place, name in enumerate(found.classes):
-        is_class = found.task == "classes"
-        count(name, found.labels == place if is_class else found.labels[:, place] == 1)
-    if found.task == "findings" and not is_nih:
-        count("(all known)", (found.labels > UNCERTAIN).all(axis=1))  # and so not missing either
+    rows = count_by_part(found, parts, is_nih=is_nih)
     _print(f"{options.folder}, split {how} with seed {options.seed}")
     width = max(20, *(len(name) + 2 for name in found.classes))
     print(f"{'':{width}}" + "".join(f"{name:>10}" for name in parts))
@@ -206,6 +201,23 @@ def stats(options: argparse.Namespace) -> int:
         _print(f"{name:{width}}" + "".join(f"{count:10,}" for count in counts))
     for note in notes:
         _print(f"note: {note}")
+    return 0
+
+
+def preview(options: argparse.Namespace) -> int:
+    from data_prep.preview import preview_folder
+
+    made = preview_folder(
+        options.folder,
+        options.output,
+        reader=_reader(options),
+        seed=options.seed,
+        num_images=options.num_images,
+        num_workers=options.num_workers,
+        options=_reader_options(options),
+    )
+    bad = f", {made['unreadable']:,} unreadable" if made["unreadable"] else ""
+    _print(f"{made['output']}: {made['sampled']:,} of {made['images']:,} images sampled{bad}")
     return 0
 
 

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from data_prep.errors import DataError
+from data_prep.files import in_batches, map_in_processes, open_regular
 
 #: Transfer syntax of a file compressed as a whole: a megabyte may become gigabytes when opened.
 DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
+
+#: The value of a reader's option `group` for the patient in the header of each file.
+PATIENT_GROUP = "dicom:PatientID"
 
 
 def is_dicom(data: bytes) -> bool:
@@ -33,13 +42,7 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
     Raises `DataError`, naming the file: pydicom is missing; more than one frame; colour; too many
     pixels; compressed in a way that needs another package; damaged.
     """
-    try:
-        import pydicom
-    except ImportError:
-        raise DataError(
-            f"{path}: a DICOM file, which needs the package pydicom;"
-            " install it with pip install 'pydicom>=3'"
-        ) from None
+    pydicom = _pydicom(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata; relevant errors are raised below
@@ -52,6 +55,57 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
         # pydicom raises nearly anything on damaged input; the meaning here is always the same.
         text = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read as a DICOM image ({text})") from None
+
+
+def patients(folder: Path, paths: Sequence[str]) -> list[str]:
+    """Return the PatientID in the header of each DICOM file.
+
+    A damaged file, whose image cannot be read either, is a patient of its own. Raises `DataError`,
+    naming the file: another format; no PatientID; pydicom is missing.
+    """
+    work = partial(_patients_of_batch, folder=folder)
+    found = [*map_in_processes(work, in_batches(paths, 64))]
+    by_path = {path: patient for some in found for path, patient in some.items()}
+    return [by_path[path] for path in paths]
+
+
+def _patients_of_batch(paths: Sequence[str], *, folder: Path) -> dict[str, str]:
+    return {path: _patient(folder / path) or path for path in paths}
+
+
+def _patient(path: Path) -> str | None:
+    """Return a file's PatientID, or None if the file is damaged."""
+    pydicom = _pydicom(path)
+    header = None
+    try:
+        with open_regular(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            start = file.read(4096)
+            if is_dicom(start) and DEFLATED_SYNTAX not in start:
+                file.seek(0)
+                header = pydicom.dcmread(
+                    io.BufferedReader(file),  # type: ignore[type-var]
+                    stop_before_pixels=True,
+                    specific_tags=["PatientID"],
+                )
+                if patient := str(header.get("PatientID") or "").strip():
+                    return patient
+    except Exception:  # as in `decode`
+        return None
+    if header is None and path.suffix.lower() in (".dcm", ".dicom"):
+        return None
+    raise DataError(f"{path}: no PatientID in it; remove the file, or group by REGEX or not at all")
+
+
+def _pydicom(path: str | os.PathLike[str]) -> Any:
+    try:
+        import pydicom
+    except ImportError:
+        raise DataError(
+            f"{path}: a DICOM file, which needs the package pydicom;"
+            " install it with pip install 'pydicom>=3'"
+        ) from None
+    return pydicom
 
 
 def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
@@ -67,14 +121,37 @@ def _refuse_odd_kinds(file: Any, max_pixels: int) -> None:
         raise ValueError(f"{file.Columns} x {file.Rows} pixels, more than an X-ray can have")
 
 
+def _stored(file: Any) -> np.ndarray:
+    """Return the stored values, decompressed if an installed package can."""
+    from pydicom.encaps import get_frame
+    from pydicom.pixels import get_decoder
+    from pydicom.uid import JPEGBaseline8Bit
+
+    syntax = file.file_meta.TransferSyntaxUID
+    if syntax == JPEGBaseline8Bit:  # pydicom refuses pillow-simd, whose version has a suffix
+        frame = get_frame(file.PixelData, 0, number_of_frames=1)
+        with Image.open(io.BytesIO(frame), formats=("JPEG",)) as image:
+            if (image.mode, image.size) != ("L", (file.Columns, file.Rows)):
+                raise ValueError(f"its JPEG has {image.size} pixels of mode {image.mode}")
+            return np.array(image).view("i1" if file.get("PixelRepresentation") else "u1")
+    if syntax.is_compressed and not (decoder := get_decoder(syntax)).is_available:
+        missing = next(text for text in decoder.missing_dependencies if "pylibjpeg" in text)
+        packages = " ".join(re.findall(r"pylibjpeg-\w+", missing))
+        raise ValueError(
+            f"compressed as {syntax.name}; to read it, run pip install pylibjpeg {packages}"
+        )
+    values: np.ndarray = file.pixel_array
+    return values
+
+
 def _displayed(file: Any) -> np.ndarray:
     """Return uint8 (height, width) of a file with one grey frame."""
     from pydicom.pixels import apply_modality_lut
 
-    stored = file.pixel_array
+    stored = _stored(file)
     values = np.asarray(apply_modality_lut(stored, file), dtype=np.float64)
-    if "WindowCenter" in file and "WindowWidth" in file:
-        centre, width = _first_value(file.WindowCenter), _first_value(file.WindowWidth)
+    centre, width = (_first_value(file.get(tag)) for tag in ("WindowCenter", "WindowWidth"))
+    if centre is not None and width is not None:
         shown = _window(values, centre, width, str(file.get("VOILUTFunction") or "LINEAR"))
     else:
         bits = int(file.BitsStored)
@@ -107,5 +184,7 @@ def _window(values: np.ndarray, centre: float, width: float, function: str) -> n
     raise ValueError(f"a window of the unknown function {function}")
 
 
-def _first_value(value: Any) -> float:
-    return float(value if isinstance(value, int | float | str) else next(iter(value)))
+def _first_value(value: Any) -> float | None:
+    """Return the first number of an element, or None if the element is missing or empty."""
+    values = [value] if isinstance(value, int | float | str) else list(value or [])
+    return None if not values or values[0] in ("", None) else float(values[0])

@@ -7,7 +7,7 @@ import os
 import warnings
 
 import numpy as np
-from PIL import Image
+from PIL import Image, features
 
 from data_prep import dicom
 from data_prep.errors import DataError
@@ -27,19 +27,23 @@ MAX_PIXELS = 64_000_000
 MAX_BYTES = 8 * MAX_PIXELS + (1 << 20)
 
 #: The formats Pillow may open. By default Pillow tries some forty formats, passes a PostScript file
-#: to the program `gs`, and reads some formats only in some builds; every build reads these formats.
-PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF")
+#: to the program `gs`. Every build reads these formats, except WebP and compressed TIFF.
+PILLOW_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "TIFF", "GIF", "WEBP")
 
 #: Extensions treated as images in a folder without a label file.
-IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".dcm")
+IMAGE_EXTENSIONS = (
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".tif", ".tiff", ".gif", ".webp"),
+    *(".ppm", ".pgm", ".pbm", ".pnm", ".dcm", ".dicom"),
+)
 
 
 def read_grey(path: str | os.PathLike[str]) -> np.ndarray:
     """Read an image file as grey pixels.
 
-    Supported formats are PNG, JPEG, BMP, PGM, PPM, uncompressed TIFF, and DICOM if pydicom is
-    installed. Colour is converted to grey with the ITU-R 601 weights. 16-bit values are divided by
-    257, transparency is dropped, and the EXIF orientation is ignored.
+    Supported formats are PNG, JPEG, BMP, PGM, PPM, GIF, TIFF, WebP, and DICOM if pydicom is
+    installed. Compressed TIFF and WebP need a Pillow with libtiff and libwebp. Colour is converted
+    to grey with the ITU-R 601 weights. 16-bit values are divided by 257, transparency is dropped,
+    and the EXIF orientation is ignored.
 
     Args:
         path: the image file.
@@ -119,11 +123,12 @@ def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndar
 
 
 def _refuse_unsupported(image: Image.Image) -> None:
-    """Raise ValueError for compressed TIFF, which some builds cannot read, and for animations."""
-    if image.format == "TIFF" and image.info.get("compression") != "raw":
-        raise ValueError("compressed TIFF, which not every environment reads; convert it to PNG")
+    """Raise ValueError for compressed TIFF in a build without libtiff, and for several images."""
+    compressed = image.format == "TIFF" and image.info.get("compression") != "raw"
+    if compressed and not features.check("libtiff"):
+        raise ValueError(_build_lacks("compressed TIFF", "libtiff"))
     # A camera's JPEG may have a preview behind the image (Pillow's MPO).
-    if image.format in ("PNG", "TIFF") and getattr(image, "is_animated", False):
+    if image.format != "MPO" and getattr(image, "is_animated", False):
         raise ValueError("more than one image in the file; only single images are read")
 
 
@@ -193,10 +198,17 @@ def _refuse_unscaled(pixels: np.ndarray, bits: int) -> None:
 def _error_reason(error: Exception, data: bytes) -> str:
     name = type(error).__name__
     if name == "UnidentifiedImageError":
-        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-            return "WebP, which not every environment reads; convert it to PNG"
-        return "not a PNG, JPEG, BMP, PGM or TIFF image, or its first bytes are damaged"
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP" and not features.check("webp"):
+            return _build_lacks("WebP", "libwebp")
+        return "not a PNG, JPEG, BMP, PPM, TIFF, GIF or WebP image, or its first bytes are damaged"
     if name == "DecompressionBombError":
         return "more pixels than an X-ray can have"
     text = " ".join(str(error).split())
     return text or name
+
+
+def _build_lacks(format: str, library: str) -> str:
+    return (
+        f"{format}, but Pillow was built without {library}; build it with {library}-dev as in"
+        " docs/environments.md, or convert it to PNG"
+    )

@@ -82,7 +82,8 @@ def resize_folder(
 
     Returns:
         The contents of `prepared.json`, with `written` and `skipped` (numbers of images),
-        `rejected` (names and reasons) and `seconds`.
+        `rejected` (names and reasons), `passed_over` (numbers of other files by ending) and
+        `seconds`.
 
     Raises:
         DataError: an argument is invalid, an image is missing, the disk is full, the target has
@@ -133,6 +134,7 @@ def resize_folder(
         "written": sum(not rows[row.image].problem for row in todo),
         "skipped": len(result) - len(todo),
         "rejected": rejected,
+        "passed_over": dict(plan.passed_over),
         "seconds": time.monotonic() - started,
     }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_prep.catalog import Catalog
+from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.files import is_nested, is_same_path
 from data_prep.folder_state import LabelFiles, is_packed
@@ -28,6 +29,7 @@ class ResizePlan:
     label_files: LabelFiles | None
     folder: Path
     kind: str = "file"
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 def list_source_images(
@@ -80,12 +82,14 @@ def plan_resize(
         ]
         _refuse_equal_files(rows)
         files = labels_for({row.image: row.file for row in rows})
-        return ResizePlan(rows, files, found.folder, found.kind)
-    names = sorted(_find_images(source, target))
+        return ResizePlan(rows, files, found.folder, found.kind, found.passed_over)
+    passed_over: Counter[str] = Counter()
+    names = sorted(_find_images(source, target, passed_over))
     if not names:
+        seen = f"; {passed_over_text(passed_over)}" if passed_over else ""
         raise DataError(
-            f"{source}: no label file and no image ({', '.join(IMAGE_EXTENSIONS)}); name a folder"
-            " of images"
+            f"{source}: no label file and no image ({', '.join(IMAGE_EXTENSIONS)}){seen}; name a"
+            " folder of images"
         )
     rows, taken = [], _parent_folders(names)
     for name in names:
@@ -96,7 +100,7 @@ def plan_resize(
                 raise DataError(f"{source / name}: its name is too long to get {ending}; rename it")
         taken.add(to)
         rows.append(Row(name, to, source=name))
-    return ResizePlan(rows, None, source)
+    return ResizePlan(rows, None, source, passed_over=passed_over)
 
 
 def _parent_folders(names: list[str]) -> set[str]:
@@ -110,10 +114,10 @@ def _refuse_equal_files(rows: list[Row]) -> None:
             raise DataError(f"{row.image} and {other} would be written to one file; rename one")
 
 
-def _find_images(source: Path, target: Path) -> Iterator[str]:
+def _find_images(source: Path, target: Path, passed_over: Counter[str]) -> Iterator[str]:
     """Yield image paths within the folder, each folder once, linked folders last.
 
-    Therefore no link can lead in circles or into the target.
+    Therefore no link can lead in circles or into the target. All other files are counted by ending.
     """
     seen = {_folder_id(target)} if target.exists() else set()
     starts = [os.fspath(source)]
@@ -127,8 +131,12 @@ def _find_images(source: Path, target: Path) -> Iterator[str]:
             inner = [os.path.join(place, name) for name in folders]  # noqa: PTH118
             starts += [path for path in inner if os.path.islink(path)]  # noqa: PTH114
             for name in names:
-                if name.lower().endswith(IMAGE_EXTENSIONS) and not name.startswith("."):
+                if name.startswith("."):
+                    continue
+                if name.lower().endswith(IMAGE_EXTENSIONS):
                     yield os.path.relpath(os.path.join(place, name), source)  # noqa: PTH118
+                else:
+                    passed_over[ending(name)] += 1
 
 
 def _folder_id(folder: str | os.PathLike[str]) -> tuple[int, int]:

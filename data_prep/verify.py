@@ -14,7 +14,14 @@ import numpy as np
 import pandas as pd
 
 from data_prep import manifest
-from data_prep.catalog import MISSING, UNCERTAIN, Catalog, part_notes, split_catalog
+from data_prep.catalog import (
+    MISSING,
+    UNCERTAIN,
+    Catalog,
+    part_notes,
+    passed_over_text,
+    split_catalog,
+)
 from data_prep.errors import DataError, printable
 from data_prep.folder_state import (
     IMAGES_FILE,
@@ -139,6 +146,8 @@ def verify_folder(
 
     unit = "patients" if is_nih else "single images" if found.groups is None else "groups"
     report = Report(len(found), len(set(_groups(found).values())), len(checks), unit)
+    if text := passed_over_text(found.passed_over):
+        report.notes.append(text)
     if not complete:
         report.problems.append("not complete: run the command that wrote it again, which continues")
     if is_nih:

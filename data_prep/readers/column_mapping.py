@@ -11,7 +11,6 @@ The mapping may also be a dictionary with the same keys.
     group_pattern = "patient[0-9]+" # only the text that this regular expression finds
     split = "split"                 # a column of train, valid (val, validate, validation), test
     join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
-    links = "follow"                # allow links that lead out of the folder
 
 and one of three types of labels:
 
@@ -81,7 +80,6 @@ class ColumnMapping(
     negative: Texts = ("0", "0.0")
     uncertain: Texts = ("-1", "-1.0")
     missing: Texts = ("",)
-    links: Literal["refuse", "follow"] = "refuse"
 
     @property
     def files(self) -> Mapping[Any, str]:
@@ -123,7 +121,6 @@ HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "file": f"a name, or one for each of {', '.join(PARTS)}, is needed",
     "label_format": "use 'separated' or 'list'",
     "handle_unknown": "use 'error' or 'ignore'",
-    "links": "use 'refuse' or 'follow'",
     "merge_rows": "use true or false",
 }
 

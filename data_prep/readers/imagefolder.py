@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.catalog import Catalog
+from data_prep import dicom
+from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers import imagenet_archive
@@ -51,10 +53,10 @@ def catalog(
 ) -> Catalog:
     """List the images of a folder of classes, or of an archive: `folder`, or `ARCHIVE` in it.
 
-    `group` is a regular expression; the text it finds in an image's path is the group. Folders with
-    a name in `exclude` are ignored. `links` is `refuse` or `follow`, for links that lead out of the
-    folder. The classes are the names of the folders of train, sorted; the images come in the order
-    of names.
+    `group` is a regular expression; the text it finds in an image's path is the group. The group
+    `dicom:PatientID` is the patient in the header. Folders with a name in `exclude` are ignored.
+    `links` is `refuse` or `follow`, for links that lead out of the folder. The classes are the
+    names of the folders of train, sorted; the images come in the order of names.
 
     Raises `DataError` for a folder without classes, a class without training images, different
     kinds of images in every class, a link out of the folder, a link in a circle, and an archive
@@ -81,6 +83,7 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
     labels: list[int] = []
     parts: list[int] = []
     kinds: list[list[dict[str, int]]] = []
+    passed_over: Counter[str] = Counter()
     for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
         name = Path(home).name
         if not places:
@@ -96,12 +99,15 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
                     f"{folder / place}: a class without training images;"
                     " the classes are " + ", ".join(classes[:20])
                 )
-            found = _images(search, place)
+            other: Counter[str] = Counter()
+            found = _images(search, place, other)
             if not found and part == 0:
+                seen = f" ({passed_over_text(other)})" if other else ""
                 raise DataError(
-                    f"{folder / place}: no image in this class's folder; add images, or"
+                    f"{folder / place}: no image in this class's folder{seen}; add images, or"
                     f" {_leave_out(label)}"
                 )
+            passed_over += other
             kinds[-1].append(_first_by_kind(place, found, len(images)))
             images += found
             labels += [classes.index(label)] * len(found)
@@ -110,7 +116,9 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
             raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
     published = np.array(parts, dtype=np.int8) if any(parts) else None
     values = np.array(labels, dtype=np.int64)
-    made = Catalog(folder, images, images, tuple(classes), values, None, published)
+    made = Catalog(
+        folder, images, images, tuple(classes), values, None, published, passed_over=passed_over
+    )
     made = _with_groups(made, group)
     for same in kinds:
         _refuse_kinds(made, same)
@@ -142,28 +150,29 @@ def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str
 
 def _folders(search: _Search, place: str) -> list[str]:
     """Return the folders in a folder, or in its only folder if both have the same name."""
-    folders, images = _open(search, place)
+    folders, images = _open(search, place, Counter())
     name = Path(place).name or search.folder.absolute().name
     while len(folders) == 1 and not images and Path(folders[0]).name.lower() == name.lower():
-        folders, images = _open(search, folders[0])
+        folders, images = _open(search, folders[0], Counter())
     return folders
 
 
-def _images(search: _Search, place: str) -> list[str]:
-    """Return the images in a class's folder, at any depth."""
+def _images(search: _Search, place: str, passed_over: Counter[str]) -> list[str]:
+    """Return the images in a class's folder, at any depth; count all other files by ending."""
     found: list[str] = []
     waiting = [place]
     while waiting:
-        folders, images = _open(search, waiting.pop())
+        folders, images = _open(search, waiting.pop(), passed_over)
         found += images
         waiting += folders
     return sorted(found)
 
 
-def _open(search: _Search, place: str) -> tuple[list[str], list[str]]:
+def _open(search: _Search, place: str, passed_over: Counter[str]) -> tuple[list[str], list[str]]:
     """Return the paths, within the data folder, of the folders and images in a folder.
 
-    Each folder is opened once, so no link can lead in circles or multiply the images.
+    All other files are counted by ending. Each folder is opened once, so no link can lead in
+    circles or multiply the images.
     """
     path = search.folder / place
     check_link(search.folder, place, search.follow_links)
@@ -188,6 +197,8 @@ def _open(search: _Search, place: str) -> tuple[list[str], list[str]]:
                         search.excluded.add(entry.name)
                     else:
                         folders.append(inner)
+                else:
+                    passed_over[ending(inner)] += 1
     except OSError as error:
         fix = "; fetch what the link leads to, or remove it" if path.is_symlink() else ""
         raise DataError(f"{path}: cannot be read ({error.strerror}){fix}") from None
@@ -242,6 +253,8 @@ def _refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
     if pattern is None:
         return catalog
+    if pattern == dicom.PATIENT_GROUP and catalog.kind == "file":
+        return replace(catalog, groups=dicom.patients(catalog.folder, catalog.sources))
     try:
         finds = re.compile(pattern).search
     except re.error as error:
@@ -254,4 +267,4 @@ def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
                 f"{catalog.folder / image}: no {pattern!r} in the path; fix the pattern of group"
             )
         groups.append(found[0])
-    return Catalog(**{**catalog.__dict__, "groups": groups})
+    return replace(catalog, groups=groups)

@@ -51,7 +51,7 @@ def check_link(folder: Path, place: str, follow_links: bool) -> None:
         refuse_outside(
             folder,
             place,
-            'allow links with --follow-links (in a recipe or table.toml: links = "follow")',
+            'allow links with --follow-links (in a recipe: links = "follow")',
         )
 
 

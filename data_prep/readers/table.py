@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep import dicom
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.readers import column_mapping
@@ -51,8 +52,8 @@ def catalog(
     """List the images in a CSV (or .csv.gz) in `folder`.
 
     `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
-    every image has to exist. `links`, here or in the mapping, is `refuse` or `follow`, for links
-    that lead out of the folder.
+    every image has to exist. `links` is `refuse` or `follow`, for links that lead out of the
+    folder: your choice, and not the mapping's, which came with the data.
 
     Raises `DataError`, with file, line and column, if the CSV does not match the mapping, if a path
     leads out of the folder, also through a link, and if an image is listed twice.
@@ -70,7 +71,7 @@ def catalog(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
     paths = found.paths if given.name else found.images
-    follow = follows_links(links) or follows_links(given.links)
+    follow = follows_links(links)
     if "*" in given.path:
         paths = resolve_wildcards(folder, paths, follow)
     images = found.images if given.name else paths
@@ -87,6 +88,10 @@ def catalog(
         listed = _merge_rows(listed, last)
     if check_images:
         check_files_exist(folder, listed.sources, last, follow)
+    if given.group == dicom.PATIENT_GROUP:
+        patients = dicom.patients(folder, listed.sources)
+        groups = _groups(patients, given, listed.sources.__getitem__)
+        listed = replace(listed, groups=groups)
     return listed
 
 
@@ -152,7 +157,8 @@ def _read_file(
         rows.header = rows.header + second.columns
     path_of = rows.pattern(given.path)
     name_of = rows.pattern(given.name) if given.name else None
-    group_of = rows.pattern(given.group) if given.group else None
+    group = None if given.group == dicom.PATIENT_GROUP else given.group
+    group_of = rows.pattern(group) if group else None
     part_of = rows.pattern(given.split) if given.split else None
     cells_of = rows.cells(labels.columns)
     before = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from data_prep import DataError
 from data_prep.image_decoding import decode, decode_grey
@@ -51,6 +51,37 @@ def test_other_modes_become_rgb(mode: str) -> None:
     assert found.shape == (60, 80, 3) and found.dtype == np.uint8
     again = Image.open(io.BytesIO(data)).convert("RGB")
     assert np.abs(found.astype(int) - np.asarray(again)).max() <= 1
+
+
+def test_gif_is_read_and_only_a_single_image() -> None:
+    image = Image.fromarray(SMOOTH).convert("P")
+    found = decode(saved(image, "GIF"), "x", 3)
+    assert np.array_equal(found, np.asarray(image.convert("RGB")))
+    for kind in ("GIF", "TIFF", *(["WEBP"] if features.check("webp") else [])):
+        several = saved(image, kind, save_all=True, append_images=[image.rotate(180)])
+        with pytest.raises(DataError, match=r"x: .*more than one image"):
+            decode(several, "x", 3)
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
+@pytest.mark.skipif(not features.check("libtiff"), reason="Pillow was built without libtiff")
+def test_compressed_tiff_is_read_exactly(compression: str) -> None:
+    data = saved(Image.fromarray(SMOOTH), "TIFF", compression=compression)
+    assert np.array_equal(decode(data, "x", 3), SMOOTH)
+
+
+@pytest.mark.skipif(not features.check("webp"), reason="Pillow was built without libwebp")
+def test_webp_is_read_exactly() -> None:
+    assert np.array_equal(
+        decode(saved(Image.fromarray(SMOOTH), "WEBP", lossless=True), "x", 3), SMOOTH
+    )
+
+
+@pytest.mark.skipif(bool(features.check("webp")), reason="Pillow was built with libwebp")
+def test_without_libwebp_the_line_names_it() -> None:
+    webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0"
+    with pytest.raises(DataError, match=r"x: .*WebP.*without libwebp.*libwebp-dev.*convert it"):
+        decode(webp, "x", 3)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])

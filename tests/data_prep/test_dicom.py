@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 from data_prep_tools import command, the_line
 from PIL import Image
+from pydicom import dcmread
 from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import UID, ExplicitVRLittleEndian
+from pydicom.encaps import encapsulate
+from pydicom.pixels import get_decoder
+from pydicom.uid import (
+    JPEG2000,
+    UID,
+    ExplicitVRLittleEndian,
+    JPEGBaseline8Bit,
+    JPEGLosslessSV1,
+    RLELossless,
+)
 
 from data_prep import DataError, open_reader, read_grey
 from data_prep.image_decoding import MAX_PIXELS
@@ -96,6 +106,103 @@ def test_windows_of_other_functions(tmp_path: Path) -> None:
 def test_the_first_of_several_windows(tmp_path: Path) -> None:
     windows = {"WindowCenter": [10, 2000], "WindowWidth": [2, 4000]}
     assert shown(tmp_path, [[0, 100]], **windows) == [[0, 255]]
+
+
+@pytest.mark.parametrize("empty", ["", None, []])
+def test_an_empty_window_is_none(tmp_path: Path, empty: Any) -> None:
+    tags = {"WindowCenter": empty, "WindowWidth": empty}
+    assert shown(tmp_path, [[0, 4095]], **tags) == [[0, 255]]
+
+
+def compressed(syntax: UID, frame: bytes, **tags: Any) -> bytes:
+    """A DICOM file of 8 x 8 pixels of 8 bits, with this frame in this transfer syntax."""
+    file = dcmread(io.BytesIO(dicom(np.zeros((8, 8), np.uint16), bits=8, BitsAllocated=8)))
+    file.file_meta.TransferSyntaxUID = syntax
+    file.PixelData = encapsulate([frame])
+    file["PixelData"].is_undefined_length = True
+    for name, value in tags.items():
+        setattr(file, name, value)
+    buffer = io.BytesIO()
+    file.save_as(buffer)
+    return buffer.getvalue()
+
+
+def jpeg(width: int, mode: str = "L") -> bytes:
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").resize((width, 8)).convert(mode).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def test_run_lengths_and_plain_jpeg_are_read(tmp_path: Path) -> None:
+    """As RSNA's pneumonia set, which is JPEG."""
+    expected = np.asarray(Image.open(io.BytesIO(jpeg(8))))
+    (tmp_path / "x.dcm").write_bytes(compressed(JPEGBaseline8Bit, jpeg(8)))
+    assert np.array_equal(read_grey(tmp_path / "x.dcm"), expected)
+    inverted = compressed(JPEGBaseline8Bit, jpeg(8), PhotometricInterpretation="MONOCHROME1")
+    (tmp_path / "x.dcm").write_bytes(inverted)
+    assert np.array_equal(read_grey(tmp_path / "x.dcm"), 255 - expected)
+    file = dcmread(io.BytesIO(dicom(np.array([[0, 4095], [2048, 0]]))))
+    file.compress(RLELossless)
+    file.save_as(tmp_path / "x.dcm")
+    assert read_grey(tmp_path / "x.dcm").tolist() == [[0, 255], [128, 0]]
+    for frame in (jpeg(9), jpeg(8, "RGB"), jpeg(8)[:40]):
+        (tmp_path / "x.dcm").write_bytes(compressed(JPEGBaseline8Bit, frame))
+        with pytest.raises(DataError, match=r"x\.dcm: cannot be read as a DICOM image"):
+            read_grey(tmp_path / "x.dcm")
+
+
+@pytest.mark.parametrize(
+    ("syntax", "packages"),
+    [(JPEGLosslessSV1, "pylibjpeg pylibjpeg-libjpeg"), (JPEG2000, "pylibjpeg pylibjpeg-openjpeg")],
+)
+def test_a_compression_names_its_package(tmp_path: Path, syntax: UID, packages: str) -> None:
+    if get_decoder(syntax).is_available:
+        pytest.skip("the package is installed")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "good.dcm").write_bytes(dicom(np.array([[0, 1], [2, 3]])))
+    (folder / "odd.dcm").write_bytes(compressed(syntax, b"\xff\x4f"))
+    line = the_line(command("resize", folder, tmp_path / "out", "--size", 8))
+    assert f"odd.dcm: cannot be read as a DICOM image (compressed as {syntax.name}; to" in line
+    assert f"pip install {packages})" in line and "1 of 2 images" in line
+
+
+def of_patients(folder: Path) -> None:
+    for at in range(24):
+        file = folder / "ab"[at % 2] / f"{at}.dcm"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(dicom(np.full((8, 8), at * 90), PatientID=f"p{at // 3}"))
+
+
+def test_the_patient_in_the_header_is_the_group(tmp_path: Path) -> None:
+    of_patients(tmp_path / "in")
+    (tmp_path / "in" / "a" / "0.dcm").write_bytes(b"")  # damaged: left out, and ends nothing
+    (tmp_path / "in" / "a" / "2.dcm").write_bytes(dicom(np.zeros((8, 8)), PatientID="p0")[:400])
+    words = ("--reader", "imagefolder", "--group", "dicom:PatientID")
+    line = the_line(command("resize", tmp_path / "in", tmp_path / "out", "--size", 8, *words))
+    assert "2 of 24 images were left out" in line
+    reader = open_reader("imagefolder", tmp_path / "out")
+    groups = dict(zip(reader.catalog.images, reader.catalog.groups or (), strict=True))
+    assert groups == {f"{'ab'[at % 2]}/{at}.dcm": f"p{at // 3}" for at in {*range(24)} - {0, 2}}
+
+
+def test_the_patient_in_the_header_for_a_table(tmp_path: Path) -> None:
+    of_patients(tmp_path)
+    rows = [f"{'ab'[at % 2]}/{at}.dcm,{'ab'[at % 2]}" for at in range(24)]
+    (tmp_path / "t.csv").write_text("\n".join(["path,kind", *rows]) + "\n")
+    mapping = {"file": "t.csv", "path": "path", "class": "kind", "group": "dicom:PatientID"}
+    groups = open_reader("table", tmp_path, table=mapping).catalog.groups
+    assert groups == [f"p{at // 3}" for at in range(24)]
+    mapping["group_pattern"] = "[0-9]"
+    assert open_reader("table", tmp_path, table=mapping).catalog.groups == [g[1:] for g in groups]
+
+
+@pytest.mark.parametrize("data", [dicom(np.zeros((8, 8)), PatientID=""), b"\x89PNG"])
+def test_an_image_without_a_patient_is_named(tmp_path: Path, data: bytes) -> None:
+    of_patients(tmp_path / "in")
+    (tmp_path / "in" / "a" / "x.png").write_bytes(data)
+    words = ("--reader", "imagefolder", "--group", "dicom:PatientID")
+    assert "a/x.png: no PatientID in it; " in the_line(command("stats", tmp_path / "in", *words))
 
 
 def test_slope_and_intercept_come_before_the_window(tmp_path: Path) -> None:

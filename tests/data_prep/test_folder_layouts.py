@@ -101,7 +101,7 @@ def test_links_are_followed_on_request(tmp_path: Path) -> None:
     words = ("resize", links, tmp_path / "small", "--reader", "imagefolder", "--size", 8)
     line = the_line(command(*words))
     assert "a link that leads out of the folder" in line
-    assert 'allow links with --follow-links (in a recipe or table.toml: links = "follow")' in line
+    assert 'allow links with --follow-links (in a recipe: links = "follow")' in line
     done = command(*words, "--follow-links", "--num-workers", 1)
     assert done.returncode == 0, done.stderr
     rows = manifest.read_manifest(tmp_path / "small")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_prep_tools import command, the_line
 from PIL import Image
 
 from data_prep import DataError, open_reader
@@ -55,6 +56,46 @@ def test_groups_by_what_a_path_says(tmp_path: Path) -> None:
         open_reader("imagefolder", tmp_path, group="who")
     with pytest.raises(DataError, match="not a regular expression"):
         open_reader("imagefolder", tmp_path, group="(")
+
+
+@pytest.mark.parametrize("kind", ["ppm", "pnm", "pbm", "pgm", "jpe", "jfif", "gif", "tif", "bmp"])
+def test_a_folder_of_each_kind_of_image(tmp_path: Path, kind: str) -> None:
+    for name in ("a/1", "b/2"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True)
+        grey = Image.new("L", (3, 2), 200)
+        format = {"jpe": "JPEG", "jfif": "JPEG", "gif": "GIF", "tif": "TIFF", "bmp": "BMP"}
+        grey.save(tmp_path / "in" / f"{name}.{kind}", format.get(kind, "PPM"))
+    assert open_reader("imagefolder", tmp_path / "in").read(1).shape == (2, 3, 3)
+    words = ("resize", tmp_path / "in", tmp_path / "out", "--reader", "imagefolder", "--size", 8)
+    done = command(*words)
+    assert done.returncode == 0 and "2 grey images" in done.stdout and "note" not in done.stderr
+    assert {path.name for path in (tmp_path / "out").rglob("*.png")} == {"1.png", "2.png"}
+
+
+def test_other_files_are_counted_by_ending(tmp_path: Path) -> None:
+    """As in GTSRB, where each class has a CSV file beside its images."""
+    for at in range(20):
+        picture(tmp_path / "in" / "ab"[at % 2] / f"{at}.ppm", at)
+    for name in ("a/GT-0.csv", "b/GT-1.CSV", "a/deep/notes.txt", "b/README", "b/.hidden"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("no image")
+    says = "note: passed over: 2 .csv, 1 .txt, 1 without ending\n"
+    words = (tmp_path / "in", "--reader", "imagefolder")
+    assert says in command("stats", *words).stderr
+    assert says in command("verify", *words).stdout
+    assert says in command("resize", *words, tmp_path / "out", "--size", 8).stderr
+    assert says in command("resize", tmp_path / "in", tmp_path / "plain", "--size", 8).stderr
+
+
+def test_a_class_of_files_of_another_kind_is_told_by_ending(tmp_path: Path) -> None:
+    picture(tmp_path / "a" / "1.png")
+    (tmp_path / "b").mkdir()
+    for at in range(12):
+        (tmp_path / "b" / f"{at}.heic{at}").write_bytes(b"")
+    with pytest.raises(DataError, match=r"b: no image .* \(passed over: 1 \.heic.*, 3 others\)"):
+        imagefolder.catalog(tmp_path)
+    words = ("resize", tmp_path / "b", tmp_path / "out")
+    assert "no image (.png, " in (line := the_line(command(*words))) and ".heic0" in line
 
 
 def jpeg(level: int) -> bytes:

@@ -112,6 +112,8 @@ ANIMATED = png(
     (b"fcTL", struct.pack(">IIIIIHHBB", 1, 8, 8, 0, 0, 1, 1, 0, 0)),
     (b"fdAT", struct.pack(">I", 2) + zlib.compress(bytes(72))),
 )  # fmt: skip
+GIF = saved(GREY, "GIF", save_all=True, append_images=[Image.new("L", GREY.size)])
+FOREIGN = "not a PNG, JPEG, BMP, PPM, TIFF, GIF or WebP"
 LEFT = "1 of 2 images were left out"
 
 
@@ -133,19 +135,21 @@ def listening(path: Path) -> None:
 
 CASES = [
     Case("image-empty", file(b""), f"{LEFT}.*the file is empty", keeps=(f"in/{GOOD}",)),
-    Case("image-text", file(b"no image"), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-postscript", file(EPS), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-postscript-in-jpg", file(EPS, "odd.jpg"), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-pdf", file(b"%PDF-1.7\n" + EPS), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-svg", file(SVG), "not a PNG, JPEG, BMP, PGM or TIFF"),
+    Case("image-text", file(b"no image"), FOREIGN),
+    Case("image-postscript", file(EPS), FOREIGN),
+    Case("image-postscript-in-jpg", file(EPS, "odd.jpg"), FOREIGN),
+    Case("image-pdf", file(b"%PDF-1.7\n" + EPS), FOREIGN),
+    Case("image-svg", file(SVG), FOREIGN),
     Case("image-dicom", file(DICOM), f"{LEFT}.*(pydicom|DICOM)"),
-    Case("image-gif", file(saved(GREY, "GIF")), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-ico", file(saved(GREY, "ICO")), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-tga", file(saved(GREY, "TGA")), "not a PNG, JPEG, BMP, PGM or TIFF"),
-    Case("image-webp", file(WEBP, "odd.webp"), "WebP.*convert it to PNG"),
-    Case("image-tiff-lzw", file(tiff(5), "odd.tif"), "compressed TIFF.*convert it to PNG"),
-    Case("image-tiff-deflate", file(tiff(8), "odd.tif"), "compressed TIFF"),
-    Case("image-tiff-jpeg", file(tiff(7), "odd.tif"), "compressed TIFF"),
+    Case("image-gif", file(GIF, "odd.gif"), "more than one image"),
+    Case("image-gif-cut", file(GIF[:40], "odd.gif"), LEFT),
+    Case("image-bomb-of-gif", file(b"GIF89a\xff\xff\xff\xff" + GIF[10:]), "more (pixels )?than"),
+    Case("image-ico", file(saved(GREY, "ICO")), FOREIGN),
+    Case("image-tga", file(saved(GREY, "TGA")), FOREIGN),
+    Case("image-webp-cut", file(WEBP[:20], "odd.webp"), "WebP.*convert it to PNG|decoder"),
+    Case("image-tiff-lzw", file(tiff(5), "odd.tif"), "compressed TIFF.*convert it to PNG|decode"),
+    Case("image-tiff-deflate", file(tiff(8), "odd.tif"), "compressed TIFF|decode"),
+    Case("image-tiff-jpeg", file(tiff(7), "odd.tif"), "compressed TIFF|decode"),
     Case("image-tiff-unknown", file(tiff(4711), "odd.tif"), "cannot be read as an image"),
     Case("image-tiff-pages", file(tiff(1, pages=2), "odd.tif"), "more than one image"),
     Case("image-tiff-float", file(tiff(1, 32, 3), "odd.tif"), "pixels of mode F"),

@@ -1,0 +1,137 @@
+"""The page that shows a data set before training: its numbers, and that it stays small and safe."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_prep_tools import command, make_folder, the_line
+from PIL import Image
+
+RNG = np.random.Generator(np.random.PCG64(8))
+FOLDER = ("--reader", "imagefolder")
+
+
+class Page(HTMLParser):
+    """The tags, the sources of images and the text of each heading's section."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.images: list[str] = []
+        self.sections: dict[str, str] = {}
+        self.rows: list[list[str]] = []
+        self.heading, self.inside = "", ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.inside = tag
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "img":
+            self.images.append(dict(attributes)["src"] or "")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "h2" and data.strip():
+            self.heading, self.inside = data, ""
+        elif self.inside in ("td", "th") and data.strip():
+            self.rows[-1].append(data)
+        else:
+            self.sections[self.heading] = self.sections.get(self.heading, "") + data
+
+
+def picture(path: Path, width: int = 30) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(RNG.integers(0, 256, (20, width, 3), dtype=np.uint8)).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three published parts: a patient in two parts, a copy, a damaged image and a text file."""
+    for at, part in enumerate(("train", "val", "test")):
+        for name in ("dog", "<b>cat&"):
+            for number in range(4):
+                picture(tmp_path / "in" / part / name / f"p{at}{number}.png", 30 + at)
+    (tmp_path / "in" / "test" / "dog" / "p00-again.png").write_bytes(
+        (tmp_path / "in" / "train" / "dog" / "p00.png").read_bytes()
+    )
+    (tmp_path / "in" / "val" / "dog" / "p13.png").write_bytes(b"no image")
+    (tmp_path / "in" / "val" / "dog" / "notes.txt").write_text("")
+    return tmp_path / "in"
+
+
+def test_the_page_shows_what_is_in_the_folder(folder: Path) -> None:
+    done = command("preview", folder, *FOLDER, "--group", r"p\d+")
+    assert done.returncode == 0, done.stderr
+    output = folder.parent / "in-preview.html"
+    assert done.stdout == f"{output}: 25 of 25 images sampled, 1 unreadable\n"
+    page = Page(output)
+    assert ["images", "25", "8", "8", "9"] in page.rows
+    assert ["dog", "13", "4", "4", "5"] in page.rows and [
+        "<b>cat&",
+        "12",
+        "4",
+        "4",
+        "4",
+    ] in page.rows
+    assert ["31 x 20", "7"] in page.rows and ["30 x 20", "9"] in page.rows
+    assert "passed over: 1 .txt" in page.sections[""]
+    assert (
+        "train/dog/p00.png (train), test/dog/p00-again.png (test)"
+        in (page.sections["Images with the same bytes, among 24 sampled images"])
+    )
+    assert "p00: train, test" in page.sections["Groups in two parts"]
+    assert "the group p00 is in both train and test" in page.sections[""]
+    assert "val/dog/p13.png: cannot be read" in page.sections["Unreadable images in the sample"]
+    assert len(page.images) == 24 and page.tags.count("polyline") == 3
+    data = base64.b64decode(page.images[0].removeprefix("data:image/jpeg;base64,"))
+    assert Image.open(io.BytesIO(data)).size[1] == 20
+    # Labels are text, and nothing is loaded from elsewhere.
+    assert "b" in page.tags and "<b>cat&" in page.sections["train"]
+    assert not {"script", "link", "iframe"} & set(page.tags) and len(page.tags) > 50
+    assert not re.search(r"https?://", output.read_text())
+
+
+def test_the_sample_is_bounded_and_repeats(tmp_path: Path) -> None:
+    for at in range(90):
+        picture(tmp_path / "in" / "ab"[at % 2] / f"{at}.png")
+    words = ("preview", tmp_path / "in", *FOLDER, "--num-images", 24, "--seed", 3)
+    for name in ("1.html", "2.html"):
+        assert "24 of 90 images sampled" in command(*words, "-o", tmp_path / name).stdout
+    assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
+    page = Page(tmp_path / "1.html")
+    assert "none" in page.sections["Images with the same bytes, among 24 sampled images"]
+    assert ["images", "90", "63", "9", "18"] in page.rows and ["30 x 20", "24"] in page.rows
+
+
+def test_prepared_and_packed_folders(tmp_path: Path) -> None:
+    """Whose manifest has the hash of every image, sampled or not."""
+    source = make_folder(tmp_path / "set", patients=20)
+    shutil.copy(source / "images" / "00000001_000.png", source / "images" / "00000002_000.png")
+    assert command("resize", source, tmp_path / "small", "--size", 8).returncode == 0
+    assert command("pack", tmp_path / "small", tmp_path / "packed").returncode == 0
+    for name in ("small", "packed"):
+        words = ("preview", tmp_path / name, "--num-images", 3)
+        assert "3 of 40 images sampled" in command(*words).stdout
+        page = Page(tmp_path / f"{name}-preview.html")
+        assert "00000001_000.png" in page.sections["Images with the same bytes, among all images"]
+        assert ["patients", "20", "14", "2", "4"] in page.rows
+        assert page.tags.count("polyline") == 1 and ["8 x 8", "3"] in page.rows
+
+
+def test_what_is_refused(folder: Path) -> None:
+    line = the_line(command("preview", folder, *FOLDER, "-o", folder / "train" / "dog" / "p00.png"))
+    assert "name a file that ends in .html" in line
+    line = the_line(command("preview", folder, *FOLDER, "--num-images", 0))
+    assert "num_images is 0; use 3 or more" in line
+    line = the_line(command("preview", folder / "nowhere", *FOLDER))
+    assert "does not exist" in line
+    line = the_line(command("preview", folder, *FOLDER, "-o", folder / "nowhere" / "a.html"))
+    assert "a.html: No such file or directory" in line
