@@ -26,6 +26,8 @@ _PERMANENT = (
     "NVML_ERROR_FUNCTION_NOT_FOUND",
     "NVML_ERROR_NO_PERMISSION",
 )
+NEWEST = "nvmlGpmSampleAlloc"
+"""The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 LONGEST = 10.0
 """Seconds to wait for CUDA."""
@@ -73,6 +75,13 @@ def nvml() -> Any:
         raise Unavailable(
             f"pynvml cannot be imported ({error}); install nvidia-ml-py", permanent=True
         ) from error
+    if not hasattr(pynvml, NEWEST):
+        # The former package "pynvml" has a folder of this name, which hides nvidia-ml-py's module.
+        raise Unavailable(
+            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip uninstall "
+            "pynvml; pip install --upgrade --force-reinstall nvidia-ml-py",
+            permanent=True,
+        )
     return pynvml
 
 

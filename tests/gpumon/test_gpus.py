@@ -250,3 +250,19 @@ def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
     assert together["memory imbalance (%)"] == pytest.approx(75)
     assert together["memory peak (MiB)"] == 2000 + 7 * 500
     assert together["power mean (W)"] == pytest.approx(800)
+
+
+@pytest.mark.parametrize("module", ["pynvml.py", "pynvml/__init__.py"])
+def test_an_old_or_foreign_pynvml_is_named_with_the_cure(tmp_path: Path, module: str) -> None:
+    """The package pynvml up to 11.4.1 has a folder that hides the module of nvidia-ml-py."""
+    file = tmp_path / module
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("def nvmlInit():\n    pass\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom gpumon import nvml\nnvml.nvml()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (
+        f"{file} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip uninstall pynvml; "
+        "pip install --upgrade --force-reinstall nvidia-ml-py"
+    ) in done.stderr
