@@ -78,8 +78,8 @@ def nvml() -> Any:
     if not hasattr(pynvml, NEWEST):
         # The former package "pynvml" has a folder of this name, which hides nvidia-ml-py's module.
         raise Unavailable(
-            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip uninstall "
-            "pynvml; pip install --upgrade --force-reinstall nvidia-ml-py",
+            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip "
+            "uninstall pynvml; pip install --upgrade --force-reinstall nvidia-ml-py",
             permanent=True,
         )
     return pynvml
@@ -212,7 +212,7 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
     if not by_bus and visible != "":
         answer = query_cuda()
         if not isinstance(answer, str):
-            found = [d for name in answer for d in devices if d.uuid.partition("-")[2] == name]
+            found = [d for name in answer for d in devices if d.uuid.removeprefix("GPU-") == name]
             if len(found) == len(answer):
                 return found
             answer = "CUDA shows GPUs that NVML does not know"
@@ -270,7 +270,7 @@ def _device(name: str, handle: Any) -> Device:
 
 def _total_memory(handle: Any) -> float | None:
     memory = _maybe(nvml().nvmlDeviceGetMemoryInfo, handle)
-    return None if memory is None else round(memory.total / 2**20)
+    return None if memory is None else round(memory.total / 2**20) or None
 
 
 def _mig_instances(parent: Device, index: int) -> list[Device]:
