@@ -199,6 +199,10 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
     with other_gpu_processes.Watch(uuids, experiment.folder, shown.warn) as watch:
         names = devices.cuda_names(gpus)
         failure = _execute(experiment, state, shown, stall_minutes, names, resumes)
+        if failure is not None and ranks.lost_their_port(failure):
+            reason = kernel_processes.reason_of(failure)
+            shown.warn(f"{reason}; another process took a port that was free: the run starts again")
+            failure = _execute(experiment, state, shown, stall_minutes, names, _clear(folder))
     with shutdown.held():  # else a signal could come between the record and the journal
         said = {"run": state.about(), **watch.as_record(), **tested}
         if failure is not None:
