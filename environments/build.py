@@ -21,6 +21,7 @@ import argparse
 import concurrent.futures
 import fcntl
 import os
+import platform
 import re
 import shutil
 import sys
@@ -152,14 +153,19 @@ def run_locked(
     machine = kernels.this_machine(True if folder else options.gpu)
     if folder:
         machine = machine._replace(gpu=True, variants=tuple(folder.variants.items()))
+    note, wrong = kernels.about_processor(wanted, machine, platform.machine())
+    if wrong and not options.lock:
+        raise BuildError(wrong)
+    if note:
+        print(note, flush=True)
     anew = list(wanted) if options.rebuild else []
     for kernel in wanted:
         if (
             not anew
             and environment.whole(kernel, machine)
-            and (wrong := environment.damage(kernel))
+            and (damage := environment.damage(kernel))
         ):
-            print(f"{kernel}: {wrong}, so it is built again", flush=True)
+            print(f"{kernel}: {damage}, so it is built again", flush=True)
             anew.append(kernel)
     todo = [k for k in wanted if options.lock or k in anew or not environment.whole(k, machine)]
     if folder and todo:

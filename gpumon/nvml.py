@@ -26,6 +26,8 @@ _PERMANENT = (
     "NVML_ERROR_FUNCTION_NOT_FOUND",
     "NVML_ERROR_NO_PERMISSION",
 )
+NEWEST = "nvmlGpmSampleAlloc"
+"""The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 LONGEST = 10.0
 """Seconds to wait for CUDA."""
@@ -73,6 +75,13 @@ def nvml() -> Any:
         raise Unavailable(
             f"pynvml cannot be imported ({error}); install nvidia-ml-py", permanent=True
         ) from error
+    if not hasattr(pynvml, NEWEST):
+        # The former package "pynvml" has a folder of this name, which hides nvidia-ml-py's module.
+        raise Unavailable(
+            f"{pynvml.__file__} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip "
+            "uninstall pynvml; pip install --upgrade --force-reinstall nvidia-ml-py",
+            permanent=True,
+        )
     return pynvml
 
 
@@ -203,7 +212,7 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
     if not by_bus and visible != "":
         answer = query_cuda()
         if not isinstance(answer, str):
-            found = [d for name in answer for d in devices if d.uuid.partition("-")[2] == name]
+            found = [d for name in answer for d in devices if d.uuid.removeprefix("GPU-") == name]
             if len(found) == len(answer):
                 return found
             answer = "CUDA shows GPUs that NVML does not know"
@@ -261,7 +270,7 @@ def _device(name: str, handle: Any) -> Device:
 
 def _total_memory(handle: Any) -> float | None:
     memory = _maybe(nvml().nvmlDeviceGetMemoryInfo, handle)
-    return None if memory is None else round(memory.total / 2**20)
+    return None if memory is None else round(memory.total / 2**20) or None
 
 
 def _mig_instances(parent: Device, index: int) -> list[Device]:

@@ -8,6 +8,7 @@ from data_prep.__main__ import Version
 from helpers.commands import doctor, jobs, listing, reports, run
 from helpers.commands.parser import Commands, Parser
 from helpers.errors import UserError, exits_cleanly, unknown
+from helpers.launch import environment_variables
 from helpers.terminal import say
 
 DESCRIPTION = """\
@@ -47,6 +48,7 @@ def _main(arguments: Sequence[str]) -> int:
     elif first.partition("=")[0] not in parser._option_string_actions:
         raise UserError(f"{first} is an option of a command: did you mean 'rosetta run {first}'?")
     given = parser.parse_args(arguments)
+    environment_variables.leave_home()
     code: int = given.run(given)
     return code
 

@@ -49,6 +49,8 @@ class Row:
     """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
     one_device_only: str = ""
     """Why its notebook trains on one device; empty where it takes several."""
+    shared_memory: bool = False
+    """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
     """Whether it is run only where that is asked for by name; so is a kernel made that only such
     rows have."""
@@ -76,6 +78,7 @@ ROWS = (
         dark_colour="#FF8F45",
         marker="o",
         rank_a_device=True,
+        shared_memory=True,
     ),
     Row(
         name="PyTorch Exp Loss",
@@ -86,6 +89,7 @@ ROWS = (
         colour="#D55E00",
         dark_colour="#FF8F45",
         marker="o",
+        shared_memory=True,
         one_node_only=(
             "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
             "spans nodes"

@@ -138,6 +138,17 @@ def used(count: int, gpus: int | None = None) -> list[Gpu]:
     return [] if gpus == 0 else visible()[: count if gpus is None else gpus]
 
 
+def cuda_names(gpus: Sequence[Gpu]) -> str:
+    """These GPUs for ``CUDA_VISIBLE_DEVICES``, by UUID: CUDA and NVML number GPUs differently.
+
+    CUDA knows no UUID without a prefix, which a Jetson's only GPU has: it goes by its number.
+    """
+    if all(gpu.uuid.startswith(("GPU-", "MIG-")) for gpu in gpus):
+        return ",".join(gpu.uuid for gpu in gpus)
+    numbers = {one.gpu.uuid: one.index for one in _present()}
+    return ",".join(str(numbers[gpu.uuid]) for gpu in gpus)
+
+
 def visible_gpus() -> list[str]:
     """Names of the GPUs this process may use."""
     return [gpu.name for gpu in visible()]
@@ -153,7 +164,7 @@ class _Present:
 
     def named(self, name: str) -> Gpu | None:
         """What an entry of ``CUDA_VISIBLE_DEVICES`` names here, by index or start of a UUID."""
-        if name == str(self.index) or (name.startswith("GPU-") and self.gpu.uuid.startswith(name)):
+        if name == str(self.index) or (len(name) >= 4 and self.gpu.uuid.startswith(name)):
             return next(iter(self.usable), None)
         if name.startswith("MIG-"):
             return next((gpu for gpu in self.usable if gpu.uuid.startswith(name)), None)

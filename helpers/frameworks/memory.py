@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pynvml
 
+from helpers.errors import UserError
+
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's malloc.h
 
 RAN_OUT = ("out of memory", "OUT_OF_MEMORY", "STATUS_ALLOC_FAILED")
@@ -16,13 +18,18 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
     """MiB that are free on the fullest of these GPUs, or MIG instances.
 
     Raises:
-        pynvml.NVMLError: the driver does not report it.
+        UserError: the driver does not report it, as on machines whose GPU has no memory of its own.
     """
     pynvml.nvmlInit()
     try:
         handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
         free = min(int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) for handle in handles)
         return free >> 20
+    except pynvml.NVMLError as error:
+        raise UserError(
+            f"the driver does not report the GPUs' free memory ({error}), so replicas cannot share "
+            "it; ask for one device per GPU"
+        ) from None
     finally:
         pynvml.nvmlShutdown()
 

@@ -21,6 +21,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from helpers import paths
+from helpers.launch import cell_output
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INLINE = "module://matplotlib_inline.backend_inline"
@@ -34,18 +35,24 @@ class _Outputs:
     """What the running cell has shown so far, as a notebook's file has it."""
 
     shown: list[dict[str, Any]] = []  # noqa: RUF012 (of the one shell of this process)
+    taken = 0
+
+    @classmethod
+    def begin(cls, outputs: list[dict[str, Any]]) -> None:
+        cls.shown, cls.taken = outputs, 0
 
     @classmethod
     def add(cls, kind: str, **more: Any) -> None:
-        cls.shown.append({"output_type": kind, **more})
-
-    @classmethod
-    def write(cls, name: str, text: str) -> None:
+        found = cell_output.bounded(kind, more, cls.taken)
+        cls.taken += cell_output.size(more)
+        if found is None:
+            return
+        kind, content = found
         last = cls.shown[-1] if cls.shown else {}
-        if last.get("name") == name:
-            last["text"] += text
+        if kind == "stream" and last.get("name") == content["name"]:
+            last["text"] += content["text"]
         else:
-            cls.add("stream", name=name, text=text)
+            cls.shown.append({"output_type": kind, **content})
 
 
 class _Result(DisplayHook):
@@ -87,7 +94,7 @@ class _Stream(io.TextIOBase):
         self._name, self._log = name, log
 
     def write(self, text: str) -> int:
-        _Outputs.write(self._name, text)
+        _Outputs.add("stream", name=self._name, text=text)
         return self._log.write(text)
 
     def flush(self) -> None:
@@ -117,7 +124,8 @@ def execute(source: Path, target: Path, reached: Callable[[int], None] = lambda 
             if cell["cell_type"] != "code":
                 continue
             reached(number)
-            _Outputs.shown = cell["outputs"] = []
+            cell["outputs"] = []
+            _Outputs.begin(cell["outputs"])
             cell["execution_count"] = shell.execution_count
             found = shell.run_cell("".join(cell["source"]), store_history=True)
             error = found.error_before_exec or found.error_in_exec

@@ -176,8 +176,8 @@ def _see_own_gpus(here: Place, there: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
         own = [shown[(here.node * here.devices + n) % len(shown)] for n in range(here.devices)]
     else:
-        own = [gpu.uuid for gpu in devices.visible()[: here.devices]]
-    if own:
+        own = devices.cuda_names(devices.visible()[: here.devices]).split(",")
+    if any(own):
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(own))
 
 

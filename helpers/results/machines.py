@@ -22,7 +22,16 @@ def key(content: Mapping[str, Any]) -> Key | None:
     hardware = content.get("hardware")
     if hardware is None:
         return None
-    return hardware["cpu"], hardware["cores"], round(hardware["memory_bytes"] / 2**30)
+    return hardware["cpu"], hardware["cores"], _installed(hardware["memory_bytes"] / 2**30)
+
+
+def _installed(memory: float) -> int:
+    """The size of the memory modules (12, 16, 24, 32 ... GiB) of a machine with so much for use.
+
+    The kernel keeps a share, which differs by megabytes between machines that are the same.
+    """
+    above: int = 2 ** max(2, math.ceil(math.log2(max(memory, 1))))
+    return above * 3 // 4 if memory <= above * 3 // 4 else above
 
 
 def cores_per_device(content: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import require_jupyter
-from helpers.launch import environment_variables, processes, this_notebook
+from helpers.launch import cell_output, environment_variables, processes, this_notebook
 from helpers.runner import hangs, notebook_links, shutdown
 
 MARK = "ROSETTA_BATCH"
@@ -78,7 +79,8 @@ def execute(
     import papermill
     import zmq.asyncio
     from jupyter_core.utils import run_sync
-    from papermill.engines import NBClientEngine, papermill_engines
+    from papermill.clientwrap import PapermillNotebookClient
+    from papermill.engines import Engine, papermill_engines
 
     # It warns of parameters that a notebook's cell leaves to the run, such as the seed.
     logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -95,7 +97,27 @@ def execute(
 
     manager = Manager(kernel_name=kernel, context=context)
 
-    class Watched(NBClientEngine):  # type: ignore[misc]
+    class Client(PapermillNotebookClient):  # type: ignore[misc]
+        """papermill's client, which bounds the output of each cell."""
+
+        taken: ClassVar[Counter[int]] = Counter()
+
+        def output(self, outs: Any, msg: Any, display_id: Any, cell_index: int) -> Any:
+            kind, content = msg["msg_type"], msg["content"]
+            found = cell_output.bounded(kind, content, self.taken[cell_index])
+            self.taken[cell_index] += cell_output.size(content)
+            if found is None:
+                return None
+            kind, content = found
+            header = msg["header"] | {"msg_type": kind}
+            msg = msg | {"header": header, "msg_type": kind, "content": content}
+            return super().output(outs, msg, display_id, cell_index)
+
+        def clear_output(self, outs: Any, msg: Any, cell_index: int) -> None:
+            del self.taken[cell_index]
+            super().clear_output(outs, msg, cell_index)
+
+    class Watched(Engine):  # type: ignore[misc]
         """papermill's execution engine, which reports each cell."""
 
         @classmethod
@@ -107,9 +129,15 @@ def execute(
                 watch.hear()
                 reached(sections[cell_index], cell_index + 1, len(sections))
 
-            super().execute_managed_notebook(
-                nb_man, kernel_name, km=manager, on_cell_start=on_cell_start, **options
-            )
+            Client(
+                nb_man,
+                km=manager,
+                kernel_name=kernel_name,
+                startup_timeout=300,  # importing a framework from a cold disk
+                timeout=None,
+                log=logging.getLogger("papermill"),
+                on_cell_start=on_cell_start,
+            ).execute()
 
     def give_up() -> None:
         _interrupt(_pid(manager), settled)
@@ -145,8 +173,6 @@ def execute(
                 language="python",
                 cwd=source.parent,
                 progress_bar=False,
-                execution_timeout=None,
-                start_timeout=300,  # importing a framework from a cold disk
             )
         manager.shutdown_wait_time = LEAVING_SECONDS
     except (KeyboardInterrupt, Exception) as error:

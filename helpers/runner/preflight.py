@@ -5,17 +5,33 @@ a minute to an experiment, and without a driver, a GPU or NCCL it finds nothing 
 fairness checks do not find.
 """
 
+import math
+import shutil
+from pathlib import Path
 from typing import Any, Protocol
 
 from helpers import paths, terminal
 from helpers.errors import UserError
-from helpers.frameworks import NOTEBOOKS, capabilities, cpu_cores, devices, installed, why_not
+from helpers.frameworks import (
+    NOTEBOOKS,
+    capabilities,
+    cpu_cores,
+    devices,
+    installed,
+    row_of,
+    why_not,
+)
 from helpers.launch import launchers
 from helpers.runner import ranks, recipes, selection
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.self_test import starting
-from helpers.training import image_data, parameters
+from helpers.training import buffer_pool, image_data, parameters
+from helpers.training.setup import Setup
+
+SHARED_MEMORY = Path("/dev/shm")
+LOADERS = 2
+"""Loaders of a process that have workers at the same time: for training and for validation."""
 
 
 class Shown(Protocol):
@@ -41,22 +57,51 @@ def check(experiment: Experiment) -> None:
     most = max(plan.runs, key=lambda state: state.nodes * state.devices)
     notes: dict[str, None] = {}  # seeds share most of them
     for seed in dict.fromkeys(state.seed for state in plan.runs):
-        setup = parameters.resolve(
-            "check",
-            **plan.parameters(),
-            devices=most.devices,
-            nodes=most.nodes,
-            simulated_nodes=_is_simulated(plan, most),
-            gpus=most.gpus,
-            run=experiment.folder / "check",
-            seed=seed,
-        )
+        setup = _resolve(experiment, most, seed)
         images = image_data.load_data(setup)
         setup.recipe.steps(len(images.train))
         notes |= dict.fromkeys(images.notes())
     for note in notes:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
+    for state in plan.runs:
+        if not experiment.is_finished(state) and why_skipped(plan, state) is None:
+            _check_shared_memory(state, _resolve(experiment, state, state.seed))
+
+
+def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
+    return parameters.resolve(
+        "check",
+        **experiment.plan.parameters(),
+        devices=state.devices,
+        nodes=state.nodes,
+        simulated_nodes=_is_simulated(experiment.plan, state),
+        gpus=state.gpus,
+        run=experiment.folder / "check",
+        seed=seed,
+    )
+
+
+def _check_shared_memory(state: RunState, setup: Setup) -> None:
+    """Check that a run's loaders fit into /dev/shm: where it is full, a worker dies by SIGBUS."""
+    row = row_of(state.notebook, state.kernel)
+    if row is None or not row.shared_memory or not setup.workers:
+        return
+    machines = 1 if setup.simulated_nodes else setup.nodes
+    processes = setup.replicas if row.rank_a_device else 1
+    batches = LOADERS * (
+        buffer_pool.requested(math.ceil(setup.workers / processes)) + buffer_pool.LENT
+    )
+    recipe = setup.recipe.recipe
+    images = batches * setup.recipe.global_batch_size // machines
+    need = images * recipe.crop**2 * recipe.planes
+    free = shutil.disk_usage(SHARED_MEMORY).free
+    if need > free:
+        raise UserError(
+            f"{state.notebook}: the loaders on {setup.short} need {math.ceil(need / 1e6):,} MB in "
+            f"{SHARED_MEMORY}, which has {free // 10**6:,} MB free: start the container with a "
+            f"larger --shm-size, such as docker run --shm-size=8g, or lower --num-workers"
+        )
 
 
 def why_skipped(plan: Plan, state: RunState) -> str | None:

@@ -22,6 +22,7 @@ from helpers import paths
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
 from helpers.frameworks.installed import require_jupyter
 from helpers.launch import environment_variables, launchers, run_files, this_notebook
+from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
 from helpers.launch.run_files import ALIVE, END, NOTEBOOK
 from helpers.runner import hangs, kernel_processes, notebook_links, shutdown
@@ -32,6 +33,7 @@ JOIN_SECONDS = 120.0
 POLITE_SECONDS = 5.0
 """The time for the ranks' parent processes to end them, before the launcher is killed."""
 LOOK_SECONDS = 0.05
+_PORT_TAKEN = re.compile("EADDRINUSE|address already in use|failed to (bind|add port)", re.I)
 _MODULE = re.compile(r"^from helpers\.frameworks import (\w+) as framework$", re.M)
 
 
@@ -197,6 +199,11 @@ def run(
                     _end(folder, process)
     finally:
         run_files.remove(folder)
+
+
+def lost_their_port(failure: Exception) -> bool:
+    """Whether ranks failed because a port was taken after it was found free, before its use."""
+    return isinstance(failure, RankError) and bool(_PORT_TAKEN.search(str(failure)))
 
 
 def _say_what(folder: Path, order: Order, python: Path) -> None:

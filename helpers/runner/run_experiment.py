@@ -23,7 +23,7 @@ from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import UnsupportedError, UserError, refusal
-from helpers.frameworks import installed, parameters_of
+from helpers.frameworks import devices, installed, parameters_of
 from helpers.launch import run_files
 from helpers.runner import (
     experiments,
@@ -196,9 +196,15 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
         _settle(experiment, state, "skipped", problem, tested)
         return
     experiment.note(state, "running")
-    uuids = [gpu.uuid for gpu in preflight.gpus_here(experiment.plan, state)]
+    gpus = preflight.gpus_here(experiment.plan, state)
+    uuids = [gpu.uuid for gpu in gpus]
     with other_gpu_processes.Watch(uuids, experiment.folder, shown.warn) as watch:
-        failure = _execute(experiment, state, shown, stall_minutes, uuids, resumes)
+        names = devices.cuda_names(gpus)
+        failure = _execute(experiment, state, shown, stall_minutes, names, resumes)
+        if failure is not None and ranks.lost_their_port(failure):
+            reason = kernel_processes.reason_of(failure)
+            shown.warn(f"{reason}; another process took a port that was free: the run starts again")
+            failure = _execute(experiment, state, shown, stall_minutes, names, _clear(folder))
     with shutdown.held():  # else a signal could come between the record and the journal
         said = {"run": state.about(), **watch.as_record(), **tested}
         if failure is not None:
@@ -218,7 +224,7 @@ def _execute(
     state: RunState,
     shown: Lines,
     stall_minutes: float,
-    uuids: list[str],
+    gpus: str,
     resumes: bool,
 ) -> Exception | None:
     """Execute a run's notebook, in a kernel or by ranks; the error that ended it, or None.
@@ -257,7 +263,7 @@ def _execute(
                 ),
                 heard=shown.tell,
                 stall_minutes=stall_minutes,
-                environment=_environment(experiment, state, uuids),
+                environment=_environment(experiment, state, gpus),
             )
         return None
     except Exception as error:
@@ -290,17 +296,14 @@ def _clear(folder: Path) -> bool:
     return (folder / checkpoint.FILE).exists()
 
 
-def _environment(experiment: Experiment, state: RunState, gpus: list[str]) -> dict[str, str]:
-    """The mark of the experiment, and only the run's own GPUs, whatever else is in the machine.
-
-    By UUID, because CUDA and NVML number GPUs differently.
-    """
+def _environment(experiment: Experiment, state: RunState, gpus: str) -> dict[str, str]:
+    """The mark of the experiment, and only the run's own GPUs, whatever else is in the machine."""
     steps = experiment.folder / state.folder / heartbeat.FILE
     marked = {kernel_processes.MARK: str(experiment.folder), heartbeat.VARIABLE: str(steps)}
     known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
     if not gpus and state.nodes == 1 and isinstance(cores := experiment.plan.cores_here(), int):
         marked["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported
-    return marked | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if known else {})
+    return marked | ({"CUDA_VISIBLE_DEVICES": gpus} if known else {})
 
 
 def _settle(

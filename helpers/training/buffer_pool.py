@@ -10,9 +10,16 @@ from collections import deque
 
 import numpy as np
 
+AHEAD = 2
+"""Batches for each worker that are ready or in work, as PyTorch and Gluon have it by default."""
 LENT = 3
 """Batches that are handed on where they lie: one that is trained on, the next, and one on its
 way."""
+
+
+def requested(workers: int) -> int:
+    """The most batches that are asked for and have not come."""
+    return AHEAD * workers + 1  # one more is asked for before the first is taken
 
 
 class Places:

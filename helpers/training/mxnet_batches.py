@@ -18,10 +18,8 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
 
-from helpers.training.buffer_pool import LENT, Places
+from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
 
-AHEAD = 2
-"""Batches for each worker that are ready or in work: DataLoader's default."""
 END_SECONDS = 30
 """In which workers have to have made the batches that were asked for."""
 AT_EXIT = 16
@@ -54,10 +52,9 @@ class Loader(DataLoader):  # type: ignore[misc]
         auto_reload: bool = False,
     ) -> None:
         """``shape``: of an image, (H, W, planes); ``batches``: each one's images, by number."""
-        asked = AHEAD * num_workers + 1  # one more is asked for before the first is taken
-        block = (asked + LENT, batch_size, *shape)
+        block = (requested(num_workers) + LENT, batch_size, *shape)
         memory = np.frombuffer(mmap.mmap(-1, int(np.prod(block))), np.uint8).reshape(block)
-        self.places = Places(memory, asked)
+        self.places = Places(memory, requested(num_workers))
         self.context = mx.cpu_pinned() if pin_memory else mx.cpu()
         self.coming: dict[int, Any] = {}
         super().__init__(

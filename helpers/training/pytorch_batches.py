@@ -16,10 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
 
-from helpers.training.buffer_pool import LENT, Places
-
-AHEAD = 2
-"""Batches that a worker has ready or in work: DataLoader's default."""
+from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
 
 Arrived = tuple[torch.Tensor, torch.Tensor]
 
@@ -55,9 +52,10 @@ class Loader(DataLoader[Any]):
         memory, places = torch.empty(0, dtype=torch.uint8), None
         order: Any = BatchSampler(sampler or SequentialSampler(dataset), batch_size, False)
         if num_workers:
-            asked = AHEAD * num_workers + 1  # one more is asked for before the first is taken
-            memory = torch.empty((asked + LENT, batch_size, *shape), dtype=torch.uint8)
-            places = Places(memory.share_memory_().numpy(), asked)
+            memory = torch.empty(
+                (requested(num_workers) + LENT, batch_size, *shape), dtype=torch.uint8
+            )
+            places = Places(memory.share_memory_().numpy(), requested(num_workers))
             order = _Placed(order, places)
         super().__init__(
             _Batches(dataset, shape, memory, id(places)),

@@ -683,3 +683,55 @@ def test_who_has_no_compiled_part_is_told(
     monkeypatch.setattr(sources, "compiler", lambda: compiler)
     line = build.what_is_slow()
     assert said in line and bool(said) == ("two to three times" in line) and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("processor", "given", "said"),
+    [
+        (
+            "aarch64",
+            ["--cpu", "--environments", "lab,pytorch,tensorflow"],
+            "build.py: this machine is aarch64, for which packages are missing: tensorflow "
+            "(tensorflow-cpu); build the others: --environments lab,pytorch\n",
+        ),
+        (
+            "aarch64",
+            ["--gpu", "--environments", "mxnet"],
+            "build.py: this machine is aarch64, for which packages are missing: mxnet "
+            "(mxnet-cu117)\n",
+        ),
+        (
+            "ppc64le",
+            ["--cpu", "--environments", "lab"],
+            "build.py: this machine is ppc64le: the locks have packages for x86-64 and aarch64\n",
+        ),
+    ],
+)
+def test_another_processor_is_named_with_what_lacks_packages_before_anything_is_built(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    processor: str,
+    given: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
+    monkeypatch.setattr(build.platform, "machine", lambda: processor)
+    monkeypatch.setattr(build, "get_maker", lambda *given: pytest.fail("it was built"))
+    assert build.main(given) == 2
+    assert capsys.readouterr().err == said
+
+
+def test_on_aarch64_the_first_line_says_that_no_build_was_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build, "alone", lambda work, command: work())
+    monkeypatch.setattr(build.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(environment, "whole", lambda kernel, machine: True)
+    monkeypatch.setattr(environment, "damage", lambda kernel: "")
+    monkeypatch.setattr(environment, "stamped", lambda kernel: {})
+    assert build.main(["--gpu", "--environments", "lab,pytorch,jax,tensorflow"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == (
+        "This machine is aarch64: the locks have packages for it, but no build was tried."
+    )

@@ -30,6 +30,15 @@ H200 = """
 {gpu} memory_clock 3201
 """
 
+JETSON = """
+0 uuid 54fe8d62-aaaa-bbbb-cccc-dddddddddddd
+0 name Orin (nvgpu)
+0 capability 87
+0 utilisation 50
+0 processes E3
+"""
+"""A GPU without memory of its own, a UUID without a prefix, and no list of processes."""
+
 #: What the machines of the tests hold: name, and ten times the compute capability.
 V100, A100, H100 = ("Tesla V100-SXM2-16GB", 70), ("NVIDIA A100-SXM4-40GB", 80), ("NVIDIA H100", 90)
 

@@ -291,12 +291,14 @@ int nvmlDeviceGetFieldValues(device_t *d, int count, field_t *fields) {
     return OK;
 }
 
-/* "processes PID MIB PID MIB ..."; a negative size is one that the driver does not tell. */
+/* "processes PID MIB PID MIB ..."; a negative size is one that the driver does not tell. "processes
+   E3" for a driver that lists none. */
 typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } process_t;
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t *d, unsigned *count, process_t *out) {
     for (int i = 0; i < d->count; i++) {
         series_t *s = &d->series[i];
         if (strcmp(s->name, "processes")) continue;
+        if (s->count && s->values[0] <= -1e6) return (int)(-s->values[0] - 1e6);
         unsigned there = s->count / 2, room = *count;
         *count = there;
         if (room < there) return TOO_SMALL;

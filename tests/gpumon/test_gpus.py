@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fake_nvml
 import pytest
 from gpumon_tools import Marks, Play, changes, gpu, play_fixture, write  # noqa: F401 (a fixture)
 
@@ -250,3 +251,43 @@ def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
     assert together["memory imbalance (%)"] == pytest.approx(75)
     assert together["memory peak (MiB)"] == 2000 + 7 * 500
     assert together["power mean (W)"] == pytest.approx(800)
+
+
+@pytest.mark.parametrize("module", ["pynvml.py", "pynvml/__init__.py"])
+def test_an_old_or_foreign_pynvml_is_named_with_the_cure(tmp_path: Path, module: str) -> None:
+    """The package pynvml up to 11.4.1 has a folder that hides the module of nvidia-ml-py."""
+    file = tmp_path / module
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("def nvmlInit():\n    pass\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom gpumon import nvml\nnvml.nvml()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (
+        f"{file} is not the pynvml of nvidia-ml-py 11.525.84 or newer; run: pip uninstall pynvml; "
+        "pip install --upgrade --force-reinstall nvidia-ml-py"
+    ) in done.stderr
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "lines", ["", "0 memory 5 E3\n0 memory_total 0\n0 limit 0\n0 power 9000 E3"]
+)
+def test_a_gpu_without_memory_of_its_own_or_a_list_of_processes(
+    play: Play, tmp_path: Path, lines: str
+) -> None:
+    trace = play(fake_nvml.JETSON + lines)
+    device = trace.metadata()["devices"][0]
+    assert (device["uuid"], device["memory total (MiB)"]) == (
+        "54fe8d62-aaaa-bbbb-cccc-dddddddddddd",
+        None,
+    )
+    reasons = {series["key"]: series["reason"] for series in trace.metadata()["series"]}
+    for name in ("memory used (MiB)", "memory others (MiB)", "other processes (count)"):
+        assert "Not Supported" in reasons[f"gpu0/{name}"]
+    row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
+    assert row["utilisation mean (%)"] == 50 and math.isnan(row["memory peak (MiB)"])
+    trace.plot().savefig(tmp_path / "chart.png")
+    trace.export(tmp_path / "trace.prom")
+    gpus = [line for line in (tmp_path / "trace.prom").read_text().splitlines() if "gpu0" in line]
+    assert gpus and not any("memory" in line and "bytes" in line for line in gpus)

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import records
@@ -13,6 +14,7 @@ from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.frameworks import ROWS, cpu_cores, why_not
 from helpers.frameworks import devices as device_helpers
+from helpers.launch.failures import RankError
 from helpers.results import caveats, comparability, comparison, conclusions, machine_tables
 from helpers.runner import experiments, journal, messages, plans, ranks
 
@@ -243,3 +245,36 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
     plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
     assert plan.cores_here() == "auto", "the devices of several nodes share all cores"
+
+
+@pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 1)])
+def test_a_port_that_was_taken_before_its_use_is_tried_once_more(
+    times: int,
+    code: int,
+    suite: Suite,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    taken = "rank 0 on box: DistNetworkError: port: 29500, name: EADDRINUSE, address in use"
+    tries: list[bool] = []
+
+    def execute(source: Path, target: Path, *given: Any, **named: Any) -> None:
+        tries.append((target.parent / "left").exists())
+        (target.parent / "left").touch()
+        if len(tries) <= times:
+            raise RankError(taken)
+        made = json.loads((suite.folder / "made.json").read_text())
+        made["run"]["notebook"] = "PyTorch_MultiGPU"
+        (target.parent / "record.json").write_text(json.dumps(made))
+
+    monkeypatch.setattr(ranks, "execute", execute)
+    monkeypatch.setattr(ranks, "check", lambda *given: None)
+    suite.notebook("PyTorch_MultiGPU")
+    given = ("--nnodes", "2", "--devices", "1", "--batch-size", "8", "--name", "b")
+    suite.compare(*given)
+    assert tries == [False, False]  # the second begins with an empty folder
+    (run,) = suite.journal("b")["runs"]
+    assert (run["state"] == "finished") == (code == 0)
+    if code:
+        assert run["reason"] == f"RankError: {taken}"
+    assert "EADDRINUSE" in capsys.readouterr().err

@@ -38,6 +38,11 @@ own = subprocess.Popen(
 )
 (Path(run) / "own").write_text(str(own.pid))
 os.kill(os.getpid(), signal.SIGKILL)"""
+DRAWS = """
+import IPython.paths, matplotlib
+folders = f"{IPython.paths.get_ipython_dir()} {matplotlib.get_configdir()}"
+(Path(run) / "folders").write_text(folders)
+"""
 SEES_IT = """
 from helpers.launch import processes
 other = Path(run).parent / "PyTorch_MultiGPU-1x" / "own"
@@ -57,6 +62,18 @@ def test_a_checkout_whose_name_has_braces(
     monkeypatch.setattr(paths, "RUNS", odd / "runs")
     assert suite.compare("--name", "b") == 0
     assert (odd / "runs" / "b" / "Compare.ipynb").exists()
+
+
+def test_a_home_folder_in_which_nothing_can_be_written(suite: Suite) -> None:
+    """As on AFS, whose folders look writable; Jupyter ended with an error."""
+    suite.notebook(ONE, BEGIN, DRAWS, FINISH)
+    (suite.folder / "venvs").mkdir()
+    running = suite.start("--name", "b", env={"HOME": "/proc"})
+    said, _ = running.communicate(timeout=200)
+    assert running.returncode == 0 and "/proc" not in said and "warn" not in said, said
+    venvs = suite.folder / "venvs"
+    folders = (suite.run("b", ONE) / "folders").read_text()
+    assert folders == f"{venvs / '.ipython'} {venvs / '.matplotlib'}"
 
 
 @pytest.mark.parametrize("name", ["全角\u3000空白", "no\xa0break", "two\nlines", "q'u\"o`te$"])

@@ -433,7 +433,7 @@ def test_the_machine_as_the_driver_tells_it_stand_in(tmp_path: Path) -> None:
     ):
         assert f"{line}\n" in said
     assert "GPU-" not in said, "no serial numbers"
-    assert "GPU 0: NVIDIA H100, generation 9.0, memory unknown, in MIG mode" in table_of(
+    assert "GPU 0: NVIDIA H100, generation 9.0, memory not reported, in MIG mode" in table_of(
         fake_nvml.machine(H100, mig=2), tmp_path
     )
     unknown = table_of(fake_nvml.machine(H100, H100), tmp_path)

@@ -373,6 +373,7 @@ EMPTY_MIG = fake_nvml.machine(H100) + "0 mig 1\n"
         (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
         (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
         (MACHINES["none"], "0", "cpu; CPU device 0"),
+        (fake_nvml.JETSON, "54fe8d62", "gpu; 54fe8d62-aaaa-bbbb-cccc-dddddddddddd; Orin (nvgpu)"),
     ],
 )
 def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str) -> None:
@@ -380,6 +381,27 @@ def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str)
     said = run(script, sys.executable, "-c", SEES, **visible).stdout.strip()
     assert said.startswith(expected)
     assert said.isprintable() and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [(MACHINES["H100"], f"{uuid(0)},{uuid(1)}"), (MIG, mig_uuid(0)), (fake_nvml.JETSON, "0")],
+)
+def test_stand_in_a_gpu_whose_uuid_has_no_prefix_goes_by_its_number(
+    script: str, expected: str
+) -> None:
+    ask = "from helpers.frameworks.devices import *; print(cuda_names(visible()))"
+    assert run(script, sys.executable, "-c", ask).stdout.strip() == expected
+
+
+def test_stand_in_gpus_that_do_not_report_their_memory_are_not_shared() -> None:
+    ask = "from helpers.frameworks import devices, memory\nfrom helpers.errors import UserError\n"
+    ask += "try: memory.free_on_gpus([gpu.uuid for gpu in devices.visible()])\n"
+    ask += "except UserError as error: print(error)"
+    assert run(fake_nvml.JETSON, sys.executable, "-c", ask).stdout.strip() == (
+        "the driver does not report the GPUs' free memory (Not Supported), so replicas cannot "
+        "share it; ask for one device per GPU"
+    )
 
 
 # --- A driver that does not start -------------------------------------------------------------

@@ -73,7 +73,9 @@ def _gpu(handle: Any) -> str:
     capability = topology.query(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     said.append(f"generation {generation(capability) if capability else 'unknown'}")
     memory = topology.query(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    said.append(f"{memory.total / 2**30:.0f} GiB" if memory else "memory unknown")
+    said.append(
+        f"{memory.total / 2**30:.0f} GiB" if memory and memory.total else "memory not reported"
+    )
     mode = topology.query(pynvml.nvmlDeviceGetMigMode, handle)
     on = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     said.append("in MIG mode" if on else "no MIG")

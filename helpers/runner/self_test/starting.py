@@ -83,7 +83,7 @@ def test(
         python, environment = start_of(kernel)
     environment |= {kernel_processes.MARK: str(mark)}
     if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+        environment["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
     how: dict[str, Any] = {"python": python, "environment": environment, "log": log, "limit": limit}
     return run(kernel, on.kind, on.names, **how, shared_gpus=on.shared_gpus)
 
