@@ -74,7 +74,7 @@ def init_folder(folder: str | os.PathLike[str]) -> list[str]:
     )
     return [
         f"{folder}: {_assumed(recognised, found)}",
-        f"wrote {' and '.join(files)} in {folder}; edit them to learn something else",
+        f"wrote {' and '.join(files)} in {folder}; edit what does not fit",
         "next, run:",
         f"  data-prep resize {source} {target} --reader {recognised.reader}{how}",
         f"  rosetta run --recipe {recipe}",

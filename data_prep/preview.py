@@ -25,6 +25,7 @@ from data_prep.catalog import (
     UNCERTAIN,
     Catalog,
     count_by_part,
+    part_notes,
     passed_over_text,
     split_catalog,
 )
@@ -111,12 +112,14 @@ def preview_folder(
     sample = {part: rng.permutation(images)[:each].tolist() for part, images in parts.items()}
     chosen = [at for images in sample.values() for at in images]
     looks = _look(found, array, chosen, num_workers, progress)
+    labels = {part: found.labels[at] for part, at in parts.items()}
     body = [
         f"<p>{len(found):,} images, split with seed {seed}. {len(chosen):,} of them were sampled"
         f" for images, sizes and levels. {_escape(passed_over_text(found.passed_over))}</p>",
         f'<p class="bad">{_escape(problem)}</p>' if problem else "",
         "<h2>Images by part</h2>",
         _counts(found, parts, is_nih=reader == "nih"),
+        _list("What cannot be learned or measured", part_notes(found.classes, labels)),
         *(_grid(part, images, found, looks) for part, images in sample.items()),
         _sizes([look for look in looks.values() if not look.problem]),
         _levels([look.histogram for look in looks.values() if not look.problem]),

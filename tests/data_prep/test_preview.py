@@ -135,3 +135,10 @@ def test_what_is_refused(folder: Path) -> None:
     assert "does not exist" in line
     line = the_line(command("preview", folder, *FOLDER, "-o", folder / "nowhere" / "a.html"))
     assert "a.html: No such file or directory" in line
+
+
+def test_it_says_what_cannot_be_measured(folder: Path, tmp_path: Path) -> None:
+    shutil.rmtree(folder / "test" / "dog")
+    command("preview", folder, *FOLDER, "-o", tmp_path / "p.html")
+    said = Page(tmp_path / "p.html").sections["What cannot be learned or measured"]
+    assert "test has no image of dog, so its accuracy cannot be measured" in said
