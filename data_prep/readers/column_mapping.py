@@ -3,9 +3,11 @@
 The mapping may also be a dictionary with the same keys.
 
     file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
+    columns = ["image", "class"]    # the names, if the file has no header; spaces may separate
     path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
                                     # the first 2 characters of one column and all of another;
-                                    # "*/{id}.jpg" searches each folder, "**/{id}.jpg" all levels
+                                    # "*/{id}.jpg" searches each folder, "**/{id}.jpg" all levels;
+                                    # or by part: path = {train = "train/{id}", test = "test/{id}"}
     remove_prefix = "set/"          # the start of each path that is no folder on this disk
     group = "PatientID"             # the group of an image: a column or a pattern
     group_pattern = "patient[0-9]+" # only the text that this regular expression finds
@@ -22,6 +24,7 @@ and one of three types of labels:
     no_finding = ["No Finding"]     # names that mean no finding
     handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
     class = "label"                 # a column with the class; classes = [...] sets the order
+    class_pattern = "^[^/]+"        # only the text that this regular expression finds
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 Texts = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
+ByPart = Annotated[dict[Literal["train", "valid", "test"], Text], msgspec.Meta(min_length=1)]
+
+
 class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A second file, and the columns that both files have."""
 
@@ -59,8 +65,9 @@ class ColumnMapping(
 ):
     """A mapping with the keys of the file; ValueError, with key and fix, if they do not fit."""
 
-    file: str | Annotated[dict[Literal["train", "valid", "test"], str], msgspec.Meta(min_length=1)]
-    path: Text
+    file: str | ByPart
+    path: Text | ByPart
+    columns: Texts = ()
     remove_prefix: Text | None = None
     name: Text | None = None
     group: Text | None = None
@@ -75,6 +82,7 @@ class ColumnMapping(
     handle_unknown: Literal["error", "ignore"] = "error"
     merge_rows: bool = False
     class_: Text | None = None
+    class_pattern: Text | None = None
     classes: Texts = ()
     positive: Texts = ("1", "1.0")
     negative: Texts = ("0", "0.0")
@@ -86,7 +94,14 @@ class ColumnMapping(
         """Return the names of the files by part; the part is "" for all images."""
         return {"": self.file} if isinstance(self.file, str) else self.file
 
+    @property
+    def paths(self) -> Mapping[Any, str]:
+        """Return the pattern of the paths in each file, by part as `files`."""
+        return dict.fromkeys(self.files, self.path) if isinstance(self.path, str) else self.path
+
     def __post_init__(self) -> None:
+        if self.paths.keys() != self.files.keys():
+            raise ValueError("'path' and 'file' differ in their parts; give each part in both")
         for key in LISTS:
             values = getattr(self, key)
             if len(set(values)) < len(values):
@@ -100,10 +115,11 @@ class ColumnMapping(
             raise ValueError("'merge_rows' joins findings only; remove it, or give 'findings'")
         if self.labels and not self.findings:
             raise ValueError("'labels' needs 'findings', the names to learn, in their order")
-        try:
-            re.compile(self.group_pattern or "")
-        except re.error as error:
-            raise ValueError(f"'group_pattern' is not a regular expression ({error})") from None
+        for key in ("group_pattern", "class_pattern"):
+            try:
+                re.compile(getattr(self, key) or "")
+            except re.error as error:
+                raise ValueError(f"'{key}' is not a regular expression ({error})") from None
         for name in (*self.files.values(), *([self.join.file] if self.join else [])):
             if UNSAFE_PATH.search(name):
                 raise ValueError(f"'file' is {name!r}; a path within the folder is needed")
@@ -115,9 +131,19 @@ class ColumnMapping(
 
 
 KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ColumnMapping))
-LISTS = ("findings", "no_finding", "classes", "positive", "negative", "uncertain", "missing")
+LISTS = (
+    "columns",
+    "findings",
+    "no_finding",
+    "classes",
+    "positive",
+    "negative",
+    "uncertain",
+    "missing",
+)
 LIST_HINT = "a list of different texts is needed"
 HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
+    "path": f"a pattern, or one for each of {', '.join(PARTS)}, is needed",
     "file": f"a name, or one for each of {', '.join(PARTS)}, is needed",
     "label_format": "use 'separated' or 'list'",
     "handle_unknown": "use 'error' or 'ignore'",

@@ -8,7 +8,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -51,7 +51,7 @@ def read_csv_bytes(file: Path) -> bytes:
         ) from None
 
 
-def text_format(data: bytes) -> tuple[str, str]:
+def text_format(data: bytes, default: str = ",") -> tuple[str, str]:
     """Return the encoding, UTF-8 or Excel's UTF-16, and the separator of a CSV."""
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     encoding = "utf-16" if data.startswith(marks) else "utf-8-sig"
@@ -59,7 +59,7 @@ def text_format(data: bytes) -> tuple[str, str]:
         1 << 20
     )
     names = ENCLOSED.sub("", header)
-    return encoding, next((text for text in SEPARATORS if text in names), ",")
+    return encoding, next((text for text in SEPARATORS if text in names), default)
 
 
 def split_names(header: list[str]) -> list[str]:
@@ -70,16 +70,20 @@ def split_names(header: list[str]) -> list[str]:
 class CsvRows:
     """A CSV or .csv.gz: its header, and rows of the same number of columns, without blank lines.
 
-    `split_header` is for a header whose names contain commas without quotes.
+    `split_header` is for a header whose names contain commas without quotes. `columns` are the
+    names for a file without a header; spaces may separate its columns.
 
     Raises `DataError`, with file and line, if the file is no such table.
     """
 
-    def __init__(self, file: Path, *, split_header: bool = False) -> None:
+    def __init__(
+        self, file: Path, *, split_header: bool = False, columns: tuple[str, ...] = ()
+    ) -> None:
         self.file = file
         self._data = read_csv_bytes(file)
-        self._encoding, self._separator = text_format(self._data)
-        header = next(self._checked(), [])
+        self._encoding, self._separator = text_format(self._data, " " if columns else ",")
+        self.columns = columns
+        header = [*columns] or next(self._checked(), [])
         self.header = split_names(header) if split_header else [name.strip() for name in header]
         self._width = len(self.header)
         self._widths = {self._width}
@@ -91,20 +95,22 @@ class CsvRows:
     def blocks(self) -> Iterator[list[Row]]:
         """Yield the rows below the header in blocks."""
         rows = self._checked()
-        next(rows)
+        if not self.columns:
+            next(rows)
         before = 0
         while block := list(islice(rows, BLOCK)):
             if not set(map(len, block)) <= self._widths:
                 at, row = next((n, r) for n, r in enumerate(block) if len(r) not in self._widths)
                 where = self.where(before + at)
-                raise DataError(f"{where}: {len(row)} columns, the header has {self._width}")
+                said = "the mapping names" if self.columns else "the header has"
+                raise DataError(f"{where}: {len(row)} columns, {said} {self._width}")
             yield block
             before += len(block)
 
     def where(self, row: int) -> str:
         """Return file and line of a row, counted from 0 below the header; reads the file again."""
         reader = self._reader()
-        for _ in islice(filter(None, reader), row + 2):
+        for _ in islice(filter(None, reader), row + (1 if self.columns else 2)):
             pass
         return f"{self.file}, line {reader.line_num}"
 
@@ -140,9 +146,11 @@ class CsvRows:
 
     def _reader(self) -> Any:
         # Decode while reading: io.StringIO would take four bytes per character.
-        text = io.TextIOWrapper(io.BytesIO(self._data), self._encoding, newline="")
+        text: Iterable[str] = io.TextIOWrapper(io.BytesIO(self._data), self._encoding, newline="")
+        if self._separator == " ":  # spaces in the last column belong to it
+            text = ("\t".join(line.split(None, len(self.columns) - 1)) for line in text)
         # strict: an unclosed quote would consume the rest of the file without an error.
-        return csv.reader(text, strict=True, delimiter=self._separator)
+        return csv.reader(text, strict=True, delimiter=self._separator.replace(" ", "\t"))
 
     def _checked(self) -> Iterator[Row]:
         reader = self._reader()

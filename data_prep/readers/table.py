@@ -65,14 +65,15 @@ def catalog(
     second = _read_joined(folder, given)
     found = _TableColumns()
     for part, name in given.files.items():
-        _read_file(CsvRows(folder / name), part, given, labels, second, found)
+        rows = CsvRows(folder / name, columns=given.columns)
+        _read_file(rows, part, given, labels, second, found)
     if not found.images:
         raise DataError(
             f"{folder}: no rows below the header of {' or '.join(given.files.values())}"
         )
     paths = found.paths if given.name else found.images
     follow = follows_links(links)
-    if "*" in given.path:
+    if any("*" in path for path in given.paths.values()):
         paths = resolve_wildcards(folder, paths, follow)
     images = found.images if given.name else paths
     last = folder / [*given.files.values()][-1]
@@ -155,7 +156,8 @@ def _read_file(
     blocks = rows.blocks()
     if second is not None:
         rows.header = rows.header + second.columns
-    path_of = rows.pattern(given.path)
+    path = given.paths[part]
+    path_of = rows.pattern(path)
     name_of = rows.pattern(given.name) if given.name else None
     group = None if given.group == dicom.PATIENT_GROUP else given.group
     group_of = rows.pattern(group) if group else None
@@ -171,7 +173,7 @@ def _read_file(
 
         paths = [path_of(row).removeprefix(given.remove_prefix or "") for row in block]
         if any_suspicious(paths):
-            _refuse_unsafe(paths, partial(where, column=given.path))
+            _refuse_unsafe(paths, partial(where, column=path))
         if name_of is not None:
             found.paths += paths
             paths = [name_of(row) for row in block]

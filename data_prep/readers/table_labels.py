@@ -76,6 +76,13 @@ class TableLabels:
         return len(self.patterns) - 1
 
     def _class(self, cell: str, where: Callable[[str], str]) -> str:
+        if pattern := self.given.class_pattern:
+            found = re.search(pattern, cell)
+            if found is None or not found[0]:
+                raise DataError(
+                    f"{where(self.columns[0])}: no '{pattern}' in {cell!r}; fix class_pattern"
+                )
+            cell = found[0]
         name = cell if cell in self.given.classes else cell.strip()
         if not name or (self.given.classes and name not in self.given.classes):
             raise DataError(
