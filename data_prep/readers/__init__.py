@@ -91,9 +91,9 @@ def open_reader(
         seed: of the split, if no split was published.
         shares: fractions of the groups for train, valid and test, if no split was published.
         valid: fraction of the train groups that become valid, if no valid part was published.
-        options: `table` (a mapping or its file) for `table`, `group` (a regular expression) and
-            `exclude` (names of folders to ignore) for `imagefolder`, `links` (`refuse` or
-            `follow`) for both, `skip_missing` and `check_images` for `nih`.
+        options: `table` (a mapping or its file) for `table`, `group` and `class_pattern` (regular
+            expressions) and `exclude` (names of folders to ignore) for `imagefolder`, `links`
+            (`refuse` or `follow`) for both, `skip_missing` and `check_images` for `nih`.
 
     Returns:
         A reader with `classes`, `targets`, `parts()` and `read(i)`, and `table()`, which lists the

@@ -1,7 +1,8 @@
 """Read images in a folder per class, or ImageNet's official training archive.
 
 The folders are `train/cat/1.jpg`, `train/dog/2.jpg`, `val/cat/…`, or `cat/1.jpg` without parts. The
-archive is a tar with a tar per class, see `data_prep.readers.imagenet_archive`.
+archive is a tar with a tar per class, see `data_prep.readers.imagenet_archive`. With a class
+pattern the class is in the path of an image, as in `train/cat.1.jpg`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ PART_FOLDERS = (
 SHORT_NAMES = {"tr", "dev"}
 #: A folder of this name without classes has images without labels.
 UNLABELLED = "seg_pred"
+#: Finds the folder of an image.
+LAST_FOLDER = "[^/]+(?=/[^/]+$)"
+FIND_CLASSES = f"find them with --class-pattern '{LAST_FOLDER}'"
+
+
+class UnclearClasses(DataError):
+    """The images can be read, but the folders may not be the classes."""
 
 
 @dataclass
@@ -49,12 +57,17 @@ class _Search:
 
 
 def catalog(
-    folder: Path, group: str | None = None, exclude: Iterable[str] = (), links: str = "refuse"
+    folder: Path,
+    group: str | None = None,
+    class_pattern: str | None = None,
+    exclude: Iterable[str] = (),
+    links: str = "refuse",
 ) -> Catalog:
     """List the images of a folder of classes, or of an archive: `folder`, or `ARCHIVE` in it.
 
     `group` is a regular expression; the text it finds in an image's path is the group. The group
-    `dicom:PatientID` is the patient in the header. Folders with a name in `exclude` are ignored.
+    `dicom:PatientID` is the patient in the header. `class_pattern` finds the class in the path
+    likewise. Folders with a name in `exclude` are ignored.
     `links` is `refuse` or `follow`, for links that lead out of the folder. The classes are the
     names of the folders of train, sorted; the images come in the order of names.
 
@@ -65,12 +78,17 @@ def catalog(
     search = _Search(folder, frozenset(exclude), follows_links(links))
     for archive in (folder, folder / ARCHIVE):
         if archive.is_file():
+            if class_pattern is not None:
+                raise DataError(f"{archive}: class_pattern is for folders; leave it out")
             found = _with_groups(imagenet_archive.catalog(archive), group)
             break
     else:
         if not folder.is_dir():
             raise DataError(f"{folder} is neither a folder nor an archive")
-        found = _folder_catalog(search, group)
+        if class_pattern is None:
+            found = _folder_catalog(search, group)
+        else:
+            found = _with_groups(_pattern_catalog(search, class_pattern), group)
     if unknown := sorted(search.exclude - search.excluded):
         raise DataError(f"{folder}: exclude names '{unknown[0]}', but no folder has this name")
     return found
@@ -87,7 +105,9 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
     for part, (home, places) in sorted((_parts(search, top) or {0: ("", top)}).items()):
         name = Path(home).name
         if not places:
-            fix = f". If its images have no labels, {_leave_out(name)}" if name else ""
+            fix = ". If the class is in the images' names, find it with --class-pattern"
+            if part:
+                fix = f". If its images have no labels, {_leave_out(name)}"
             raise DataError(
                 f"{folder / home}: contains no folder; it needs one per class (or {ARCHIVE}){fix}"
             )
@@ -96,8 +116,9 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
         for place in places:
             if (label := Path(place).name) not in classes:
                 raise DataError(
-                    f"{folder / place}: a class without training images;"
-                    " the classes are " + ", ".join(classes[:20])
+                    f"{folder / place}: a class without training images; the classes are"
+                    f" {', '.join(classes[:20])}. If {name} has no folder per class,"
+                    f" {_leave_out(name)}"
                 )
             other: Counter[str] = Counter()
             found = _images(search, place, other)
@@ -114,20 +135,57 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
             parts += [part] * len(found)
         if part not in parts[-1:]:
             raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
-    published = np.array(parts, dtype=np.int8) if any(parts) else None
-    values = np.array(labels, dtype=np.int64)
-    made = Catalog(
-        folder, images, images, tuple(classes), values, None, published, passed_over=passed_over
-    )
-    made = _with_groups(made, group)
+    made = _with_groups(_listed(folder, classes, images, labels, parts, passed_over), group)
     for same in kinds:
+        _refuse_copies(made, same)
         _refuse_kinds(made, same)
     return made
+
+
+def _pattern_catalog(search: _Search, pattern: str) -> Catalog:
+    """List all images of each part, or of the folder, with the class in the path."""
+    images: list[str] = []
+    parts: list[int] = []
+    passed_over: Counter[str] = Counter()
+    top = _folders(search, "")
+    for part, (home, _) in sorted((_parts(search, top) or {0: ("", top)}).items()):
+        found = _images(search, home, passed_over)
+        images += found
+        parts += [part] * len(found)
+    names = _texts(search.folder, images, pattern, "class_pattern")
+    classes = sorted({name for name, part in zip(names, parts, strict=True) if part == 0})
+    if not classes:
+        raise DataError(f"{search.folder}: no image in it; add images, or name another folder")
+    for image, name in zip(images, names, strict=True):
+        if name not in classes:
+            raise DataError(f"{search.folder / image}: {name!r} is a class without training images")
+    labels = [classes.index(name) for name in names]
+    return _listed(search.folder, classes, images, labels, parts, passed_over)
+
+
+def _listed(
+    folder: Path,
+    classes: Sequence[str],
+    images: list[str],
+    labels: list[int],
+    parts: list[int],
+    passed_over: Counter[str],
+) -> Catalog:
+    published = np.array(parts, dtype=np.int8) if any(parts) else None
+    values = np.array(labels, dtype=np.int64)
+    return Catalog(
+        folder, images, images, tuple(classes), values, None, published, passed_over=passed_over
+    )
 
 
 def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str]]]:
     """Return the folder of each part and its class folders; two folders for a part are an error."""
     named = {place: Path(place).name.lower() for place in top}
+    if len(top) > 1 and not PART_FOLDERS.keys() & {*named.values()}:
+        # All names may begin alike, as asl_alphabet_train and asl_alphabet_test.
+        alike = os.path.commonprefix([*named.values()])  # noqa: RUF071 (names, not paths)
+        start = re.match("(.*[_ -])?", alike)
+        named = {place: name.removeprefix(start[0]) for place, name in named.items() if start}
     named = {place: name for place, name in named.items() if name in PART_FOLDERS}
     found: dict[int, tuple[str, list[str]]] = {}
     if SHORT_NAMES.issuperset(named.values()):
@@ -229,6 +287,16 @@ def _first_by_kind(place: str, images: Sequence[str], start: int) -> dict[str, i
     return first
 
 
+def _refuse_copies(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
+    """Raise `DataError` for a class that contains only folders, one with the name of a class."""
+    for own, inner in zip(catalog.classes, classes, strict=False):
+        if "" not in inner and (same := {*inner} & {*catalog.classes} - {own}):
+            raise UnclearClasses(
+                f"{catalog.folder}: {own} is a class and contains {min(same)}, which is another"
+                f" class; if {own} has a copy of the images, {_leave_out(own)}"
+            )
+
+
 def _refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
     """Raise `DataError` if all classes have images in the same folders, such as images and masks.
 
@@ -243,10 +311,11 @@ def _refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
     ):
         return
     listed = ", ".join(sorted(kinds - {""})[:5])
-    raise DataError(
+    raise UnclearClasses(
         f"{catalog.path(classes[0][max(kinds)])}: every class has images in the same folders"
         f" ({listed}). If one has no images to train on, such as masks, {_leave_out(max(kinds))};"
-        " if the folders are patients, find them with --group"
+        " if the folders are patients, find them with --group; if they are the classes, name one"
+        f" folder above them, or {FIND_CLASSES}"
     )
 
 
@@ -255,16 +324,22 @@ def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:
         return catalog
     if pattern == dicom.PATIENT_GROUP and catalog.kind == "file":
         return replace(catalog, groups=dicom.patients(catalog.folder, catalog.sources))
+    groups = _texts(catalog.folder, catalog.images, pattern, "group")
+    return replace(catalog, groups=groups)
+
+
+def _texts(folder: Path, images: Sequence[str], pattern: str, option: str) -> list[str]:
+    """Return the text that a regular expression finds in each path."""
     try:
         finds = re.compile(pattern).search
     except re.error as error:
-        raise DataError(f"group {pattern!r} is not a regular expression ({error})") from None
-    groups = []
-    for image in catalog.images:
+        raise DataError(f"{option} {pattern!r} is not a regular expression ({error})") from None
+    texts = []
+    for image in images:
         found = finds(image)
-        if found is None:
+        if found is None or not found[0]:
             raise DataError(
-                f"{catalog.folder / image}: no {pattern!r} in the path; fix the pattern of group"
+                f"{folder / image}: no {pattern!r} in the path; fix the pattern of {option}"
             )
-        groups.append(found[0])
-    return replace(catalog, groups=groups)
+        texts.append(found[0])
+    return texts

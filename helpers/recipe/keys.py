@@ -16,7 +16,7 @@ COMMON_OPTIONS = ("uncertain", "missing", "split", "val_fraction")
 READERS: dict[str, tuple[str, ...]] = {
     "nih": COMMON_OPTIONS,
     "table": (*COMMON_OPTIONS, "table", "links"),
-    "imagefolder": (*COMMON_OPTIONS, "group", "exclude", "links"),
+    "imagefolder": (*COMMON_OPTIONS, "group", "class_pattern", "exclude", "links"),
     "cifar10": COMMON_OPTIONS,
 }
 """What ``data_prep`` can read, and the further keys of ``[data]`` that each takes."""
@@ -54,6 +54,7 @@ OPTIONS = {
     # The reader checks what is in it.
     "table": described(Any, "a TOML file with a mapping of columns, or that mapping", '"my.toml"'),
     "group": text("a regular expression", '"patient[0-9]+"'),
+    "class_pattern": text("a regular expression", '"cat|dog"'),
     "exclude": list_of(text("", ""), "a list of names of folders", '["masks"]'),
     "links": word("refuse", "follow"),
 }
