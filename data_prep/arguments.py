@@ -140,13 +140,14 @@ def parser() -> argparse.ArgumentParser:
 
     init = added.add_parser(
         "init",
-        help="recognise a published data set, and write its table.toml and a recipe",
+        help="recognise the layout of a data set, and write its table.toml and a recipe",
         description="Recognise the layout of FOLDER: the NIH's ChestX-ray14, CheXpert, MIMIC-CXR,"
-        " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC or a folder per class. Write a recipe, and for"
-        " a CSV file table.toml, to FOLDER, and print the next commands. Existing files are never"
-        " replaced.",
+        " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC or a folder per class. Guess the columns of"
+        " other label files. Write a recipe, and for a label file table.toml, to FOLDER, and print"
+        " the next commands. Existing files are never replaced.",
     )
     init.add_argument("folder", metavar="FOLDER", help="recognise this folder")
+    _add_folder_options(init)
     init.set_defaults(run=commands.init)
 
     nih = added.add_parser(
@@ -307,11 +308,21 @@ def _add_reader(parser: _Parser) -> None:
         "with --reader table, read the column mapping from FILE (default: table.toml in the"
         " image folder)",
     )
+    _add_folder_options(parser)
+
+
+def _add_folder_options(parser: _Parser) -> None:
     parser.text(
         "--group",
         "REGEX",
         "with --reader imagefolder, group images by the text that REGEX matches in the path, or"
         " by the patient in DICOM headers with dicom:PatientID (default: every image is a group)",
+    )
+    parser.text(
+        "--class-pattern",
+        "REGEX",
+        "with --reader imagefolder, use the text that REGEX matches in an image's path as its class"
+        " (default: the class is the folder)",
     )
     parser.add_argument(
         "--exclude",

@@ -46,7 +46,7 @@ def generate(options: argparse.Namespace) -> int:
 def init(options: argparse.Namespace) -> int:
     from data_prep.init_folder import init_folder
 
-    for line in init_folder(options.folder):
+    for line in init_folder(options.folder, **_folder_options(options)):
         _print(line)
     return 0
 
@@ -252,9 +252,14 @@ def _reader(options: argparse.Namespace) -> str:
 
 
 def _reader_options(options: argparse.Namespace) -> dict[str, Any]:
+    given = {} if options.table is None else {"table": options.table}
+    return given | _folder_options(options)
+
+
+def _folder_options(options: argparse.Namespace) -> dict[str, Any]:
     given = {
-        "table": options.table,
         "group": options.group,
+        "class_pattern": options.class_pattern,
         "exclude": options.exclude,
         "links": "follow" if options.follow_links else None,
     }

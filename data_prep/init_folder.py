@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.catalog import Catalog
-from data_prep.errors import DataError
+from data_prep.errors import DataError, printable
 from data_prep.files import write_atomic
-from data_prep.layouts import Recognised, recognise
+from data_prep.layouts import Recognised, image_files, recognise
 from data_prep.prepared_folder import count_text
 from data_prep.readers import load_catalog
 from data_prep.readers.column_mapping import MAPPING_FILE
@@ -37,8 +37,10 @@ task = "{task}"
 """
 
 
-def init_folder(folder: str | os.PathLike[str]) -> list[str]:
+def init_folder(folder: str | os.PathLike[str], **options: Any) -> list[str]:
     """Recognise the layout of a folder, write its mapping and recipe, and return what to print.
+
+    `options` are those of the reader `imagefolder`, which then reads the folder.
 
     Raises `DataError`, before anything is written, if a file exists, if the layout is unknown or if
     the images and labels do not match.
@@ -47,8 +49,9 @@ def init_folder(folder: str | os.PathLike[str]) -> list[str]:
     for name in (MAPPING_FILE, RECIPE_FILE):
         if os.path.lexists(folder / name):
             raise DataError(f"{folder / name} exists: use it, or remove it and run again")
-    recognised = recognise(folder)
-    options = {"table": recognised.mapping} if recognised.mapping else {}
+    recognised = recognise(folder, options)
+    given = "".join(f" {word}" for word in _words(options))
+    options |= {"table": recognised.mapping} if recognised.mapping else {}
     found, _ = load_catalog(recognised.reader, folder, **options)
     home = folder.resolve()
     small = home.parent / f"{home.name}-264"
@@ -64,7 +67,7 @@ def init_folder(folder: str | os.PathLike[str]) -> list[str]:
     }
     if recognised.mapping:
         lines = [f"{key} = {_toml(value)}\n" for key, value in recognised.mapping.items()]
-        note = f"# {recognised.layout}; docs/table-toml.md explains the keys.\n"
+        note = f"# {printable(recognised.layout)}; docs/table-toml.md explains the keys.\n"
         files = {MAPPING_FILE: note + "".join(lines)} | files
     for name, text in files.items():
         write_atomic(folder / name, text.encode())
@@ -73,24 +76,38 @@ def init_folder(folder: str | os.PathLike[str]) -> list[str]:
         shlex.quote(os.fspath(path)) for path in (folder, _relative(small), folder / RECIPE_FILE)
     )
     return [
-        f"{folder}: {_assumed(recognised, found)}",
+        f"{folder}: {_assumed(folder, recognised, found)}",
         f"wrote {' and '.join(files)} in {folder}; edit what does not fit",
         "next, run:",
-        f"  data-prep resize {source} {target} --reader {recognised.reader}{how}",
+        f"  data-prep resize {source} {target} --reader {recognised.reader}{how}{given}",
         f"  rosetta run --recipe {recipe}",
     ]
 
 
-def _assumed(recognised: Recognised, found: Catalog) -> str:
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """Return the words of a command line that give these options."""
+    words = []
+    for name, value in options.items():
+        if name == "links":
+            words += ["--follow-links"] if value == "follow" else []
+            continue
+        for text in [value] if isinstance(value, str) else value:
+            words += [f"--{name.replace('_', '-')}", shlex.quote(text)]
+    return words
+
+
+def _assumed(folder: Path, recognised: Recognised, found: Catalog) -> str:
     kind = ("finding", "findings") if found.task == "findings" else ("class", "classes")
     names = ", ".join(found.classes[:20]) + (", ..." if len(found.classes) > 20 else "")
     groups = "every image is a group"
     if found.groups is not None:
         groups = count_text(set(found.groups), "group (patient)", "groups (patients)")
+    other = sum(1 for _ in image_files(folder)) - len(found) if recognised.mapping else 0
+    unlisted = f", image files without a row: {other:,}" if other > 0 else ""
     parts = "a new split" if found.parts is None else "the published split"
     return (
         f"{recognised.layout}, {count_text(found.images, 'image', 'images')},"
-        f" {count_text(found.classes, *kind)} ({names}), {groups}, {parts}"
+        f" {count_text(found.classes, *kind)} ({names}), {groups}, {parts}{unlisted}"
     )
 
 
