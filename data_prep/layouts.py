@@ -169,16 +169,16 @@ class Recognised(NamedTuple):
 def recognise(folder: Path, options: Mapping[str, Any]) -> Recognised:
     """Return the layout of a folder; `DataError`, with the nearest way, if it is unknown.
 
-    With options of the reader `imagefolder`, only class folders are recognised.
+    With other options of the reader `imagefolder` than `links`, only class folders are recognised.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder with the images and labels")
-    if options:
+    if options.keys() - {"links"}:
         if known := _class_folders(folder, options):
             return known
         raise DataError(f"{folder}: there is only one class; name the folder with the classes")
     tables = _tables(folder)
-    known, reason = _search(folder, tables)
+    known, reason = _search(folder, tables, options)
     if known is None:
         raise _unknown(folder, tables, reason)
     return known
@@ -188,15 +188,17 @@ def _tables(folder: Path) -> dict[str, CsvRows]:
     return {name: CsvRows(folder / name) for name in _files(folder, LABEL_PATTERNS)}
 
 
-def _search(folder: Path, tables: dict[str, CsvRows]) -> tuple[Recognised | None, str]:
+def _search(
+    folder: Path, tables: dict[str, CsvRows], options: Mapping[str, Any]
+) -> tuple[Recognised | None, str]:
     """Return the layout, or None and what is in the way of the nearest layout."""
     if known := _published(folder, tables):
         return known, ""
     reason = ""
     for attempt, tell in (
         (lambda: _guessed(folder, tables), True),
-        (lambda: _class_folders(folder, {}), not tables),
-        (lambda: _list(folder), True),
+        (lambda: _class_folders(folder, options), not tables),
+        (lambda: _list(folder, options), True),
     ):
         try:
             if known := attempt():
@@ -225,7 +227,7 @@ def _published(folder: Path, tables: dict[str, CsvRows]) -> Recognised | None:
     return None
 
 
-def _list(folder: Path) -> Recognised | None:
+def _list(folder: Path, options: Mapping[str, Any]) -> Recognised | None:
     """Return the layout of lists without a header, which begin with the image."""
     tables = {}
     for name in _files(folder, LIST_PATTERNS)[:MOST_SEARCHED]:
@@ -236,7 +238,7 @@ def _list(folder: Path) -> Recognised | None:
             tables[name] = CsvRows(folder / name, columns=columns[:count])
     known = _guessed(folder, tables)
     if known is not None:
-        found, _ = load_catalog("table", folder, table=known.mapping)
+        found, _ = load_catalog("table", folder, table=known.mapping, **options)
         if 2 * len(found) < sum(1 for _ in image_files(folder)):
             return None  # only one part of the images, such as validation, has a list
     return known
@@ -311,7 +313,7 @@ def _inner(folder: Path) -> Path | None:
         for inner in level:
             with suppress(DataError):
                 try:
-                    if _search(inner, _tables(inner))[0]:
+                    if _search(inner, _tables(inner), {})[0]:
                         return inner
                 except UnclearClasses:  # its message says more
                     return inner

@@ -136,8 +136,8 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
         if part not in parts[-1:]:
             raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
     made = _with_groups(_listed(folder, classes, images, labels, parts, passed_over), group)
+    _refuse_copies(made, kinds[0])
     for same in kinds:
-        _refuse_copies(made, same)
         _refuse_kinds(made, same)
     return made
 
@@ -289,7 +289,7 @@ def _first_by_kind(place: str, images: Sequence[str], start: int) -> dict[str, i
 
 def _refuse_copies(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
     """Raise `DataError` for a class that contains only folders, one with the name of a class."""
-    for own, inner in zip(catalog.classes, classes, strict=False):
+    for own, inner in zip(catalog.classes, classes, strict=True):
         if "" not in inner and (same := {*inner} & {*catalog.classes} - {own}):
             raise UnclearClasses(
                 f"{catalog.folder}: {own} is a class and contains {min(same)}, which is another"
