@@ -15,8 +15,8 @@ from typing import Any
 
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
+from data_prep.readers.class_folders import LAST_FOLDER
 from data_prep.readers.csv_rows import CsvRows, Row
-from data_prep.readers.imagefolder import LAST_FOLDER
 from data_prep.readers.path_safety import UNSAFE_PATH
 from data_prep.readers.table import PART_NAMES
 from data_prep.split import PARTS

@@ -21,6 +21,12 @@ from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers import imagenet_archive
+from data_prep.readers.class_folders import (
+    first_by_kind,
+    leave_out,
+    refuse_copies,
+    refuse_kinds,
+)
 from data_prep.readers.imagenet_archive import ARCHIVE
 from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links
 from data_prep.split import PARTS
@@ -35,13 +41,6 @@ PART_FOLDERS = (
 SHORT_NAMES = {"tr", "dev"}
 #: A folder of this name without classes has images without labels.
 UNLABELLED = "seg_pred"
-#: Finds the folder of an image.
-LAST_FOLDER = "[^/]+(?=/[^/]+$)"
-FIND_CLASSES = f"find them with --class-pattern '{LAST_FOLDER}'"
-
-
-class UnclearClasses(DataError):
-    """The images can be read, but the folders may not be the classes."""
 
 
 @dataclass
@@ -107,7 +106,7 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
         if not places:
             fix = ". If the class is in the images' names, find it with --class-pattern"
             if part:
-                fix = f". If its images have no labels, {_leave_out(name)}"
+                fix = f". If its images have no labels, {leave_out(name)}"
             raise DataError(
                 f"{folder / home}: contains no folder; it needs one per class (or {ARCHIVE}){fix}"
             )
@@ -118,7 +117,7 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
                 raise DataError(
                     f"{folder / place}: a class without training images; the classes are"
                     f" {', '.join(classes[:20])}. If {name} has no folder per class,"
-                    f" {_leave_out(name)}"
+                    f" {leave_out(name)}"
                 )
             other: Counter[str] = Counter()
             found = _images(search, place, other)
@@ -126,19 +125,19 @@ def _folder_catalog(search: _Search, group: str | None) -> Catalog:
                 seen = f" ({passed_over_text(other)})" if other else ""
                 raise DataError(
                     f"{folder / place}: no image in this class's folder{seen}; add images, or"
-                    f" {_leave_out(label)}"
+                    f" {leave_out(label)}"
                 )
             passed_over += other
-            kinds[-1].append(_first_by_kind(place, found, len(images)))
+            kinds[-1].append(first_by_kind(place, found, len(images)))
             images += found
             labels += [classes.index(label)] * len(found)
             parts += [part] * len(found)
         if part not in parts[-1:]:
-            raise DataError(f"{folder / home}: no image in it; add images, or {_leave_out(name)}")
+            raise DataError(f"{folder / home}: no image in it; add images, or {leave_out(name)}")
     made = _with_groups(_listed(folder, classes, images, labels, parts, passed_over), group)
-    _refuse_copies(made, kinds[0])
+    refuse_copies(made, kinds[0])
     for same in kinds:
-        _refuse_kinds(made, same)
+        refuse_kinds(made, same)
     return made
 
 
@@ -197,7 +196,7 @@ def _parts(search: _Search, top: Sequence[str]) -> dict[int, tuple[str, list[str
         if part in found:
             raise DataError(
                 f"{search.folder}: two folders for the part {PARTS[part]}; keep one, or"
-                f" {_leave_out(Path(place).name)}"
+                f" {leave_out(Path(place).name)}"
             )
         found[part] = place, classes
     if 0 not in found:
@@ -272,51 +271,6 @@ def _checked_image(search: _Search, path: str, is_link: bool) -> str:
     if is_link:
         check_link(search.folder, path, search.follow_links)
     return path
-
-
-def _leave_out(name: str) -> str:
-    return f'leave the folder out with --exclude {name} (in a recipe: exclude = ["{name}"])'
-
-
-def _first_by_kind(place: str, images: Sequence[str], start: int) -> dict[str, int]:
-    """Return the index of the first image in each folder of a class; the class's own is ""."""
-    first: dict[str, int] = {}
-    for at, image in enumerate(images, start):
-        inner, slash, _ = image[len(place) + 1 :].partition("/")
-        first.setdefault(inner if slash else "", at)
-    return first
-
-
-def _refuse_copies(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
-    """Raise `DataError` for a class that contains only folders, one with the name of a class."""
-    for own, inner in zip(catalog.classes, classes, strict=True):
-        if "" not in inner and (same := {*inner} & {*catalog.classes} - {own}):
-            raise UnclearClasses(
-                f"{catalog.folder}: {own} is a class and contains {min(same)}, which is another"
-                f" class; if {own} has a copy of the images, {_leave_out(own)}"
-            )
-
-
-def _refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
-    """Raise `DataError` if all classes have images in the same folders, such as images and masks.
-
-    The folders may also be patients, if each has other groups.
-    """
-    kinds = classes[0].keys()
-    if len(classes) < 2 or len(kinds) < 2 or any(each.keys() != kinds for each in classes):
-        return
-    groups = catalog.groups
-    if groups is not None and all(
-        len({groups[at] for at in each.values()}) == len(kinds) for each in classes
-    ):
-        return
-    listed = ", ".join(sorted(kinds - {""})[:5])
-    raise UnclearClasses(
-        f"{catalog.path(classes[0][max(kinds)])}: every class has images in the same folders"
-        f" ({listed}). If one has no images to train on, such as masks, {_leave_out(max(kinds))};"
-        " if the folders are patients, find them with --group; if they are the classes, name one"
-        f" folder above them, or {FIND_CLASSES}"
-    )
 
 
 def _with_groups(catalog: Catalog, pattern: str | None) -> Catalog:

@@ -8,7 +8,7 @@ import pytest
 from test_init import lay
 
 from data_prep import DataError
-from data_prep.readers import imagefolder
+from data_prep.readers import class_folders, imagefolder
 
 
 def test_the_class_is_in_the_path(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_the_class_is_in_the_path(tmp_path: Path) -> None:
     assert found.classes == ("cat", "dog") and found.labels.tolist() == [0, 1]
 
     lay(tmp_path / "nested", {}, [f"p{at}/{at % 2}/{at}.png" for at in range(4)])
-    last = imagefolder.LAST_FOLDER
+    last = class_folders.LAST_FOLDER
     nested = imagefolder.catalog(tmp_path / "nested", group="p[0-9]", class_pattern=last)
     assert nested.classes == ("0", "1") and nested.groups == ["p0", "p1", "p2", "p3"]
 
