@@ -23,7 +23,7 @@ from data_prep.readers import load_catalog
 from data_prep.readers.class_folders import FIND_CLASSES, UnclearClasses
 from data_prep.readers.csv_rows import CsvRows
 from data_prep.readers.nih_labels import LABEL_FILES
-from data_prep.readers.path_safety import UNSAFE_PATH, missing_prefix
+from data_prep.readers.path_safety import UNSAFE_PATH, LinkOutside, missing_prefix
 
 #: Label files are searched in the folder and one level below.
 LABEL_PATTERNS = ("*.csv", "*.csv.gz", "*/*.csv", "*/*.csv.gz")
@@ -85,7 +85,7 @@ def _search(
             if known := attempt():
                 return known, ""
         except DataError as error:
-            if isinstance(error, UnclearClasses) and tell:
+            if isinstance(error, UnclearClasses | LinkOutside) and tell:
                 raise
             reason = reason or (f" ({error})" if tell else "")
     return None, reason

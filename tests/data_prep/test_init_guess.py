@@ -206,3 +206,14 @@ def test_the_class_is_found_in_the_path(tmp_path: Path, monkeypatch: pytest.Monk
     lay(tmp_path / "nested", {}, [f"p{at}/{at % 2}/{at}.png" for at in range(4)])
     how = "a folder per class with folders inside (if they are the classes, find them with"
     assert how in command("init", "nested").stdout
+
+
+def test_links_are_named_and_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay(tmp_path / "away", {}, ["cat/1.png", "dog/2.png"])
+    (tmp_path / "set").mkdir()
+    for name in ("cat", "dog"):
+        (tmp_path / "set" / name).symlink_to(tmp_path / "away" / name)
+    assert "allow links with --follow-links" in the_line(command("init", "set"))
+    _, found = ready(Path("set"), "--follow-links")
+    assert labels(found) == {"cat/1.png": "cat", "dog/2.png": "dog"}
