@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,11 +114,8 @@ def choose(
     if hosts and len(hosts) < nodes:
         raise UserError(f"launcher {launcher}: {len(hosts)} hosts for {nodes} nodes; name {nodes}")
     if not hosts and in_slurm and name != "torchrun" and nodes > 1:
-        hosts = _allocated(nodes, environment)
-        # Its variables outlive an allocation, and travel to where there is no Slurm.
-        here = {os.uname().nodename.partition(".")[0], environment.get("SLURMD_NODENAME")}
-        if launcher == "mpiexec" and not here & {host.partition(".")[0] for host in hosts}:
-            hosts = ()
+        leftover = launcher == "mpiexec" and not _is_in_job(environment)
+        hosts = () if leftover else _allocated(nodes, environment)
     hosts = hosts[:nodes]
     virtual = len(set(hosts)) < 2
     if virtual and nodes > MOST_SIMULATED:
@@ -136,6 +134,18 @@ def _listed(path: Path) -> tuple[str, ...]:
         raise UserError(f"{HOST_FILE}={path}: it cannot be read ({error})") from None
     words = [line.partition("#")[0].split() for line in lines]
     return tuple(dict.fromkeys(found[0].partition(":")[0] for found in words if found))
+
+
+def _is_in_job(environment: Mapping[str, str]) -> bool:
+    """Whether this machine is one of the job's nodes.
+
+    A job's variables outlive its allocation, and travel to where there is no Slurm.
+    """
+    here = {os.uname().nodename.partition(".")[0], environment.get("SLURMD_NODENAME")}
+    with suppress(UserError):
+        hosts = expanded(environment.get("SLURM_JOB_NODELIST", ""))
+        return any(host.partition(".")[0] in here for host in hosts)
+    return False
 
 
 def _allocated(nodes: int, environment: Mapping[str, str]) -> tuple[str, ...]:

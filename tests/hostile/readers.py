@@ -182,7 +182,9 @@ CASES = [
     Case("table-other-columns", table("Pfad,Who,Mass\na,1,1\n"), "line 1: no column 'Path'"),
     Case("mapping-no-toml", told("file = list.csv\n"), r"table.toml: cannot be read.*line 1"),
     Case("mapping-unknown", told(MAPPING + 'grupe = "x"\n'), "line 5: 'grupe' is unknown; did"),
-    Case("mapping-not-a-text", told(MAPPING.replace('"Path"', "3")), "line 2: 'path' is 3; a pattern"),
+    Case(
+        "mapping-not-a-text", told(MAPPING.replace('"Path"', "3")), "line 2: 'path' is 3; a pattern"
+    ),
     Case("mapping-no-file", told('path = "Path"\nfindings = ["Mass"]\n'), "'file' is missing"),
     Case("mapping-file-out", told(MAPPING.replace("list", "../list")), "a path within the folder"),
     Case(

@@ -102,6 +102,8 @@ def test_what_is_no_list_of_slurms_is_refused(listed: str) -> None:
 def test_what_an_allocation_has_left_in_the_environment_is_no_allocation() -> None:
     """On another machine, whoever asks for mpiexec gets it."""
     assert choose("mpiexec", 2, environment=SLURM) == Launcher("mpiexec", 2, True, asked="mpiexec")
+    unlisted = {"SLURM_JOB_ID": "7"}
+    assert choose("mpiexec", 2, environment=unlisted).virtual
     here = {"SLURMD_NODENAME": "gpu01"}
     assert choose("mpiexec", 2, environment=SLURM | here).hosts == ("gpu01", "gpu02")
 
