@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -115,16 +115,22 @@ class _Seen:
 def _find_images(folder: Path, wanted: set[str]) -> Places:
     """Return folder and extension of the image files that have these names."""
     found: Places = {}
+    for inside, name in image_files(folder):
+        stem, ending = os.path.splitext(name)  # noqa: PTH122 (a name, not a path)
+        for text, rest in ((name, ""), (stem, ending)):
+            if text in wanted:
+                found.setdefault(text, []).append((inside, rest))
+    return found
+
+
+def image_files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield folder and name of each image file in a folder, at any depth, in the order of names."""
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(inner for inner in folders if not inner.startswith((".", "__MACOSX")))
         inside = Path(at).relative_to(folder).as_posix().removeprefix(".")
         for name in sorted(names):
-            stem, ending = os.path.splitext(name)  # noqa: PTH122 (a name, not a path)
-            if ending.lower() in IMAGE_EXTENSIONS:
-                for text, rest in ((name, ""), (stem, ending)):
-                    if text in wanted:
-                        found.setdefault(text, []).append((inside, rest))
-    return found
+            if name.lower().endswith(IMAGE_EXTENSIONS):
+                yield inside, name
 
 
 def _path(name: str, seen: _Seen, places: Places) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_prep.errors import DataError
-from data_prep.guess_table import by_part, guess_table
+from data_prep.guess_table import by_part, guess_table, image_files
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.published_layouts import LAYOUTS, Layout
 from data_prep.readers import load_catalog
@@ -174,13 +174,6 @@ def _unknown(folder: Path, tables: dict[str, CsvRows], reason: str) -> DataError
     return DataError(f"{folder}: the layout is unknown: there is {there}{reason}; {way}")
 
 
-def image_files(folder: Path) -> Iterator[str]:
-    """Yield the name of each image file in a folder, at any depth."""
-    for _, folders, names in os.walk(folder):
-        folders[:] = (inner for inner in folders if not inner.startswith((".", "__MACOSX")))
-        yield from (name for name in names if name.lower().endswith(IMAGE_EXTENSIONS))
-
-
 def _inner(folder: Path) -> Path | None:
     """Return the nearest folder inside, down to four levels, whose layout is known."""
     level = [folder]
@@ -259,6 +252,6 @@ def _files_called(folder: Path, name: str, place: str) -> Iterator[tuple[str, st
             folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
             for file in sorted(names):
                 ending = file[len(name) :] if file.startswith(name) else None
-                if ending == "" or (ending or "").lower() in (*IMAGE_EXTENSIONS, ".dicom"):
+                if ending == "" or (ending or "").lower() in IMAGE_EXTENSIONS:
                     inside = Path(at).relative_to(folder).as_posix()
                     yield ("" if inside == "." else inside), ending or ""

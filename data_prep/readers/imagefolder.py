@@ -66,9 +66,9 @@ def catalog(
 
     `group` is a regular expression; the text it finds in an image's path is the group. The group
     `dicom:PatientID` is the patient in the header. `class_pattern` finds the class in the path
-    likewise. Folders with a name in `exclude` are ignored.
-    `links` is `refuse` or `follow`, for links that lead out of the folder. The classes are the
-    names of the folders of train, sorted; the images come in the order of names.
+    likewise. Folders with a name in `exclude` are ignored. `links` is `refuse` or `follow`, for
+    links that lead out of the folder. The classes are the names of the folders of train, sorted;
+    the images come in the order of names.
 
     Raises `DataError` for a folder without classes, a class without training images, different
     kinds of images in every class, a link out of the folder, a link in a circle, and an archive

@@ -14,6 +14,7 @@ from helpers import paths, terminal
 from helpers.errors import UserError
 from helpers.frameworks import (
     NOTEBOOKS,
+    Row,
     capabilities,
     cpu_cores,
     devices,
@@ -65,8 +66,11 @@ def check(experiment: Experiment) -> None:
         terminal.say(f"note: {note}")
     image_data.check_images(setup.recipe.recipe, setup.data)
     for state in plan.runs:
-        if not experiment.is_finished(state) and why_skipped(plan, state) is None:
-            _check_shared_memory(state, _resolve(experiment, state, state.seed))
+        row = row_of(state.notebook, state.kernel)
+        if row is None or not row.shared_memory or experiment.is_finished(state):
+            continue
+        if why_skipped(plan, state) is None:
+            _check_shared_memory(row, state, _resolve(experiment, state, state.seed))
 
 
 def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
@@ -82,10 +86,9 @@ def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
     )
 
 
-def _check_shared_memory(state: RunState, setup: Setup) -> None:
+def _check_shared_memory(row: Row, state: RunState, setup: Setup) -> None:
     """Check that a run's loaders fit into /dev/shm: where it is full, a worker dies by SIGBUS."""
-    row = row_of(state.notebook, state.kernel)
-    if row is None or not row.shared_memory or not setup.workers:
+    if not setup.workers:
         return
     machines = 1 if setup.simulated_nodes else setup.nodes
     processes = setup.replicas if row.rank_a_device else 1

@@ -27,6 +27,15 @@ class Set(NamedTuple):
     labels: list[object] | None = None
 
 
+def refusal(folder: Path, files: dict[str, str], images: list[str]) -> str:
+    """The line in which init refuses a folder with these files, and writes nothing."""
+    lay(folder, files, images)
+    before = digest(folder.parent)
+    line = the_line(command("init", folder))
+    assert digest(folder.parent) == before
+    return line
+
+
 def three(pattern: str) -> list[str]:
     return [pattern.format(at) for at in range(1, 4)]
 
@@ -263,10 +272,7 @@ def test_from_the_unpacked_set_to_a_recipes_images(
 def test_what_is_not_recognised_is_described(
     tmp_path: Path, files: dict[str, str], images: list[str], said: str
 ) -> None:
-    lay(tmp_path / "set", files, images)
-    before = digest(tmp_path)
-    assert said in the_line(command("init", tmp_path / "set"))
-    assert digest(tmp_path) == before
+    assert said in refusal(tmp_path / "set", files, images)
 
 
 def test_any_name_of_a_column_is_written_as_toml(tmp_path: Path) -> None:

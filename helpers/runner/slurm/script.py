@@ -69,17 +69,21 @@ class Job:
     """What the table ``[sweep]`` says."""
 
     @property
-    def nodes(self) -> tuple[int, ...]:
-        """The nodes of each job.
+    def one_job(self) -> bool:
+        """Whether there is one job, in which runs on fewer nodes use some of its nodes.
 
-        With ``one_job`` there is one, and runs on fewer nodes use some of its nodes: otherwise
-        scaling would compare two sets of machines.
+        Otherwise scaling compares two sets of machines.
         """
-        return (max(self.measured),) if self.slurm.get("one_job") else self.measured
+        return bool(self.slurm.get("one_job"))
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes of each job."""
+        return (max(self.measured),) if self.one_job else self.measured
 
     def runs_on(self, nodes: int) -> tuple[int, ...]:
         """The numbers of nodes that the runs of the job on so many nodes have."""
-        return self.measured if self.slurm.get("one_job") else (nodes,)
+        return self.measured if self.one_job else (nodes,)
 
     def experiment(self, nodes: int) -> str:
         """The name of the experiment, and of the job, on so many nodes."""
@@ -141,7 +145,7 @@ def text(job: Job) -> str:
     by_hand = "; ".join(
         f"sbatch --nodes={nodes} --job-name={job.experiment(nodes)} job.sh" for nodes in job.nodes
     )
-    count = ",".join(map(str, job.measured)) if slurm.get("one_job") else '"$SLURM_JOB_NUM_NODES"'
+    count = ",".join(map(str, job.measured)) if job.one_job else '"$SLURM_JOB_NUM_NODES"'
     command = (
         f"{ROSETTA} run --recipe {recipe} \\\n"
         f'    --nnodes {count} --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
