@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
-
+PICTURES = (".png", ".svg", ".pdf", ".html")
 
 FORMER = {
     "--gpus": "--gpu-ids",
@@ -266,21 +266,26 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "merge":
         return _merge(options)
     from gpumon.diagnosis import sentences
-    from gpumon.summary import summarize
     from gpumon.trace import read
-    from gpumon.words import table_text, write_csv
+    from gpumon.words import write_csv
 
+    *others, last = options.trace
+    if options.command == "plot" and others and last.suffix in PICTURES and not options.out:
+        traces = " ".join(map(str, others))
+        raise MonitorError(
+            f"{last} is no trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
+        )
     trace = read(options.trace)
     _print_problems(trace)
     if options.command == "summary":
         if options.metadata:
             print(json.dumps(trace.metadata(), indent=1))
             return 0
-        columns, rows = summarize(trace.recording, options.by, options.idle_threshold)
+        table = trace.summary(options.by, options.idle_threshold)
         if options.csv:
-            write_csv(sys.stdout, columns, rows)
+            write_csv(sys.stdout, table.columns, table)
         else:
-            print(table_text(columns, rows))
+            print(table)
             for sentence in sentences(trace.diagnosis()):
                 print(sentence)
     elif options.command == "export":

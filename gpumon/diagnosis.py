@@ -78,7 +78,7 @@ def diagnose(recording: Recording) -> list[Diagnosis]:
 
     A trace without phases is one, ``(all)``.
     """
-    _, rows = summarize(recording, "phase", IDLE_BELOW)
+    rows = summarize(recording, "phase", IDLE_BELOW)
     by_phase: dict[str, list[Row]] = {}
     for row in rows:
         by_phase.setdefault(row["phase"], []).append(row)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from gpumon.diagnosis import Diagnosis
     from gpumon.live_chart import LiveView
+    from gpumon.summary import Summary
     from gpumon.trace import Trace
 
 SHORTEST, LONGEST = 0.005, 60.0
@@ -252,7 +253,7 @@ class Monitor:
         """Return every marked phase as a table; see :meth:`gpumon.Trace.phases`."""
         return self.read().phases()
 
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> Summary:
         """Return figures for each phase and device; see :meth:`gpumon.Trace.summary`."""
         return self.read().summary(by=by, idle_threshold=idle_threshold)
 

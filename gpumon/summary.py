@@ -1,21 +1,23 @@
 """This module computes the summary table, which has one row for each phase and device.
 
-Rows are plain dictionaries, so that the command needs no pandas; :meth:`gpumon.Trace.summary` makes
-a table of them.
+Rows are plain dictionaries, so that neither the command nor a notebook needs pandas.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpumon import stats
-from gpumon.errors import MonitorError
+from gpumon.errors import MonitorError, required_for
 from gpumon.phase_metrics import HostShare, host_share
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.words import Row, is_throttled
+from gpumon.words import Row, is_throttled, table_html, table_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WHOLE = "(all)"
 COLUMNS = [
@@ -55,11 +57,40 @@ PEAKS = ("memory", "others' memory")
 """Rows have the peak of these alone: where values are means, the highest within them."""
 
 
-def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[list[str], list[Row]]:
-    """The names of all columns, and the rows; a row lacks what it has no figure for.
+class Summary(list[Row]):
+    """The rows of a summary: dictionaries by column, without what a row has no figure for.
 
-    See :meth:`gpumon.Trace.summary`.
+    It prints as a table, and a notebook shows it as one.
+
+    Args:
+        columns: the names of all columns, in their order.
+        rows: the rows, one for each phase and device.
     """
+
+    def __init__(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.columns = list(columns)
+
+    def __str__(self) -> str:
+        return table_text(self.columns, self)
+
+    def _repr_html_(self) -> str:
+        return table_html(self.columns, self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a DataFrame.
+
+        Raises:
+            MonitorError: pandas is not installed.
+        """
+        with required_for("Summary.to_pandas()"):
+            import pandas as pd
+
+        return pd.DataFrame(list(self), columns=self.columns)
+
+
+def summarize(recording: Recording, by: str, idle_threshold: float) -> Summary:
+    """See :meth:`gpumon.Trace.summary`."""
     if by not in ("phase", "repeat", "mark"):
         raise MonitorError(
             f"summary(by={by!r}): choose 'phase' to join repeats, 'repeat' to join ranks, or 'mark'"
@@ -74,7 +105,7 @@ def summarize(recording: Recording, by: str, idle_threshold: float) -> tuple[lis
     for name, marks, whole in _groups(recording, by):
         rows += _rows(recording, known, name, marks, whole, idle_threshold, by == "mark")
     extra = [key for row in rows for key in row if key not in COLUMNS]
-    return [*COLUMNS, *dict.fromkeys(extra)], rows
+    return Summary([*COLUMNS, *dict.fromkeys(extra)], rows)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from gpumon.diagnosis import Diagnosis, diagnose
 from gpumon.errors import MonitorError, required_for
 from gpumon.merge import merge
 from gpumon.recording import Recording, load
-from gpumon.summary import summarize
+from gpumon.summary import Summary, summarize
 from gpumon.trace_files import expand
 from gpumon.words import time_text
 
@@ -103,7 +103,7 @@ class Trace:
         """
         return export.phases_to_pandas(self.recording)
 
-    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> pd.DataFrame:
+    def summary(self, by: str = "phase", idle_threshold: float = 5.0) -> Summary:
         """Return figures for each phase and device; phase ``(all)`` is the whole recording.
 
         Means and percentiles are over time, not over samples. The row of device ``gpus`` combines
@@ -127,18 +127,13 @@ class Trace:
             idle_threshold: the utilisation below which a device is idle, in percent.
 
         Returns:
-            A DataFrame with one row per phase and device.
+            A list with one dictionary per phase and device, which prints as a table;
+            ``to_pandas()`` makes a DataFrame of it.
 
         Raises:
-            MonitorError: an argument is not valid, or pandas is not installed.
+            MonitorError: an argument is not valid.
         """
-        with required_for("Trace.summary()"):
-            import pandas as pd
-
-        columns, rows = summarize(self.recording, by, idle_threshold)
-        table = pd.DataFrame(rows, columns=columns)
-        table.attrs["idle threshold (%)"] = idle_threshold
-        return table
+        return summarize(self.recording, by, idle_threshold)
 
     def diagnosis(self) -> list[Diagnosis]:
         """Return what limited each phase, as a sentence with its figures.

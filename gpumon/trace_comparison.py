@@ -197,10 +197,10 @@ def _part_of_host(recording: Recording) -> str:
 def _figures(recording: Recording) -> dict[str, dict[str, list[float]]]:
     """By phase and figure: the value of each repeat, in order. What is not known is left out."""
     ended = replace(recording, marks=[mark for mark in recording.marks if not mark.open])
-    _, rows = summarize(ended, "repeat", IDLE_BELOW)
+    rows: list[Row] = summarize(ended, "repeat", IDLE_BELOW)
     if len(ended.marks) < len(recording.marks):
         # The whole run has the items of all phases, or it is not known how many.
-        _, every = summarize(recording, "phase", IDLE_BELOW)
+        every = summarize(recording, "phase", IDLE_BELOW)
         rows = [row for row in every if row["phase"] == WHOLE] + [
             row for row in rows if row["phase"] != WHOLE
         ]

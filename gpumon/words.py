@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import IO, Any
 
 from gpumon.errors import printable
@@ -179,12 +180,25 @@ def write_csv(out: IO[str], columns: Sequence[str], rows: Sequence[Row]) -> None
 
 def table_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """The rows for a terminal, without the columns in which nothing is known."""
-    shown = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
-    lines = [shown, *([_figure(row.get(key)) for key in shown] for row in rows)]
+    lines = _lines(columns, rows)
     widths = [max(map(len, column)) for column in zip(*lines)]
     return "\n".join(
         "  ".join(word.rjust(width) for word, width in zip(line, widths)) for line in lines
     )
+
+
+def table_html(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """The same table for a notebook."""
+    first, *others = _lines(columns, rows)
+    head = "".join(f"<th>{escape(word)}</th>" for word in first)
+    body = ("".join(f"<td>{escape(word)}</td>" for word in line) for line in others)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in body)}</table>"
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Row]) -> list[list[str]]:
+    """The head and the rows as text, without the columns in which nothing is known."""
+    shown = [key for key in columns if not all(_unknown(row.get(key)) for row in rows)]
+    return [shown, *([_figure(row.get(key)) for key in shown] for row in rows)]
 
 
 def _unknown(value: object) -> bool:

@@ -505,7 +505,7 @@ class Run(RunBase):
         if samplers.began(self.folder) != self._trace:
             raise UserError(f"{self.folder}: another run has replaced the trace; {AGAIN}")
         trace = samplers.read(self.folder)
-        self._utilisation = trace.summary()
+        self._utilisation = trace.summary().to_pandas()
         self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
         self.record.add("memory", record.memory(self._utilisation, self._resident))

@@ -122,7 +122,7 @@ USES = {
         "compare a=t b=t",
     ],
     "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
-    "tables": ["print(gpumon.read('t').summary()); gpumon.read('t').to_pandas()"],
+    "tables": ["print(gpumon.read('t').phases()); gpumon.read('t').to_pandas()"],
     "watch": ["watch t --once"],
     "parquet": ["export t -o t.parquet"],
     "prometheus": ["export t -o t.prom"],
@@ -240,6 +240,14 @@ def test_what_works_without_extras(trace: Path, arguments: str) -> None:
     assert two == ("t2" in arguments) and done.stderr.count("\n") == two
 
 
+def test_python_prints_the_table_of_the_command_without_extras(trace: Path) -> None:
+    code = "import gpumon; print(gpumon.read('t').summary())"
+    done = without_extras(code, cwd=trace.parent)
+    assert done.returncode == 0, done.stderr
+    shown = without_extras(MAIN, "summary", "t", cwd=trace.parent)
+    assert "gpu0" in done.stdout and done.stdout in shown.stdout
+
+
 def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
     import pandas as pd
 
@@ -247,7 +255,7 @@ def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
     (trace.parent / "summary.csv").write_text(done.stdout)
     found = pd.read_csv(trace.parent / "summary.csv")
     pd.testing.assert_frame_equal(
-        found, gpumon.read(trace).summary(), check_dtype=False, check_names=False
+        found, gpumon.read(trace).summary().to_pandas(), check_dtype=False, check_names=False
     )
 
 
@@ -283,7 +291,8 @@ def test_what_changed_is_said_without_the_chart_that_cannot_be_drawn(trace: Path
 
 
 @pytest.mark.parametrize(
-    "call", ["to_pandas()", "phases()", "summary()", "plot()", "html()", "export('t.parquet')"]
+    "call",
+    ["to_pandas()", "phases()", "summary().to_pandas()", "plot()", "html()", "export('t.parquet')"],
 )
 def test_methods_that_need_an_extra_say_so(trace: Path, call: str) -> None:
     code = f"""

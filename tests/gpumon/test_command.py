@@ -88,6 +88,7 @@ def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
         (["record", "--"], "no command was given"),
         (["record", "--", "no-such-program"], "cannot run no-such-program"),
         (["record", "--interval", "0", "--", "true"], "seconds between samples"),
+        (["plot", "run/trace", "chart.png"], "give -o: gpumon plot run/trace -o chart.png"),
     ):
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2

@@ -182,7 +182,7 @@ def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Pat
     marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
     busy: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": busy}, marks=marks))
-    assert trace.summary().query("phase == 'validate'")["idle share (%)"].iloc[0] == 30
+    assert trace.summary().to_pandas().query("phase == 'validate'")["idle share (%)"].iloc[0] == 30
     assert trace.diagnosis() == []
 
 
@@ -257,7 +257,7 @@ def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
     for key, column in zip(recording.keys, recording.columns, strict=True):
         if key.startswith("gpu1/"):
             column[10:] = array("d", [math.nan] * (len(column) - 10))
-    assert trace.summary().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
+    assert trace.summary().to_pandas().query("device == 'gpu1'")["measured (s)"].iloc[1] == 10
     assert trace.diagnosis() == []
 
 

@@ -31,7 +31,7 @@ def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
     assert last["gpu0/NVLink sent (MiB/s)"] == 7
     assert trace.to_pandas()["gpu0/SM occupancy (%)"].isna().all()
     assert "Not Supported" in str(reasons_of(trace)["gpu0/SM occupancy (%)"])
-    row = trace.summary().query("device == 'gpu0'").iloc[0]
+    row = trace.summary().to_pandas().query("device == 'gpu0'").iloc[0]
     assert row["SM activity mean (%)"] == pytest.approx(30)
     chart = trace.plot()
     words = [text.get_text() for axes in chart.axes for text in axes.texts]
@@ -143,7 +143,7 @@ def test_a_buffer_that_stays_empty_is_not_filled(monkeypatch: pytest.MonkeyPatch
 def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
     assert set(trace.to_pandas()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
-    slowed = trace.summary().set_index("device")["throttled share (%)"]
+    slowed = trace.summary().to_pandas().set_index("device")["throttled share (%)"]
     assert slowed["gpu0"] == 100 and slowed["gpu1"] == 0
     assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
     assert reasons(0x1000) == ["0x1000"] and reasons(0) == []

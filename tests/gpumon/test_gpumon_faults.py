@@ -97,7 +97,7 @@ def test_every_write_of_the_sampler_fails(
         why = os.strerror(fault) if fault else "only part of a line"
         assert why in gap["reason"]
         assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
-        assert trace.summary().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
+        assert trace.summary().to_pandas().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
         assert any(why in note.get_text() for note in trace.plot().texts)
     # What is no sample is late, and not lost.
     assert trace.metadata()["ended"] == "closed"

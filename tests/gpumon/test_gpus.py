@@ -64,7 +64,7 @@ def test_old_driver_without_functions(play: Play) -> None:
     assert set(trace.to_pandas()["gpu0/memory used (MiB)"].dropna()) == {100.0}
     assert "reserve" in apis["gpu0/memory used (MiB)"]
     # Energy then is the integral of power, and says so; it has none of a gap on a busy machine.
-    row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
+    row = trace.summary().to_pandas().query("phase == '(all)' and device == 'gpu0'").iloc[0]
     known = row["seconds"] - sum(gap["seconds"] for gap in trace.recording.gaps)
     assert row["energy (J)"] == pytest.approx(100 * known, rel=0.1)
     assert trace.metadata()["energy"] == {"gpu0": "integrated power"}
@@ -124,7 +124,7 @@ def test_gpu_lost_in_the_middle_is_marked_and_the_other_goes_on(play: Play) -> N
     assert last["gpu1/utilisation (%)"] == 60 and last["host/memory used (MiB)"] > 0
     words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
     assert sum("lost at" in word for word in words) == 1
-    summary = trace.summary().set_index(["phase", "device"])
+    summary = trace.summary().to_pandas().set_index(["phase", "device"])
     assert summary.loc[("(all)", "gpu0"), "energy (J)"] > 0
     assert math.isnan(summary.loc[("(all)", "gpus"), "energy (J)"])
 
@@ -145,7 +145,7 @@ def test_a_lost_gpus_part_is_in_no_sum(tmp_path: Path) -> None:
             lines[number] = json.dumps(sample)
         path.with_name(f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         trace = gpumon.read(path)
-        table = trace.summary().set_index(["phase", "device"])
+        table = trace.summary().to_pandas().set_index(["phase", "device"])
         early, late = table.loc[("early", "gpus")], table.loc[("late", "gpus")]
         assert early["energy (J)"] == pytest.approx(600)
         assert early["items/J"] == pytest.approx(30 / 600)
@@ -168,7 +168,7 @@ def test_of_all_gpus_it_is_said_how_much_of_them_was_measured(tmp_path: Path) ->
     header, *samples, end = file.read_text().splitlines()
     later = [json.dumps([*json.loads(sample), 4, None]) for sample in samples[4:]]
     file.write_text("\n".join([header, *samples[:4], *later, end]) + "\n")
-    table = gpumon.read(path).summary().set_index(["phase", "device"])
+    table = gpumon.read(path).summary().to_pandas().set_index(["phase", "device"])
     columns = ["measured (s)", "utilisation mean (%)"]
     assert table.loc[("late", "gpus"), columns].tolist() == [2.5, 90]
     whole = (10 * 90 + 4 * 30) / 14
@@ -244,7 +244,7 @@ def test_eight_gpus_imbalance_and_energy(play: Play) -> None:
         )
         for n in range(8)
     )
-    summary = play(script).summary()
+    summary = play(script).summary().to_pandas()
     together = summary.query("device == 'gpus'").iloc[0]
     assert together["utilisation mean (%)"] == pytest.approx(45)
     assert together["utilisation imbalance (%)"] == pytest.approx(50)
@@ -285,7 +285,7 @@ def test_a_gpu_without_memory_of_its_own_or_a_list_of_processes(
     reasons = {series["key"]: series["reason"] for series in trace.metadata()["series"]}
     for name in ("memory used (MiB)", "memory others (MiB)", "other processes (count)"):
         assert "Not Supported" in reasons[f"gpu0/{name}"]
-    row = trace.summary().query("phase == '(all)' and device == 'gpu0'").iloc[0]
+    row = trace.summary().to_pandas().query("phase == '(all)' and device == 'gpu0'").iloc[0]
     assert row["utilisation mean (%)"] == 50 and math.isnan(row["memory peak (MiB)"])
     trace.plot().savefig(tmp_path / "chart.png")
     trace.export(tmp_path / "trace.prom")

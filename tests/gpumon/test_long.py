@@ -178,8 +178,8 @@ def test_rows_have_mean_and_range_and_no_invention(
     before = [value(number) for number in range(round(read.times[place - 1] / STEP), 122)]
     assert busy[place - 1] == pytest.approx(sum(before) / len(before), abs=DIGIT)
     assert math.isnan(busy[place])
-    whole = gpumon.read(tmp_path / "t").summary().iloc[0]
-    row = trace.summary().iloc[0]
+    whole = gpumon.read(tmp_path / "t").summary().to_pandas().iloc[0]
+    row = trace.summary().to_pandas().iloc[0]
     assert row["utilisation mean (%)"] == pytest.approx(whole["utilisation mean (%)"], rel=0.03)
     assert row["memory peak (MiB)"] == whole["memory peak (MiB)"]
     assert set(read.series("gpu0/throttle reasons (bits)") or ()) - {0.0, 4.0} != {2.0}

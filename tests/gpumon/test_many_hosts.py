@@ -357,7 +357,7 @@ def test_merge_writes_a_trace_that_says_the_same(
     told = capsys.readouterr()
     assert told.out == f"{tmp_path / 'all.jsonl'}\n" and "is corrected" in told.err
     again = gpumon.read(tmp_path / "all")
-    assert again.summary().equals(merged.summary())
+    assert again.summary().to_pandas().equals(merged.summary().to_pandas())
     assert list(again.phases()["start (s)"]) == pytest.approx(list(merged.phases()["start (s)"]))
     assert again.recording.header["clocks"] == merged.recording.header["clocks"]
     assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 2
@@ -398,7 +398,9 @@ def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
     assert main(["merge", str(tmp_path / "t"), str(tmp_path / "u"), "-o", str(tmp_path / "v")]) == 0
     again = gpumon.read(tmp_path / "v")
     assert [gap["seconds"] for gap in again.recording.gaps] == [6.0]
-    assert len(merged.recording.gaps) == 1 and again.summary().equals(merged.summary())
+    assert len(merged.recording.gaps) == 1 and again.summary().to_pandas().equals(
+        merged.summary().to_pandas()
+    )
 
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
@@ -406,7 +408,7 @@ def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
     for other in (path, path.with_name("t.jsonl"), f"{path}*"):
         names = [path, other]
         trace = gpumon.read(names)
-        assert trace.summary()["items"].unique().tolist() == [8], names
+        assert trace.summary().to_pandas()["items"].unique().tolist() == [8], names
 
 
 def test_a_pattern_may_be_of_folders(tmp_path: Path) -> None:

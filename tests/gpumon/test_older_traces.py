@@ -38,7 +38,7 @@ def test_there_are_published_traces_with_former_names() -> None:
 
 def test_a_published_trace_has_figures(tmp_path: Path) -> None:
     example = next(p for p in PUBLISHED if '"images"' in Path(f"{p}.marks.jsonl").read_text())
-    table = gpumon.read(example).summary().set_index(["phase", "device"])
+    table = gpumon.read(example).summary().to_pandas().set_index(["phase", "device"])
     row = table.loc[("train", "host")]
     assert row["items"] > 0 and row["items/s"] == pytest.approx(row["items"] / row["seconds"])
 

@@ -154,7 +154,7 @@ def pinned(folder: Path) -> gpumon.Trace:
 
 def test_both_are_drawn_and_told_where_they_differ(tmp_path: Path) -> None:
     trace = pinned(tmp_path)
-    row = trace.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
+    row = trace.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert row["utilisation mean (%)"] == pytest.approx(100 - 50 / 12)
     assert (row["allowed cores"], row["machine CPU mean (%)"]) == (1, 50)
     assert (row["memory peak (MiB)"], row["machine memory peak (MiB)"]) == (500, 4000)
@@ -171,7 +171,7 @@ def test_a_long_traces_peaks_are_the_highest_values_of_each(tmp_path: Path) -> N
     trace = pinned(tmp_path)
     highest = [array("d", [value + 7 for value in values]) for values in trace.recording.columns]
     trace.recording.ranges = [*zip(trace.recording.columns, highest, strict=True)]
-    row = trace.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
+    row = trace.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert (row["memory peak (MiB)"], row["machine memory peak (MiB)"]) == (507, 4007)
     assert {"507 MiB peak", "3.9 GiB peak of all"} <= in_the_picture(trace)["lanes"]
 
@@ -180,7 +180,7 @@ def test_ranks_with_parts_of_their_own_leave_the_host_whole(tmp_path: Path) -> N
     pinned(tmp_path / "0")
     pinned(tmp_path / "1")
     both = gpumon.read([tmp_path / "0" / "t", tmp_path / "1" / "t"])
-    row = both.summary().set_index(["phase", "device"]).loc[("(all)", "host")]
+    row = both.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
     assert row["utilisation mean (%)"] == pytest.approx(50) and "allowed cores" not in row
 
 
@@ -195,5 +195,5 @@ with gpumon.Monitor({str(tmp_path / "t")!r}, interval=0.1):
 """
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
-    row = gpumon.read(tmp_path / "t").summary().set_index("device").loc["host"]
+    row = gpumon.read(tmp_path / "t").summary().to_pandas().set_index("device").loc["host"]
     assert row["allowed cores"] == 1 and row["utilisation mean (%)"] > 75

@@ -133,7 +133,13 @@ def look(prefix: Path) -> None:
     assert all(len(column) == len(read.times) for column in read.columns)
     assert all(math.isfinite(moment) for moment in read.times)
     assert list(read.times) == sorted(read.times)
-    trace.summary(), trace.phases(), trace.to_pandas(), trace.metadata(), trace.diagnosis()
+    (
+        trace.summary().to_pandas(),
+        trace.phases(),
+        trace.to_pandas(),
+        trace.metadata(),
+        trace.diagnosis(),
+    )
     assert "\x1b" not in trace.html()
     for kind in ("csv", "json", "prom"):
         trace.export(prefix.with_name(f"out.{kind}"))

@@ -23,7 +23,7 @@ from gpumon.drawing.lanes import condense
 
 
 def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
-    return trace.summary().set_index(["phase", "device"]).loc[(phase, device)]
+    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
 
 
 def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
@@ -40,6 +40,15 @@ def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None
     assert figures(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
     assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
     assert figures(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
+
+
+def test_a_notebook_shows_a_summary_as_a_table_and_acts_on_no_name(tmp_path: Path) -> None:
+    marks: Marks = (("<script>", 0.0, 1.0, {}),)
+    summary = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 100]}, marks=marks)).summary()
+    table = summary._repr_html_()
+    assert "<script>" not in table and "<td>&lt;script&gt;</td>" in table
+    assert table.count("<tr>") == 1 + len(summary)
+    assert "<th>utilisation mean (%)</th>" in table and "items/J" not in table
 
 
 def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
@@ -61,7 +70,7 @@ def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> Non
     row = figures(trace, "train", "gpu0")
     assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
     assert figures(trace, "(all)", "gpu0")["items"] == 40
-    each = trace.summary(by="mark").query("device == 'gpu0' and phase == 'train'")
+    each = trace.summary(by="mark").to_pandas().query("device == 'gpu0' and phase == 'train'")
     assert list(each["epoch"]) == [1, 2]
     assert list(each["utilisation mean (%)"]) == [0, 100]
 

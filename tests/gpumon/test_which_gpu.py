@@ -48,7 +48,7 @@ def test_instances_share_a_lane_of_the_whole_gpu(play: Play) -> None:
     words = in_the_picture(trace)["lanes"]
     assert words == in_the_page(trace)["lanes"]
     assert {"GPU 0", "H200, whole", "300 W", "temperature 41 °C", "SM clock 1980 MHz"} <= words
-    rows = trace.summary().set_index(["phase", "device"])
+    rows = trace.summary().to_pandas().set_index(["phase", "device"])
     assert rows.loc[("(all)", "gpus"), "memory peak (MiB)"] == 200
     assert rows.loc[("(all)", "gpu0"), "power mean (W)"] == 300
 

@@ -112,7 +112,7 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     assert run.record.content["test"]["mean_auc"] > 0
 
     assert set(run._measured) == {"files", "synthetic", "no_allreduce", "loader"}
-    images = run.monitor.summary().drop_duplicates("phase").set_index("phase")["items"]
+    images = run.monitor.summary().to_pandas().drop_duplicates("phase").set_index("phase")["items"]
     taken = measurement_rounds.ROUNDS * (measurement_rounds.steps_of_a_turn(run.history) + 1)
     assert images["synthetic"] == 2 * BATCH * taken
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
