@@ -179,6 +179,13 @@ def _add_training(parser: Parser) -> None:
         help="compute in fp32, tf32, bf16 or fp16, with one run for each (default: fp32)",
     )
     group.add_argument(
+        "--execution",
+        type=listed,
+        metavar="NAME,...",
+        help="execute steps eager or compiled, with one run for each (default: as the recipe "
+        "says, or else as is usual for the framework)",
+    )
+    group.add_argument(
         "--warmup-epochs",
         metavar="N",
         help="raise the learning rate step by step over N epochs (default: the recipe's)",

@@ -19,7 +19,7 @@ from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.interface import Seen
 from helpers.frameworks.precisions import DTYPES
-from helpers.recipe import Recipe, ScaledRecipe
+from helpers.recipe import AS_USUAL, EAGER, Recipe, ScaledRecipe
 
 START = "weights when training starts"
 RATE = "learning rate in training"
@@ -296,10 +296,13 @@ def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Che
     seen = observed[0].seen
     wanted = DTYPES[recipe.precision]
     how = seen.execution + (f", {seen.threads} threads" if seen.threads else "")
-    if seen.convolutions is None:
+    said, asked = [], recipe.execution
+    if asked != AS_USUAL and (asked == EAGER) != (seen.execution == EAGER):
+        said.append(f"execution {seen.execution} instead of {asked}")
+    if seen.convolutions is None and not said:
         return Check(PRECISION, None, None, f"{how}; what convolutions compute in cannot be read")
-    found = {each.seen.convolutions for each in observed} - {wanted}
-    said = [f"convolutions in {', '.join(map(str, found))} instead of {wanted}"] if found else []
+    found = {each.seen.convolutions for each in observed} - {wanted, None}
+    said += [f"convolutions in {', '.join(map(str, found))} instead of {wanted}"] if found else []
     rounded = recipe.precision != "fp32"
     if on_gpu and seen.tf32 is not None and seen.tf32 != rounded:
         said.append(f"TF32 is {'on' if seen.tf32 else 'off'}")

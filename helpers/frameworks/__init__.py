@@ -49,6 +49,12 @@ class Row:
     """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
     one_device_only: str = ""
     """Why its notebook trains on one device; empty where it takes several."""
+    never_eager: str = ""
+    """Why its steps cannot be executed operation by operation; empty where they can."""
+    never_compiled: str = ""
+    """Why its steps cannot be compiled; empty where they can."""
+    compiles_one_device_only: str = ""
+    """Why its steps cannot be compiled for several devices; empty where they can."""
     shared_memory: bool = False
     """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
@@ -65,6 +71,10 @@ class Row:
         return self.framework.split()[0]
 
 
+_DEFINED_BY_RUN = "Chainer 7 defines by run: there is no graph to compile"
+_JIT = "a step is a program of jax.jit; without it each operation would be a program of its own"
+_NO_XLA = "XLA does not know Horovod's all-reduce"
+_XLA_ALONE = "XLA cannot compile a step that spans several devices of MirroredStrategy"
 _MESH = "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
 
 ROWS = (
@@ -94,6 +104,9 @@ ROWS = (
             "DataParallel is one process, which drives the GPUs of one machine; PyTorch_MultiGPU "
             "spans nodes"
         ),
+        never_compiled=(
+            "replicate copies a network's compiled call, which computes with the original's weights"
+        ),
     ),
     Row(
         name="Keras",
@@ -109,6 +122,7 @@ ROWS = (
             "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
         ),
         parameters={"backend": "tensorflow"},
+        compiles_one_device_only=_XLA_ALONE,
     ),
     Row(
         name="TensorFlow",
@@ -119,6 +133,7 @@ ROWS = (
         colour="#E69F00",
         dark_colour="#F7C85A",
         marker="^",
+        compiles_one_device_only=_XLA_ALONE,
     ),
     Row(
         name="MXNet Gluon",
@@ -147,6 +162,7 @@ ROWS = (
         one_node_only=(
             "Chainer's own updaters end at one machine; ChainerMN_MultiNode is Chainer across nodes"
         ),
+        never_compiled=_DEFINED_BY_RUN,
     ),
     Row(
         name="ChainerMN",
@@ -160,6 +176,7 @@ ROWS = (
         rank_a_device=True,
         ranks_only="ChainerMN joins processes by MPI",
         many_nodes_only=True,
+        never_compiled=_DEFINED_BY_RUN,
     ),
     Row(
         name="Keras Horovod",
@@ -175,6 +192,7 @@ ROWS = (
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",
+        never_compiled=_NO_XLA,
     ),
     Row(
         name="TensorFlow Horovod",
@@ -190,6 +208,7 @@ ROWS = (
         cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",
+        never_compiled=_NO_XLA,
     ),
     Row(
         name="Keras on JAX",
@@ -204,6 +223,7 @@ ROWS = (
         optional=True,
         asked="keras-jax",
         parameters={"backend": "jax"},
+        never_eager=_JIT,
     ),
     Row(
         name="Keras on PyTorch",
@@ -233,6 +253,7 @@ ROWS = (
         dark_colour="#C3B1F2",
         marker="X",
         cannot_share=_MESH,
+        never_eager=_JIT,
     ),
 )
 """In the order in which they are run and shown. Colours: helpers/results/charts/style.py."""
@@ -310,12 +331,25 @@ def order(name: str) -> tuple[int, str]:
     return place, name
 
 
-def why_not(notebook: str, kernel: str, devices: int, nodes: int = 1) -> str:
-    """Why a row does not train on so many devices of so many nodes; empty where it does."""
+def why_not(
+    notebook: str, kernel: str, devices: int, nodes: int = 1, execution: str = "default"
+) -> str:
+    """Why a row does not train on so many devices of so many nodes, or not so; empty if it does."""
     row = row_of(notebook, kernel)
-    if row and nodes > 1 and row.one_node_only:
-        return row.one_node_only
-    return row.one_device_only if row and devices > 1 else ""
+    if row is None:
+        return ""
+    reasons = []
+    if nodes > 1:
+        reasons.append((f"nodes {nodes}", row.one_node_only))
+    if devices > 1:
+        reasons.append((f"devices {devices}", row.one_device_only))
+    if execution == "eager":
+        reasons.append(("execution eager", row.never_eager))
+    if execution == "compiled":
+        reasons.append(("execution compiled", row.never_compiled))
+        if nodes * devices > 1:
+            reasons.append(("execution compiled", row.compiles_one_device_only))
+    return next((f"{what}: {why}" for what, why in reasons if why), "")
 
 
 def optional_kernels() -> list[str]:

@@ -67,7 +67,6 @@ SKIPPED = {
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
     ),
-    "compilation": "Chainer 7 defines by run: there is no graph to compile",
     "overlapped communication": "its updaters reduce the gradients after the whole backward pass",
     "training loss of all devices on GPUs": (
         "MultiprocessParallelUpdater keeps the other processes' losses"

@@ -223,7 +223,9 @@ def watch(replica: Any) -> Watch:
             found |= {what: (value, value) for what, value in numbers.items()}
         elif rule.momentum:
             name, found["momentum"] = "momentum", (rule.momentum, rule.momentum)
-        graphs = [each.graph for each in replica.train_step._list_all_concrete_functions()]
+        step = replica.train_step
+        traced = isinstance(step, tf.types.experimental.PolymorphicFunction)
+        graphs = [each.graph for each in step._list_all_concrete_functions()] if traced else []
         operations = (one for graph in graphs for one in graph.get_operations())
         types = {one.get_attr("T").name for one in operations if one.type == "Conv2D"}
         return Seen(
@@ -231,8 +233,10 @@ def watch(replica: Any) -> Watch:
             found,
             int(optimizer.step.numpy()) - before,
             "/".join(sorted(types)) or None,
-            "compiled (tf.function, XLA)"
-            if replica.train_step._jit_compile
+            "eager"
+            if not traced
+            else "compiled (tf.function, XLA)"
+            if step._jit_compile
             else "graph (tf.function)",
             tf.config.experimental.tensor_float_32_execution_enabled(),
             weights=sum(each.shape.num_elements() for each in optimizer.parameters),

@@ -7,6 +7,10 @@ its custom code is in the same folder.
 
 from helpers.recipe.catalog import RECIPES, digest_now, file_of, full_name, lookup
 from helpers.recipe.settings import (
+    AS_USUAL,
+    COMPILED,
+    EAGER,
+    EXECUTIONS,
     MULTICLASS,
     MULTILABEL,
     PRECISIONS,
@@ -16,6 +20,10 @@ from helpers.recipe.settings import (
 )
 
 __all__ = [
+    "AS_USUAL",
+    "COMPILED",
+    "EAGER",
+    "EXECUTIONS",
     "MULTICLASS",
     "MULTILABEL",
     "PRECISIONS",

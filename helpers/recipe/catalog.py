@@ -10,7 +10,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.recipe import recipe_file, renamed
 from helpers.recipe.recipe_file import RecipeFile
-from helpers.recipe.settings import PRECISIONS, Recipe
+from helpers.recipe.settings import EXECUTIONS, PRECISIONS, Recipe
 
 RECIPES: Mapping[str, Recipe] = {
     name: recipe_file.of_shipped(name).recipe for name in recipe_file.shipped()
@@ -60,13 +60,13 @@ def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
         changes: fields of :class:`Recipe`, and their values.
 
     Raises:
-        UserError: there is no such recipe, field or precision, or the file has a mistake.
+        UserError: there is no such recipe, field or value of it, or the file has a mistake.
     """
     file = file_of(name)
     unknown = set(changes) - {field.name for field in fields(Recipe)}
     if unknown:
         raise UserError(f"unknown recipe field '{sorted(unknown)[0]}': see helpers/recipe")
-    if changes.get("precision", PRECISIONS[0]) not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
-        raise UserError(f"unknown precision '{changes['precision']}': it is one of {known}")
+    for what, known in (("precision", PRECISIONS), ("execution", EXECUTIONS)):
+        if what in changes and changes[what] not in known:
+            raise UserError(f"unknown {what} '{changes[what]}': it is one of {', '.join(known)}")
     return replace(file.demo if demo else file.recipe, **changes)

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.key_types import described, example, list_of, number, text, whole, word
-from helpers.recipe.settings import LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
+from helpers.recipe.settings import EXECUTIONS, LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
 """Modules of ``helpers.frameworks`` that accept a custom network."""
@@ -69,6 +69,7 @@ TRAIN = {
     "task": word(*TASKS),
     "epochs": whole("40", 1),
     "batch_size": whole("128", 1),
+    "execution": word(*EXECUTIONS),
     "optimizer": word(*OPTIMIZERS),
     "learning_rate": number("0.1", 1000, least=LEAST_RATE),
     "lr_scaling": word(*SCALINGS),

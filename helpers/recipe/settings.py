@@ -21,6 +21,12 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 ``bf16`` and ``fp16`` are mixed precision (Micikevicius et al. 2018,
 https://arxiv.org/abs/1710.03740). A framework without one reports that (``configure``)."""
 
+AS_USUAL, EAGER, COMPILED = "default", "eager", "compiled"
+EXECUTIONS = (AS_USUAL, EAGER, COMPILED)
+"""How a step is executed: as each notebook does it by itself, operation by operation, or compiled.
+
+A framework without one of them reports that (``frameworks.why_not``)."""
+
 MULTILABEL, MULTICLASS = "multilabel", "multiclass"
 TASKS = {MULTILABEL: ("auc",), MULTICLASS: ("top1", "top5")}
 """What the outputs are, and the metrics of each, the usual one first: sigmoids, one a finding, or
@@ -95,6 +101,7 @@ class Recipe:
     bn_momentum: float = 0.1
     bn_epsilon: float = 1e-5
     precision: str = "fp32"
+    execution: str = AS_USUAL
     weights: str = "auto"  # imagenet, random, or auto: ImageNet's where they can be had
     seed: int = 0
     task: str = MULTILABEL
@@ -271,4 +278,6 @@ class ScaledRecipe:
             f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{recipe.schedule}; "
             f"crop {recipe.crop} of {recipe.image_size} px; "
             f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
+            + f", {recipe.execution}"
+            * (recipe.execution != AS_USUAL)
         )

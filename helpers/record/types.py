@@ -196,6 +196,7 @@ class RecipeSettings(TypedDict):
     scaled_learning_rate: float
     seed: int
     precision: str
+    execution: NotRequired[Literal["default", "eager", "compiled"]]  # as asked for
     reader: NotRequired[str]
     own: NotRequired[dict[str, str]]  # custom code, mine.py:net, by framework's module or reader
     code: NotRequired[dict[str, Sha256]]  # SHA-256 of each of its files

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from helpers.recipe import digest_now
+from helpers.recipe import AS_USUAL, COMPILED, EAGER, digest_now
 from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
 
@@ -105,6 +105,9 @@ def _loaders(content: dict[str, Any]) -> str:
     return _LOADERS[content["recipe"]["loader_cores"]]
 
 
+_EXECUTIONS = {AS_USUAL: "as usual", EAGER: "eager", COMPILED: "compiled"}
+
+
 def _device(devices: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
 
@@ -112,6 +115,7 @@ def _device(devices: dict[str, Any]) -> str:
 _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "recipe": lambda c: str(c["recipe"]["name"]),
     "precision": lambda c: str(c["recipe"]["precision"]),
+    "execution": lambda c: _EXECUTIONS[c["recipe"].get("execution", AS_USUAL)],
     "crop": lambda c: f"{c['recipe']['crop']} px",
     "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
     "batch": lambda c: f"{c['recipe']['batch_size']} per device",

@@ -1,7 +1,8 @@
 """Estimate the time of planned runs from earlier runs on this machine.
 
-Only earlier runs with the same notebook, environment, recipe, epochs, batch size, loader workers,
-data folder, devices and shared GPUs on this host count. Without such a run there is no estimate.
+Only earlier runs with the same notebook, environment, recipe, precision, execution, epochs, batch
+size, loader workers, data folder, devices and shared GPUs on this host count. Without such a run
+there is no estimate.
 """
 
 import json
@@ -17,7 +18,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
-from helpers.recipe import lookup
+from helpers.recipe import AS_USUAL, lookup
 from helpers.record import earlier_schemas
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
@@ -27,7 +28,7 @@ LATEST = 5
 """The number of latest runs whose median is used, because they ran today's code and driver."""
 
 Key = tuple[Any, ...]
-"""Label, recipe, settings, data folder, kind and names of devices, shared GPUs and host."""
+"""Label, recipe, precision and execution, settings, data folder, devices, shared GPUs, host."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class History:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._keys: dict[tuple[str, int, int | None, int], Key] = {}
+        self._keys: dict[tuple[Any, ...], Key] = {}
         self._seconds: dict[Key, list[float]] = {}
         for _, key, seconds in sorted(_earlier(), key=lambda row: row[0]):
             self._seconds.setdefault(key, []).append(seconds)
@@ -63,7 +64,8 @@ class History:
             self._seconds.setdefault(self._key(state), []).append(state.seconds)
 
     def _key(self, state: RunState) -> Key:
-        where = (state.label, state.devices, state.gpus, state.nodes)
+        how = state.precision, state.execution
+        where = (state.label, state.devices, state.gpus, state.nodes, *how)
         if where not in self._keys:
             found = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
             name = self._plan.recipe
@@ -74,6 +76,7 @@ class History:
             self._keys[where] = (
                 state.label,
                 recipe.name,
+                (state.precision, _chosen(state.execution, recipe.execution)),
                 _asked(self._plan, recipe.epochs, recipe.batch_size),
                 image_readers.called(recipe, image_folders.data_folder(recipe, data)),
                 found.kind,
@@ -114,6 +117,7 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     key = (
         run_label(run["notebook"], content["framework"]["kernel"]),
         recipe["name"],
+        (recipe["precision"], recipe.get("execution", AS_USUAL)),
         _asked(plan, recipe["epochs"], recipe["batch_size"]),
         content["data"]["folder"],
         devices["kind"],
@@ -124,6 +128,10 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
     return str(run["started"]), key
 
 
+def _chosen(asked: Any, default: Any) -> Any:
+    return default if asked == "default" else asked
+
+
 def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
     """The settings of a plan that decide its runs' times, with the recipe's defaults filled in.
 
@@ -131,8 +139,8 @@ def _asked(plan: Plan, epochs: int, batch: int) -> tuple[Any, ...]:
     custom recipe also counts by its digests, because another file may have the same name.
     """
     return (
-        epochs if plan.epochs == "default" else plan.epochs,
-        batch if plan.batch_size == "default" else plan.batch_size,
+        _chosen(plan.epochs, epochs),
+        _chosen(plan.batch_size, batch),
         plan.num_workers,
         plan.cores_per_device,
         tuple(sorted(plan.recipe_digests.items())) if plan.recipe.endswith(".toml") else (),

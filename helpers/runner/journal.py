@@ -52,6 +52,7 @@ class Entry(TypedDict):
     seconds: NotRequired[Annotated[float, Meta(ge=0, le=1e9)] | None]
     seed: NotRequired[Seed]
     precision: NotRequired[Literal["fp32", "tf32", "bf16", "fp16"]]
+    execution: NotRequired[Literal["default", "eager", "compiled"]]
     variant: NotRequired[Annotated[str, Meta(max_length=100, pattern=r"^[a-z0-9-]*\Z")]]
     earlier: NotRequired[Annotated[list[str], Meta(max_length=10000)]]
     without_gain: NotRequired[Annotated[int, Meta(ge=0, le=10000)]]

@@ -29,7 +29,7 @@ def announce(experiment: Experiment, history: History) -> None:
         say(f"  {warned}")
     problems: dict[tuple[Any, ...], str | None] = {}  # thousands of runs have few different ones
     for state in experiment.runs:
-        key = state.label, state.devices, state.gpus, state.nodes
+        key = state.label, state.devices, state.gpus, state.nodes, state.execution
         if key not in problems:
             problems[key] = preflight.why_skipped(experiment.plan, state)
         if experiment.is_finished(state):

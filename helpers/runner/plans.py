@@ -15,7 +15,7 @@ from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.capabilities import sharing
 from helpers.launch import launchers
-from helpers.recipe import PRECISIONS, Recipe, full_name, lookup
+from helpers.recipe import AS_USUAL, PRECISIONS, Recipe, full_name, lookup
 from helpers.runner import selection
 from helpers.training import image_folders, parameters
 
@@ -55,6 +55,8 @@ class Choices:
     repeats: int | str = 1
     precision: Sequence[str] = PRECISIONS[:1]
     """One run for each; a framework that cannot compute in one skips that run."""
+    execution: Sequence[str] = (AS_USUAL,)
+    """One run for each; a framework that cannot execute its steps so skips that run."""
     epochs: int | str = "default"
     batch_size: int | str = "default"
     """Images per device; ``auto``: each run finds the largest that fits."""
@@ -85,6 +87,8 @@ class RunState:
     seconds: float | None = None
     seed: int = 0
     precision: str = PRECISIONS[0]
+    execution: str = AS_USUAL
+    """The recipe's, where it is the usual one."""
     variant: str = ""
     """The difference to other runs of the same notebook on as many devices."""
     gpus: int | None = None
@@ -187,7 +191,7 @@ class Plan:
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[Any, ...]:
-        runs = [(run.folder, run.gpus, run.seed, run.precision) for run in self.runs]
+        runs = [(run.folder, run.gpus, run.seed, run.precision, run.execution) for run in self.runs]
         return self.parameters(), self.launcher, self.recipe_digests, runs
 
 
@@ -211,8 +215,9 @@ def choosing(option: str) -> Iterator[None]:
 def make_plan(**choices: Any) -> Plan:
     """What is to be run, with everything a user may have mistyped checked.
 
-    Repeats are the outermost loop, then seeds, notebooks, precisions, nodes, devices: a sweep that
-    is cut short has measured every framework, and a machine that grows warm does so for all.
+    Repeats are the outermost loop, then seeds, notebooks, precisions, executions, nodes, devices: a
+    sweep that is cut short has measured every framework, and a machine that grows warm does so for
+    all.
 
     Args:
         choices: the fields of :class:`Choices` that are not the default.
@@ -229,6 +234,8 @@ def make_plan(**choices: Any) -> Plan:
     with choosing("precision"):
         for kind in given.precision:
             lookup("demo", precision=kind)
+    with choosing("execution"):
+        executions = dict.fromkeys(map(parameters.check_execution, given.execution))
     checked = {}
     for option, check in CHECKS.items():
         with choosing(option):
@@ -253,12 +260,12 @@ def make_plan(**choices: Any) -> Plan:
         seeds = dict.fromkeys(_whole("seed", seed, least=0) for seed in given.seeds)
     with choosing("repeats"):
         repeats = _whole("repeats", given.repeats, least=1)
-    precisions = dict.fromkeys(given.precision)
     pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
-    planned = repeats * len(seeds) * len(precisions) * len(pairs) * len(counts)
+    kinds = list(product(dict.fromkeys(given.precision), executions))
+    planned = repeats * len(seeds) * len(kinds) * len(pairs) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")
-    grid = product(range(1, repeats + 1), seeds, offers, precisions, nodes, counts)
+    grid = product(range(1, repeats + 1), seeds, offers, kinds, nodes, counts)
     runs = [
         RunState(
             offer.notebook,
@@ -267,16 +274,18 @@ def make_plan(**choices: Any) -> Plan:
             count,
             digest(offer.notebook),
             seed=seed,
-            precision=kind,
+            precision=precision,
+            execution=execution,
             variant="-".join(
-                [kind] * (kind != PRECISIONS[0])
+                [precision] * (precision != PRECISIONS[0])
+                + [execution] * (execution != AS_USUAL)
                 + [f"seed{seed}"] * (len(seeds) > 1)
                 + [f"repeat{repeat}"] * (repeats > 1)
             ),
             gpus=None if given.gpus == "auto" else found[0].gpus,
             nodes=among,
         )
-        for repeat, seed, offer, kind, among, count in grid
+        for repeat, seed, offer, (precision, execution), among, count in grid
         if (offer, among) in pairs
     ]
     return Plan(

@@ -115,7 +115,7 @@ def why_skipped(plan: Plan, state: RunState) -> str | None:
     return (
         installed.problem(state.kernel, gpus_here(plan, state), state.devices)
         or recipes.problem(plan, state.notebook)
-        or why_not(state.notebook, state.kernel, state.devices, state.nodes)
+        or why_not(state.notebook, state.kernel, state.devices, state.nodes, state.execution)
         or None
     )
 

@@ -242,6 +242,7 @@ def _execute(
         "run": str(folder),
         "seed": state.seed,
         "precision": state.precision,
+        "execution": state.execution,
         "resume": resumes,
     }
     execute: Callable[..., None]

@@ -39,6 +39,7 @@ LISTS = {
     "devices": _several("[1, 2, 4, 8]"),
     "nnodes": _several("[1, 2]"),
     "precision": _several('["fp32"]'),
+    "execution": _several('["eager", "compiled"]'),
     "seeds": _several("[0, 1, 2]"),
 }
 KEYS = LISTS | {

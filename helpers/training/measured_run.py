@@ -88,7 +88,7 @@ PARAMETERS = {
     if name not in OF_LAUNCHERS
 }
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
-MAY_BE_LEFT_OUT = ("seed", "warmup_epochs", "cores_per_device", "loader_cores")
+MAY_BE_LEFT_OUT = ("seed", "execution", "warmup_epochs", "cores_per_device", "loader_cores")
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
 
@@ -143,9 +143,9 @@ def begin(*given: Any) -> Any:
         setup = parameters.resolve(
             label, networks, **given_ones, nodes=nodes, simulated_nodes=virtual
         )
-    if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes):
-        many = f"nodes {setup.nodes}" if setup.nodes > 1 else f"devices {setup.devices.count}"
-        raise UnsupportedError(f"{many}: {why}")
+    execution = setup.recipe.recipe.execution
+    if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes, execution):
+        raise UnsupportedError(why)
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus

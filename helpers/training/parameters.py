@@ -38,6 +38,7 @@ def resolve(
     run: str | Path = "auto",
     seed: int = 0,
     precision: str = "fp32",
+    execution: str = "default",
     num_workers: int | str = "default",
     batch_size: int | str = "default",
     epochs: int | str = "default",
@@ -65,6 +66,7 @@ def resolve(
             where the devices share ``g`` GPUs.
         seed: of split, random weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
+        execution: one of ``helpers.recipe.EXECUTIONS``; ``default`` is the recipe's.
         num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
             together, no more than the CPU cores that may be used; ``auto`` has the notebook
             measure.
@@ -97,6 +99,8 @@ def resolve(
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
     chosen = lookup(recipe, demo=found.kind == "cpu", seed=seed, precision=precision)
+    if execution != "default":
+        chosen = replace(chosen, execution=check_execution(execution))
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
@@ -170,6 +174,15 @@ def epochs_of_warmup(value: float | str) -> float | str:
             "such as 0.5"
         )
     return epochs
+
+
+def check_execution(value: str) -> str:
+    """How steps are executed, as a user gave it: one of ``helpers.recipe.EXECUTIONS``.
+
+    Raises:
+        UserError: it is none of these.
+    """
+    return lookup("demo", execution=value).execution
 
 
 def check_batch_size(value: int | str) -> int | str:

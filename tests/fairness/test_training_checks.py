@@ -251,6 +251,24 @@ def test_another_precision_is_named(seen: Seen, on_gpu: bool, verdict: str) -> N
     assert training_checks.precision([process(0, seen=seen)], RECIPE, on_gpu).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("asked", "execution", "verdict"),
+    [
+        ("default", "graph (tf.function)", "pass"),
+        ("eager", "eager", "pass"),
+        ("eager", "graph (tf.function)", "different"),
+        ("compiled", "graph (hybridize)", "pass"),
+        ("compiled", "eager", "different"),
+    ],
+)
+def test_another_execution_than_the_recipes_is_named(
+    asked: str, execution: str, verdict: str
+) -> None:
+    ran = process(0, seen=replace(SEEN, execution=execution))
+    found = training_checks.precision([ran], replace(RECIPE, execution=asked), False)
+    assert found.verdict == verdict
+
+
 @pytest.mark.parametrize(("precision", "type_"), [("bf16", "bfloat16"), ("fp16", "float16")])
 def test_what_was_asked_for_is_no_other_precision(precision: str, type_: str) -> None:
     recipe = replace(RECIPE, precision=precision)

@@ -165,6 +165,18 @@ def test_what_a_row_does_not_train_on_is_said() -> None:
     assert not why_not("Keras_MultiGPU", "jax", 8)
     assert not why_not("Keras_MultiGPU", "pytorch", 1)
     assert "one device" in why_not("Keras_MultiGPU", "pytorch", 2)
+
+
+def test_a_row_says_how_its_steps_cannot_be_executed() -> None:
+    for name, kernel in (("PyTorch_MultiGPU", "pytorch"), ("TensorFlow_MultiGPU", "tensorflow")):
+        assert not why_not(name, kernel, 1, execution="compiled")
+        assert not why_not(name, kernel, 2, execution="eager")
+    assert "several devices" in why_not(
+        "TensorFlow_MultiGPU", "tensorflow", 2, execution="compiled"
+    )
+    assert "jax.jit" in why_not("JAX_MultiGPU", "jax", 1, execution="eager")
+    assert why_not("Chainer_MultiGPU", "chainer", 1, execution="compiled").startswith("execution ")
+    assert not why_not("JAX_MultiGPU", "jax", 2, execution="compiled")
     assert "PyTorch_MultiGPU spans" in why_not("Keras_MultiGPU", "pytorch", 1, nodes=2)
 
 

@@ -399,7 +399,6 @@ def test_devices_and_versions() -> None:
     assert [device.name for device in TWO] == ["@numpy", "@numpy"]
     assert framework.versions()["chainer"] == chainer.__version__
     assert framework.SKIPPED.get("virtual devices") is None
-    assert framework.SKIPPED.get("compilation")
 
 
 def test_no_two_workers_draw_the_same_crops(

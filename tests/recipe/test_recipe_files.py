@@ -46,6 +46,7 @@ AS_EVER: dict[str, Any] = {
     "bn_momentum": 0.1,
     "bn_epsilon": 1e-5,
     "precision": "fp32",
+    "execution": "default",
     "weights": "auto",
     "seed": 0,
     "task": "multilabel",

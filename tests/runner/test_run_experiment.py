@@ -172,6 +172,28 @@ def test_a_precision_that_a_framework_cannot_is_skipped_with_the_reason(suite: S
     assert rounded["reason"].endswith("precision bf16: no such number here")
 
 
+def test_only_the_execution_that_a_framework_lacks_is_skipped(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite.notebook("JAX_MultiGPU", BEGIN, FINISH, framework="JAX")
+    assert suite.compare("--name", "both", "--execution", "eager,compiled") == 1
+    eager, compiled = suite.journal("both")["runs"]
+    assert (eager["state"], compiled["state"]) == ("skipped", "finished")
+    assert eager["reason"].startswith("execution eager: ")
+    assert capsys.readouterr().out.count("will be skipped") == 1
+
+
+def test_each_execution_is_a_run_of_its_own_and_the_notebook_is_told(suite: Suite) -> None:
+    told = "assert execution == ('compiled' if 'compiled' in str(run) else 'eager'), execution"
+    suite.notebook("PyTorch_MultiGPU", BEGIN, told, FINISH)
+    assert suite.compare("--name", "both", "--execution", "eager,compiled") == 0
+    runs = suite.journal("both")["runs"]
+    assert [(run["variant"], run["execution"]) for run in runs] == [
+        ("eager", "eager"),
+        ("compiled", "compiled"),
+    ]
+
+
 def test_the_same_command_goes_on_after_the_runner_was_killed(suite: Suite) -> None:
     wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)

@@ -331,6 +331,10 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("notebooks = ['x']", "line 1: unknown notebook 'x'"),
         ("frameworks = ['keras']\nnotebooks = ['x']", "give only one of them"),
         ("precision = ['fp32', 'int8']", "line 1: unknown precision 'int8': it is one of fp32"),
+        (
+            "execution = 'jit'",
+            "line 1: unknown execution 'jit': it is one of default, eager, compil",
+        ),
         ("data = 'nowhere'", "line 1: data folder 'nowhere' does not exist"),
         ("", "the file is empty; a sweep has lines such as 'devices = [1, 2]'"),
         ("# nothing yet", "the file is empty; a sweep has lines such as 'devices = [1, 2]'"),

@@ -222,6 +222,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
         ({"epochs": "auto"}, "epochs is 'auto': give a whole number from 1"),
         ({"epochs": 1.5}, "epochs is 1.5: give a whole number from 1"),
         ({"num_workers": 1025}, "num_workers is 1025: give a whole number from 0 to 1024"),
+        ({"execution": "fast"}, "unknown execution 'fast': it is one of default, eager, compiled"),
         ({"precision": "fp8"}, "unknown precision 'fp8': it is one of fp32, tf32, bf16, fp16"),
     ],
 )

@@ -40,6 +40,7 @@ _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "machine": lambda e: e.content["run"]["host"],
     "recipe": lambda e: e.content["recipe"]["name"],
     "precision": lambda e: e.content["recipe"]["precision"],
+    "execution": lambda e: e.content["recipe"].get("execution", "default"),
     "seed": lambda e: e.content["recipe"]["seed"],
     "variant": lambda e: e.variant,
     "marks": lambda e: ", ".join(comparability.marks(e.content)),

@@ -11,6 +11,7 @@ from helpers.results import (
     caveats,
     charts,
     comparison_tables,
+    execution_modes,
     fairness_tables,
     learning_curves,
     machine_peak,
@@ -131,6 +132,7 @@ def _fairness(compared: Comparison) -> Section:
         fairness_tables.not_passed(compared),
         _folded(fairness_tables.passed(compared)),
         Texts("How each program was executed", fairness_tables.executions(compared)),
+        Texts("What compiling brings", execution_modes.break_even(compared)),
         Texts("Performance settings", fairness_tables.switches(compared)),
     ]
     return Section("fairness", "Is it fair", lead, blocks, ("fairness",))

@@ -130,7 +130,10 @@ def _differing(experiment: Experiment, job: Job, nodes: int) -> str | None:
     if other := [key for key in asked if key not in script.ON_NODES and found[key] != asked[key]]:
         return f"{', '.join(other).replace('_', ' ')} was changed"
     runs = [
-        {(run.label, run.nodes, run.variant, run.seed, run.precision) for run in each.runs}
+        {
+            (run.label, run.nodes, run.variant, run.seed, run.precision, run.execution)
+            for run in each.runs
+        }
         for each in (experiment.plan, plan)
     ]
     devices = {parameters.whole(number) for number in job.choices.get("devices", ["auto"])}
