@@ -556,8 +556,9 @@ def crowded(core: int) -> Iterator[None]:
 def test_a_slowed_device_is_refused_before_training_and_named_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"recipe": "demo", "data": str(write_noise_images(tmp_path, 40)), "devices": 2}
-    given |= {"run": str(tmp_path / "run"), "epochs": 1, "batch_size": 4, "strict_nodes": True}
+    given: dict[str, Any] = {"recipe": "demo", "data": str(write_noise_images(tmp_path, 40))}
+    given |= {"run": str(tmp_path / "run"), "devices": 2, "epochs": 1, "batch_size": 4}
+    given["strict_nodes"] = True
     cells = run_cells("PyTorch_MultiGPU", until=CHECKED, checked=False, **given)
     run = cells["this_run"]
     named = r"Device 1 \(CPU device 1\) is slow: .* % below the other device\."
