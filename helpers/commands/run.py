@@ -155,6 +155,13 @@ def _add_devices(parser: Parser) -> None:
         help="place the loader workers of CPU devices: 'device' uses the device's cores, 'own' "
         "separate cores, 'siblings' second hardware threads (default: the recipe's)",
     )
+    group.add_argument(
+        "--strict-nodes",
+        action="store_true",
+        default=None,
+        help="end a run before it trains if a device multiplies matrices by over 10 %% slower than "
+        "the median device, or than the faster of two (default: name it and train)",
+    )
 
 
 def _add_training(parser: Parser) -> None:

@@ -178,6 +178,7 @@ class DeviceList(TypedDict):
     names: list[str]  # one a replica
     shared_gpus: NotRequired[Positive]  # GPUs, where replicas share them: times are not ranked
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
+    flops_per_second: NotRequired[list[Flops]]  # of each in a matrix product, before training
 
 
 class RecipeSettings(TypedDict):
@@ -273,6 +274,16 @@ class Epoch(TypedDict):
     attempts: NotRequired[Annotated[int, Meta(ge=2)]]  # processes that trained it, if several
 
 
+class StepTimes(TypedDict):
+    """How long the steps of a rank took, without the first of each epoch."""
+
+    steps: Positive
+    p50: Seconds
+    p95: Seconds
+    p99: Seconds
+    slowest: Count | None  # steps in which it waited least for gradients; None: not seen, or alone
+
+
 class Training(TypedDict):
     seconds: float  # training and validation
     images_per_second: Rate  # median of the last process's epochs but its first, if it has others
@@ -282,6 +293,7 @@ class Training(TypedDict):
     convolutions: NotRequired[str | None]  # the type they compute in
     threads: NotRequired[int | None]  # that a process computes with
     switches: NotRequired[list[str]]  # what was on to be fast, as the libraries say themselves
+    step_times: NotRequired[Annotated[list[StepTimes], Meta(min_length=1)]]  # by rank
 
 
 class Finding(TypedDict):

@@ -23,7 +23,7 @@ MOST_RUNS = 10_000
 """A larger number is treated as a typing error."""
 PARAMETERS = (
     *("recipe", "data", "epochs", "batch_size", "num_workers", "warmup_epochs"),
-    *("cores_per_device", "loader_cores"),
+    *("cores_per_device", "loader_cores", "strict_nodes"),
 )
 """The fields of a plan that each of its notebooks gets as parameters."""
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -31,6 +31,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "batch_size": parameters.check_batch_size,
     "num_workers": parameters.check_num_workers,
     "warmup_epochs": parameters.epochs_of_warmup,
+    "strict_nodes": parameters.check_strict_nodes,
 }
 
 
@@ -71,6 +72,8 @@ class Choices:
     """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
     loader_cores: str = "default"
     """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
+    strict_nodes: bool = False
+    """Whether a run with a slow device ends before it trains."""
 
 
 @dataclass
@@ -156,6 +159,7 @@ class Plan:
     cores_per_device: int | str = "auto"
     """As the user asked for them."""
     loader_cores: str = "default"
+    strict_nodes: bool = False
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
@@ -183,6 +187,7 @@ class Plan:
             "warm-up epochs": self.warmup_epochs,
             "loader cores": self.loader_cores,
             "launcher": "default" if self.launcher == "auto" else self.launcher,
+            "strict": "nodes" if self.strict_nodes else "default",
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 

@@ -54,6 +54,7 @@ KEYS = LISTS | {
     "launcher": _one('"mpiexec"'),
     "cores_per_device": _one("4"),
     "loader_cores": _one('"device"'),
+    "strict_nodes": _one("true", "true or false", bool),
     "name": _one('"overnight"'),
 }
 """The keys, and the type of each; what a run then accepts of it says ``plans.make_plan``."""

@@ -71,6 +71,8 @@ from helpers.training import (
     ranks_gradients,
     run_plots,
     run_tables,
+    slow_devices,
+    step_parts,
     train_loop,
 )
 from helpers.training.epochs import Within
@@ -88,7 +90,10 @@ PARAMETERS = {
     if name not in OF_LAUNCHERS
 }
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
-MAY_BE_LEFT_OUT = ("seed", "execution", "warmup_epochs", "cores_per_device", "loader_cores")
+MAY_BE_LEFT_OUT = (
+    *("seed", "execution", "warmup_epochs"),
+    *("cores_per_device", "loader_cores", "strict_nodes"),
+)
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
 
@@ -310,10 +315,12 @@ class Run(RunBase):
         samplers.stop(self.monitor)  # of a training before this
         self.take(TrainingFunctions(**functions))
 
+        seconds: list[list[float]] = []  # of a product on each device, after every trial
+
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
-            found: tuple[float, Arrays, np.ndarray] = self.everywhere(
-                train_loop.check_training_loop, trial
-            )[0]
+            each = self.everywhere(slow_devices.checked_trial, trial)
+            seconds.append([product for _, own in each for product in own])
+            found: tuple[float, Arrays, np.ndarray] = each[0][0]
             return found
 
         self.fairness_check = training_loop.check_fairness(
@@ -324,6 +331,7 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
+        self._compare_devices(seconds)
         self.fairness_check = data_coverage.check_fairness(
             self.fairness_check,
             self.everywhere,
@@ -341,6 +349,27 @@ class Run(RunBase):
                 devices=self.setup.replicas,
             )
         return self._checked()
+
+    def _compare_devices(self, seconds: Sequence[Sequence[float]]) -> None:
+        """Record and name the devices that multiply slower than the others.
+
+        Raises:
+            UserError: there are some, and the run is strict.
+        """
+        if rates := slow_devices.rates(self.setup.devices.kind, seconds):
+            devices = {**self.record.content["devices"], "flops_per_second": rates}
+            self.record.add("devices", devices)
+        said = slow_devices.sentences(self.record.content)
+        self._say(" ".join(said))
+        if self.setup.strict_nodes and slow_devices.slow(rates):
+            raise UserError(f"{' '.join(said)} Leave it out, or run without --strict-nodes")
+
+    def _say(self, line: str) -> None:
+        """Show a line, unless it is empty, in the notebook and in an experiment's terminal."""
+        if line:
+            print(line)
+        if line and self.rank == 0:
+            heartbeat.say(line)
 
     def take(self, functions: TrainingFunctions) -> None:
         """From now on all is done by these functions of the notebook."""
@@ -420,7 +449,10 @@ class Run(RunBase):
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
         self.record.add("epochs", self.history)
+        if times := step_parts.times([trained.steps for trained in each]):
+            said["step_times"] = times
         self.record.add("training", said)
+        self._say(slow_devices.slowest_rank(self.record.content))
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(run_plots.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)

@@ -45,6 +45,7 @@ def resolve(
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
+    strict_nodes: bool = False,
     nodes: int = 1,
     simulated_nodes: bool = False,
 ) -> Setup:
@@ -79,6 +80,7 @@ def resolve(
             ``shared``, with which the devices share all cores, as those of several nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
+        strict_nodes: whether the run ends, before it trains, where a device is slow.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.
 
@@ -132,6 +134,7 @@ def resolve(
         search_batch=images == "auto",
         nodes=nodes,
         simulated_nodes=simulated_nodes,
+        strict_nodes=check_strict_nodes(strict_nodes),
     )
 
 
@@ -219,6 +222,17 @@ def check_seed(value: int | str) -> int:
         UserError: it is none.
     """
     return int(_number_or_word("seed", value, (), least=0))
+
+
+def check_strict_nodes(value: bool) -> bool:
+    """Whether slow devices end a run, as a user gave it.
+
+    Raises:
+        UserError: it is neither true nor false.
+    """
+    if not isinstance(value, bool):
+        raise UserError(f"strict_nodes is {value!r}: give true or false")
+    return value
 
 
 def check_nodes(value: int | str) -> int:

@@ -27,6 +27,8 @@ class Setup:
     """Each has these devices."""
     simulated_nodes: bool = False
     """Whether all nodes are this machine."""
+    strict_nodes: bool = False
+    """Whether the run ends where a device is slow (``helpers.training.slow_devices``)."""
 
     @property
     def replicas(self) -> int:

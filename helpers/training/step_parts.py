@@ -9,9 +9,11 @@ inside a compiled step, or queued with it, it cannot be seen from outside. It is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from helpers.training.step_clock import StepClock
@@ -24,6 +26,8 @@ SHOWN = {
     "update": "update",
 }
 Parts = dict[str, float | None]
+PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
+"""Of the step times: their names in the record."""
 
 
 class Wait(NamedTuple):
@@ -59,13 +63,13 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
         waited: what the notebook's ``sync_seconds`` gave after it.
     """
     found: dict[str, list[float]] = {part: [] for part in PARTS}
-    waits = waited.steps if isinstance(waited, Waited) else ()
+    waits = _waits(clock, waited)
     for number, (since, arrived, done) in enumerate(clock.moments):
         left = done - since
         if arrived is not None:
             found["data"].append(max(0.0, arrived - since))
             left -= found["data"][-1]
-        if len(waits) == clock.steps:
+        if waits:
             wait = waits[number]
             found["all_reduce"].append(wait.seconds)
             left -= wait.seconds
@@ -74,6 +78,46 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
                 left -= found["update"][-1]
         found["compute"].append(left)
     return {part: median(each[1:] or each) if each else None for part, each in found.items()}
+
+
+def of_steps(clock: StepClock, waited: float | None) -> np.ndarray:
+    """Seconds of each step, and of these the seconds in which the process waited for no gradients.
+
+    A row a step, without the epoch's first where there are more. The second number is NaN where the
+    waiting is not seen.
+
+    Args:
+        clock: the epoch's.
+        waited: what the notebook's ``sync_seconds`` gave after it.
+    """
+    waits = _waits(clock, waited) or repeat(Wait(float("nan")))
+    pairs = zip(clock.moments, waits, strict=False)
+    rows = [(done - since, done - since - wait.seconds) for (since, _, done), wait in pairs]
+    return np.array(rows[1:] or rows).reshape(-1, 2)
+
+
+def times(each: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """The record's ``training.step_times``, a row for each rank; empty where none took a step.
+
+    Args:
+        each: what :func:`of_steps` gave in every rank, of all epochs.
+    """
+    if not len(each[0]):
+        return []
+    busy = np.stack([steps[:, 1] for steps in each])
+    seen = len(each) > 1 and not np.isnan(busy).any()
+    counts = np.bincount(busy.argmax(axis=0), minlength=len(each))
+    return [
+        dict(zip(PERCENTILES, np.percentile(steps[:, 0], list(PERCENTILES.values())), strict=True))
+        | {"steps": len(steps), "slowest": int(count) if seen else None}
+        for steps, count in zip(each, counts, strict=True)
+    ]
+
+
+def _waits(clock: StepClock, waited: float | None) -> Sequence[Wait]:
+    """How long each step waited for gradients; empty where it is not seen step by step."""
+    waits = waited.steps if isinstance(waited, Waited) else ()
+    return waits if len(waits) == clock.steps else ()
 
 
 def slowest(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -67,6 +67,8 @@ class Trained:
     """How far a training that was stopped has come in the epoch after the last; else None."""
     observed: Observed | None = None
     """What this process noted of it; None of a training that was stopped."""
+    steps: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
+    """What this process timed of its steps (``step_parts.of_steps``), of all epochs."""
 
 
 class Tested(NamedTuple):
@@ -193,6 +195,7 @@ def train(
         logits,
         run.parts,
         observed=run.observer.observed(),
+        steps=np.concatenate([np.zeros((0, 2)), *run.steps]),
     )
 
 

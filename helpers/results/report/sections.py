@@ -18,6 +18,7 @@ from helpers.results import (
     machine_tables,
     paired_test,
     published,
+    step_times,
     wait_causes,
 )
 from helpers.results.charts import Chart
@@ -153,8 +154,11 @@ def _machine(compared: Comparison) -> Section:
         charts.attribution(compared),
         _folded(wait_causes.table(compared)),
         Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
+        _folded(step_times.table(compared)),
+        Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
-    return Section("devices", "What the devices waited for", lead, blocks, ("attribution",))
+    files = ("attribution", "step_times")
+    return Section("devices", "What the devices waited for", lead, blocks, files)
 
 
 def _more_devices(compared: Comparison) -> Section:

@@ -1,0 +1,118 @@
+"""Name the devices of a run that are slower than the others, and the rank that all wait for.
+
+*Before training*: after each trial of the training-loop check every process multiplies matrices on
+each of its devices, in turns of a tenth of a second (``helpers.training.arithmetic``). A device's
+best turn counts, because other programs can only make a turn longer. *While training*: all ranks
+end a step together, so the slowest rank of a step is the one that waited least for gradients
+(``helpers.training.step_parts``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from helpers.fairness.training_loop import Trial
+from helpers.networks.weights import Arrays
+from helpers.training import arithmetic, train_loop
+from helpers.training.work import Work
+from helpers.training.world import World
+
+SLOWER = 0.10
+"""A device is slow if it multiplies by more than this share slower than the devices' median."""
+TURNS = 4
+"""Turns of a process after a trial, shared out among its devices, with one for each at least."""
+
+
+def checked_trial(
+    world: World, work: Work, trial: Trial
+) -> tuple[tuple[float, Arrays, np.ndarray], list[float]]:
+    """A trial's result, and the seconds of a product on each of this process's devices.
+
+    Nothing is multiplied where devices share hardware, as replicas on one GPU and simulated nodes.
+    """
+    result = train_loop.check_training_loop(world, work, trial)
+    if world.size == 1 or world.shares_gpus or world.simulated_nodes:
+        return result, []
+    alone = [replace(world, devices=(device,)) for device in world.devices]
+    how = work.framework, work.recipe.recipe.precision
+    turns = [
+        [arithmetic.seconds_a_product(one, *how) for one in alone]
+        for _ in range(max(1, TURNS // len(alone)))
+    ]
+    return result, [min(each) for each in zip(*turns, strict=True)]
+
+
+def rates(kind: str, trials: Sequence[Sequence[float]]) -> list[float]:
+    """FLOP/s of each device, from the seconds of a product on each after every trial."""
+    flops = arithmetic.flops_of_product(kind, 1)
+    return [flops / min(each) for each in zip(*trials, strict=True)]
+
+
+def slow(rates: Sequence[float]) -> dict[int, float]:
+    """The slow devices by number, with the share by which each is below the median.
+
+    Two devices have no median to speak of, so the faster one takes its place.
+    """
+    if len(rates) < 2:
+        return {}
+    usual = max(rates) if len(rates) == 2 else median(rates)
+    below = {number: 1 - rate / usual for number, rate in enumerate(rates)}
+    return {number: share for number, share in below.items() if share > SLOWER}
+
+
+def sentences(content: Mapping[str, Any]) -> list[str]:
+    """What a record tells before training: the slow devices, and GPU models that are mixed."""
+    found = content["devices"]
+    rates, names = found.get("flops_per_second", []), found["names"]
+    ranks = len(_hosts(content))
+    other = "the other device" if len(rates) == 2 else f"the median of all {len(rates)} devices"
+    said = []
+    for number, share in slow(rates).items():
+        rank = f"{place(content, number * ranks // len(rates))}, " if ranks else ""
+        said.append(
+            f"Device {number} ({rank}{names[number]}) is slow: a matrix product reaches "
+            f"{arithmetic.giga(rates[number])} GFLOP/s, {100 * share:.0f} % below {other}."
+        )
+    if len(models := _models(content)) > 1:
+        said.append(f"The GPUs differ ({', '.join(models)}): the slowest sets the pace.")
+    return said
+
+
+def slowest_rank(content: Mapping[str, Any]) -> str:
+    """The rank that was the slowest in the most steps, in a sentence; nothing of one rank."""
+    rows = content.get("training", {}).get("step_times", [])
+    counts = [row["slowest"] for row in rows]
+    if len(rows) < 2 or None in counts:
+        return ""
+    most = max(range(len(rows)), key=counts.__getitem__)
+    steps = rows[most]["steps"]
+    share = 100 * counts[most] / steps
+    return (
+        f"{place(content, most).capitalize()} was the slowest in {share:.0f} % of {steps} steps: "
+        "it waited least for gradients."
+    )
+
+
+def place(content: Mapping[str, Any], rank: int) -> str:
+    """``rank 3 on node2``; on one machine ``rank 3``."""
+    host = _hosts(content).get(rank)
+    return f"rank {rank}" if host is None else f"rank {rank} on {host}"
+
+
+def _hosts(content: Mapping[str, Any]) -> dict[int, str]:
+    """The host of each rank, where a launcher started them."""
+    hosts = content.get("cluster", {}).get("hosts", [])
+    return {rank: host["name"] for host in hosts for rank in host["ranks"]}
+
+
+def _models(content: Mapping[str, Any]) -> list[str]:
+    """The models of the run's GPUs on all nodes; each node uses its first ones."""
+    found, cluster = content["devices"], content.get("cluster", {"nodes": 1, "hosts": []})
+    if found["kind"] == "cpu":
+        return []
+    each = found["count"] // cluster["nodes"]
+    others = [name for host in cluster["hosts"] for name in host["gpus"][:each]]
+    return list(dict.fromkeys([*found["names"], *others]))
