@@ -133,8 +133,8 @@ def judged(
         rows.append(_each(found, "gpus", wanted or 1))
     kinds = {each["node"]: f"{each['cores']} cores, {each['models']}" for each in found}
     alike = len(set(kinds.values())) == 1
-    said = next(iter(kinds.values())) if alike else "; ".join(map(": ".join, kinds.items()))
-    rows.append(("nodes are alike", alike, said))
+    told = next(iter(kinds.values())) if alike else "; ".join(map(": ".join, kinds.items()))
+    rows.append(("nodes are alike", alike, told))
     for kernel in found[0]["kernels"]:
         said = [f"{each['node']}: {each['kernels'][kernel]}" for each in found]
         broken = [text for text in said if not text.endswith(": ")]

@@ -155,6 +155,8 @@ def text(job: Job) -> str:
         f"{ROSETTA} run --recipe {recipe} \\\n"
         f'    --nnodes {count} --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
+    if "stage" in slurm:  # each node replaces its variables
+        command += f" \\\n    --stage {shlex.quote(slurm['stage'])}"
     lines = [
         "#!/bin/bash",
         f"# {_comment(job.recipe.name)} as a Slurm job. To queue it by hand:",
