@@ -61,6 +61,8 @@ def run(given: argparse.Namespace) -> int:
     how: dict[str, Any] = {"dry_run": given.dry_run}
     if given.hang_timeout is not None:
         how["stall_minutes"] = given.hang_timeout
+    if given.stage is not None:
+        how["stage"] = given.stage
     if given.resume is not None:
         asked = [
             *choices,
@@ -111,6 +113,12 @@ def _add_what(parser: Parser) -> None:
         metavar="FOLDER",
         help="train on the images in FOLDER (default: the images prepared under data/; if there "
         "are no such images, generated images)",
+    )
+    group.add_argument(
+        "--stage",
+        metavar="FOLDER",
+        help="copy the images to FOLDER, such as '$SLURM_TMPDIR' or a local disk, on each node "
+        "before the first run, and remove the copy at the end (default: copy nothing)",
     )
 
 

@@ -111,6 +111,7 @@ _OPTION = rf"^--(?!({_OWN})(=|\Z))[a-z][a-z0-9-]*(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!
 """``--constraint=a100``: one option of sbatch's, which a shell would take for one word."""
 _SHELL = r"^(?!\s*#(SBATCH|PBS|BSUB)).*\S"
 """A line of shell, and none that ``sbatch`` reads as options before the script runs."""
+_MEMORY = r"^[0-9]{1,9}[KMGT]?\Z"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
 _TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
 
@@ -128,7 +129,13 @@ SLURM = {
         r"^[A-Za-z0-9_][A-Za-z0-9_.:,-]*\Z",
     ),
     "cpus": whole("16", 1, 2**16),
-    "mem": text("the memory of a node as sbatch takes it", '"64G"', r"^[0-9]{1,9}[KMGT]?\Z"),
+    "mem": text("the memory of a node as sbatch takes it", '"64G"', _MEMORY),
+    "mem_per_cpu": text("the memory of a core as sbatch takes it", '"4G"', _MEMORY),
+    "stage": text(
+        "a folder on the disk of each node, absolute or beginning with a variable",
+        '"$SLURM_TMPDIR"',
+        r"^[/$]",
+    ),
     "modules": list_of(
         text("", "", r"^[A-Za-z0-9][A-Za-z0-9_.+/-]*\Z"),
         "a list of the site's modules to load",

@@ -34,6 +34,14 @@ Shares = dict[str, float | None]
 State = Literal["running", "finished", "failed", "interrupted", "skipped"]
 
 
+class Staging(TypedDict):
+    """The copy of the images, on the disks of the nodes, that the run read."""
+
+    folder: str  # where they were copied from
+    seconds: Seconds  # of the slowest node, before the first run: in no other figure
+    bytes: Count
+
+
 class RunInfo(TypedDict):
     notebook: str
     started: str  # ISO 8601
@@ -50,6 +58,7 @@ class RunInfo(TypedDict):
     process_space: NotRequired[str | None]  # the machine's boot, and the process's namespace
     commit: NotRequired[str | None]  # of the checkout, with + where files were changed
     environment: NotRequired[dict[str, str]]  # variables that can change what is measured
+    staging: NotRequired[Staging]
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
 
 
@@ -221,8 +230,14 @@ class Parts(TypedDict):
     test: int
 
 
+class Filesystem(TypedDict):
+    kind: Text  # as the system mounts it: ext4, nfs4
+    shared: bool  # with other machines
+
+
 class Data(TypedDict):
     folder: str
+    filesystem: NotRequired[Filesystem]  # of that folder, on the first node
     kind: Literal["generated", "real"]
     pixels: int  # of a side, or of the shorter one
     images: Parts

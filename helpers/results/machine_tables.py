@@ -194,7 +194,7 @@ def hardware(compared: Comparison) -> Table:
             "seed": str(recipe["seed"]),
             "global batch": str(recipe["global_batch_size"]),
             "learning rate": f"{recipe['scaled_learning_rate']:g}",
-            "data": _data(content.get("data")),
+            "data": _data(content),
             "initial weights": _weights(content.get("weights")),
             "environment": _environment(content["run"].get("environment")),
             "commit": content["run"].get("commit") or "unknown",
@@ -255,14 +255,21 @@ def _self_test(found: dict[str, Any] | None) -> str:
     return right if found["reason"] is None else str(found["reason"])
 
 
-def _data(data: dict[str, Any] | None) -> str:
-    if data is None:
+def _data(content: dict[str, Any]) -> str:
+    if (data := content.get("data")) is None:
         return "-"
-    images = data["images"]
-    return (
+    images, staging = data["images"], content["run"].get("staging")
+    said = (
         f"{data['kind']}, {data['pixels']} px, "
-        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
+        f"{images['train']} + {images['valid']} + {images['test']} images, "
+        f"{(staging or data)['folder']}"
     )
+    if staging:
+        said += f", copied in {terminal.clock(staging['seconds'])} before the first run"
+    if mounted := data.get("filesystem"):
+        said += f", read from a {'shared' if mounted['shared'] else 'local'} filesystem"
+        said += f" ({mounted['kind']})"
+    return said
 
 
 def _environment(found: dict[str, str] | None) -> str:

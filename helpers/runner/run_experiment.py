@@ -36,6 +36,7 @@ from helpers.runner import (
     progress_board,
     ranks,
     shutdown,
+    staging,
 )
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
@@ -53,6 +54,7 @@ def run(
     resume: str | None = None,
     dry_run: bool = False,
     stall_minutes: float = hangs.MINUTES,
+    stage: str | None = None,
 ) -> int:
     """Run ``plan``, or continue the experiment ``resume``, and return the exit code.
 
@@ -66,6 +68,7 @@ def run(
         resume: the name of an experiment to continue.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
+        stage: where each node copies the images to first (``helpers.runner.staging``).
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
@@ -79,27 +82,33 @@ def run(
         shutdown.in_order(),
         experiments.held(plan, name=name, resume=resume) as experiment,
     ):
-        preflight.check(experiment)
+        images = preflight.check(experiment)
         history = History(experiment.plan)
         messages.announce(experiment, history)
-        try:
-            experiment.open()
-            return _work(experiment, history, stall_minutes)
-        except OSError as error:
-            raise UserError(
-                f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
-                "continues it"
-            ) from error
-        except KeyboardInterrupt as asked:
-            with shutdown.held():
-                _so_far(experiment)
-            more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
-            raise shutdown.again(asked, more) from None
-        finally:
-            with shutdown.held():
-                # What a signal at the wrong moment left.
-                kernel_processes.stop_marked(experiment.folder)
-                experiment.free_reserve()
+        with staging.staged(experiment, images, stage):
+            return _begun(experiment, history, stall_minutes)
+
+
+def _begun(experiment: Experiment, history: History, stall_minutes: float) -> int:
+    """Open the experiment and work on it; whatever ends that, no process is left."""
+    try:
+        experiment.open()
+        return _work(experiment, history, stall_minutes)
+    except OSError as error:
+        raise UserError(
+            f"{refusal(error)}; {experiment.folder} is kept: fix that, and the same command "
+            "continues it"
+        ) from error
+    except KeyboardInterrupt as asked:
+        with shutdown.held():
+            _so_far(experiment)
+        more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
+        raise shutdown.again(asked, more) from None
+    finally:
+        with shutdown.held():
+            # What a signal at the wrong moment left.
+            kernel_processes.stop_marked(experiment.folder)
+            experiment.free_reserve()
 
 
 def _work(experiment: Experiment, history: History, stall_minutes: float) -> int:
@@ -179,7 +188,9 @@ def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
         experiment.note(state, state.state, state.reason)
     elif experiment.is_whole(state):
         folder = experiment.folder / state.folder
-        experiments.complete(folder, run=state.about(), **preflight.test_record(experiment, state))
+        experiments.complete(
+            folder, run=experiment.about(state), **preflight.test_record(experiment, state)
+        )
         experiment.note(state, "finished")
     else:
         _settle(experiment, state, "interrupted", reason)
@@ -206,7 +217,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
             shown.warn(f"{reason}; another process took a port that was free: the run starts again")
             failure = _execute(experiment, state, shown, stall_minutes, names, _clear(folder))
     with shutdown.held():  # else a signal could come between the record and the journal
-        said = {"run": state.about(), **watch.as_record(), **tested}
+        said = {"run": experiment.about(state), **watch.as_record(), **tested}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"
@@ -236,6 +247,7 @@ def _execute(
     plan, folder = experiment.plan, experiment.folder / state.folder
     given = parameters_of(state.notebook, state.kernel) | plan.parameters()
     given |= {
+        "data": experiment.data or plan.data,
         "devices": state.devices,
         "cores_per_device": plan.cores_here(),
         "gpus": "auto" if state.gpus is None else state.gpus,

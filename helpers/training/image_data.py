@@ -20,7 +20,7 @@ from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks
-from helpers.training import image_readers
+from helpers.training import filesystem, image_readers
 from helpers.training.setup import Setup
 
 NATIVE = ("png", "jpg", "jpeg")
@@ -118,7 +118,9 @@ class Data:
     def as_record(self, recipe: ScaledRecipe) -> dict[str, Any]:
         """The record's section ``data``."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        mounted = None if self.folder is None else filesystem.of(self.folder)
         return {
+            **({} if mounted is None else {"filesystem": mounted}),
             "folder": image_readers.called(self.recipe, self.folder),
             "kind": self.kind,
             "pixels": self.recipe.image_size,

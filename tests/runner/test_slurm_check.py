@@ -61,6 +61,7 @@ def test_nodes_that_will_do_are_a_table_with_yes_in_each_row(
         "mine.toml is read yes on each node: mine.toml",
         about[3],
         "1 or more cores on each node yes n1 1, n2 1",
+        "nodes are alike yes 1 cores, no GPU",
         "nodes reach each other yes by a free port of each",
     ], out
     assert about[3].startswith("its images yes /"), out
@@ -154,6 +155,7 @@ FOUND: dict[str, Any] = {
     "seen": SEEN,
     "cores": 8,
     "gpus": 4,
+    "models": "A100",
     "kernels": dict.fromkeys(("lab", "pytorch"), ""),
     "others": 2,
     "unreached": "",
@@ -169,8 +171,9 @@ FOUND: dict[str, Any] = {
         ({"others": 1}, "runs is shared", "each node sees the files of 1"),
         ({"seen": dict.fromkeys(SEEN, "") | {"unread": "it is gone"}}, "m.toml is", "b: it is"),
         ({"seen": SEEN | {"images": "/j"}}, "its images", "a: /i; b: /j"),
-        ({"cores": 7}, "8 or more cores", "a 8, b 7"),
-        ({"gpus": 0}, "1 or more gpus", "a 4, b 0"),
+        ({"gpus": 3}, "4 or more gpus", "a 4, b 3"),
+        ({"cores": 9}, "nodes are alike", "a: 8 cores, A100; b: 9 cores, A100"),
+        ({"models": "V100"}, "nodes are alike", "a: 8 cores, A100; b: 8 cores, V100"),
         (
             {"kernels": FOUND["kernels"] | {"lab": "No module"}},
             "environment lab works",
@@ -183,7 +186,9 @@ FOUND: dict[str, Any] = {
 def test_one_node_that_will_not_do_is_named_in_its_row(
     change: dict[str, Any], row: str | None, said: str
 ) -> None:
-    job = script.Job(Path("m.toml"), "m", (2,), {"partition": "gpu", "gres": "x", "cpus": 8}, {})
+    job = script.Job(
+        Path("m.toml"), "m", (2,), {"partition": "gpu", "gres": "gpu:a100:4", "cpus": 8}, {}
+    )
     found = [FOUND | {"node": "a"}, FOUND | {"node": "b"} | change]
     wrong = [
         (what, told)
@@ -192,6 +197,13 @@ def test_one_node_that_will_not_do_is_named_in_its_row(
     ]
     assert len(wrong) == (row is not None)
     assert all(str(row) in what and said in told for what, told in wrong), wrong
+
+
+def test_too_few_cores_are_told_in_their_row() -> None:
+    job = script.Job(Path("m.toml"), "m", (2,), {"cpus": 9}, {})
+    found = [FOUND | {"node": "a"}, FOUND | {"node": "b"}]
+    rows = check.judged(found, 2, job, {"m.toml": "1"}, 3.0)
+    assert ("9 or more cores on each node", False, "a 8, b 8") in rows
 
 
 def test_a_node_that_has_not_answered_is_reached_by_none() -> None:

@@ -95,6 +95,36 @@ def check_shell(text: str, folder: Path, *options: str) -> None:
         subprocess.run([program, *options, path], check=True)
 
 
+@pytest.mark.parametrize(
+    ("lines", "cores", "memory"),
+    [
+        ('cpus = 32\nmem = "64G"\ngres = "gpu:a100:4"', "8 for each of 4 GPUs", "16G for each"),
+        (
+            'cpus = 9\nmem = "700"\nsbatch_args = ["--gpus-per-node=1g.10gb:2"]',
+            "4.5 for each of 2 GPUs",
+            "350 for each",
+        ),
+        ('cpus = 4\nmem = "8G"', "4 for all devices of a node", "8G for all devices"),
+    ],
+)
+def test_cores_and_memory_stand_below_their_reasons(
+    lines: str, cores: str, memory: str, tmp_path: Path
+) -> None:
+    said = script.text(script.job_of(write(tmp_path, f"[slurm]\n{lines}\n"))).splitlines()
+    (at,) = [n for n, line in enumerate(said) if line.startswith("#SBATCH --cpus-per-task=")]
+    end = ": a process and up to 8 loader workers per device."
+    assert said[at - 1] == f"# Cores: {cores}{end}"
+    assert said[at + 1].startswith(f"# Memory: {memory}") and "--mem=" in said[at + 2]
+
+
+def test_memory_may_be_asked_for_by_the_core(tmp_path: Path) -> None:
+    for lines in ("", "cpus = 4\n"):
+        path = write(tmp_path, f'[slurm]\n{lines}mem_per_cpu = "4G"\n')
+        said = script.text(script.job_of(path))
+        assert "\n#SBATCH --mem-per-cpu=4G\n" in said and "--mem=" not in said
+    check_shell(said, tmp_path)
+
+
 def test_whole_nodes_and_no_requeue(tmp_path: Path) -> None:
     path = write(tmp_path, "[slurm]\nrequeue = false\n")
     said = script.text(script.job_of(path, "other"))
@@ -165,6 +195,8 @@ BAD = {
     "no time at all": ('time = "00:02:00"', "leaves no time before the 180 s"),
     "an option of ours": ('sbatch_args = ["--nodes=9"]', "none that rosetta slurm gives"),
     "lines in lines": ('setup = ["a\\nb"]', "a list of lines of shell"),
+    "memory asked for twice": ('mem = "9G"\nmem_per_cpu = "1G"', "line 4: 'mem' is the memory"),
+    "a folder from nowhere": ('stage = "scratch"', "a folder on the disk of each node, absolute"),
     "no number of cores": ("cpus = 0", "a whole number from 1"),
     "yes": ('requeue = "yes"', "give true or false"),
     "a key nobody knows": ('acount = "x"', "did you mean 'account'?"),
@@ -174,7 +206,7 @@ BAD = {
 @pytest.mark.parametrize("value", HOSTILE)
 def test_nothing_that_a_shell_would_run_is_a_value(value: str) -> None:
     value = value.replace("\\n", "\n").replace("\\", "")
-    texts = [(key, value) for key in ("partition", "account", "mem", "gres", "time")]
+    texts = [(key, value) for key in ("partition", "account", "mem", "mem_per_cpu", "gres", "time")]
     options = (value, f"--mem={value}")
     lists = [(key, [one]) for key in ("modules", "sbatch_args") for one in options]
     for key, given in (*texts, *lists):

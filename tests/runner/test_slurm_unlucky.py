@@ -339,6 +339,36 @@ def test_a_site_that_cancels_preempted_jobs_is_told(
     assert (f"not queued again (PreemptMode={mode}): then the same command" in out) == told
 
 
+NODES = """\
+gpu* n1 64 gpu:a100:4(S:0-1)
+gpu* n2 32 gpu:v100:4
+cpu n3 8 (null)
+"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "told"),
+    [
+        (NODES, "", "64 cores and gpu:a100:4 (n1); 32 cores and gpu:v100:4 (n2). Ask for one"),
+        (NODES, 'partition = "gpu,cpu"', "; 8 cores and no GPU (n3). Ask for one kind"),
+        (NODES, 'partition = "gpu,cpu"\ngres = "gpu:4"', "(n1); 32 cores and gpu:v100:4 (n2). As"),
+        (NODES, 'gres = "gpu:v100:4"', ""),
+        (NODES, 'sbatch_args = ["--constraint=v100"]', ""),
+        (NODES.replace("32 gpu:v100", "64 gpu:a100"), "", ""),
+        ("slurm_load_node error", "", ""),
+    ],
+)
+def test_nodes_that_differ_are_told_before_the_job_is_queued(
+    nodes: str, more: str, told: str, folder: Path, said: Said
+) -> None:
+    program(folder, "sinfo", f"cat <<'END'\n{nodes}\nEND")
+    (folder / "mine.toml").write_text(f"{RECIPE}{more}\n")
+    code, out, error = said("slurm", str(folder / "mine.toml"), "--submit")
+    assert code == 0, error
+    differ = [line for line in out.splitlines() if "nodes that differ" in line]
+    assert len(differ) == bool(told) and all(told in line for line in differ), out
+
+
 def test_untrusted_lines_of_shell_are_shown_before_anything_is_queued(
     folder: Path, said: Said
 ) -> None:

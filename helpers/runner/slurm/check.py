@@ -128,8 +128,13 @@ def judged(
         *inputs.judged(found, job.recipe.name, digests),
         _each(found, "cores", job.slurm.get("cpus", 1)),
     ]
-    if "gres" in job.slurm:
-        rows.append(_each(found, "gpus", 1))
+    wanted = sum(count for _, count in script.gpus(job.slurm))
+    if wanted or "gres" in job.slurm:
+        rows.append(_each(found, "gpus", wanted or 1))
+    kinds = {each["node"]: f"{each['cores']} cores, {each['models']}" for each in found}
+    alike = len(set(kinds.values())) == 1
+    told = next(iter(kinds.values())) if alike else "; ".join(map(": ".join, kinds.items()))
+    rows.append(("nodes are alike", alike, told))
     for kernel in found[0]["kernels"]:
         said = [f"{each['node']}: {each['kernels'][kernel]}" for each in found]
         broken = [text for text in said if not text.endswith(": ")]
@@ -155,12 +160,14 @@ def _each(found: Sequence[dict[str, Any]], what: str, least: int) -> Row:
 
 def look_around(folder: Path, nodes: int, recipe: str, data: str, kernels: str) -> None:
     """Collect the properties of this node, contact the other nodes, and write the results."""
-    rank, gpus = int(os.environ["SLURM_PROCID"]), len(devices.visible_gpus())
+    rank, models = int(os.environ["SLURM_PROCID"]), devices.visible_gpus()
+    gpus = len(models)
     found: dict[str, Any] = {
         "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "system": platform.platform(),
         "cores": loader_workers.usable_cores(),
         "gpus": gpus,
+        "models": ", ".join(sorted(models)) or "no GPU",
         "seen": inputs.seen(recipe, data, demo=gpus == 0),
         "kernels": {kernel: starting.import_problem(kernel) for kernel in kernels.split(",")},
     }

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,11 @@ def job_of(path: str, name: str | None = None) -> Job:
             f"the {notice} s in which the job stops itself, which Slurm may begin {EARLY} s "
             "sooner: give more time, or a smaller 'signal_seconds'"
         )
+    if {"mem", "mem_per_cpu"} <= found.slurm.keys():
+        raise UserError(
+            f"{found.file.where('slurm', 'mem_per_cpu')}: 'mem' is the memory of a node, and "
+            "'mem_per_cpu' that of a core: give one of them"
+        )
     job = Job(found.file.path.resolve(), str(name), nodes, found.slurm, sweep.choices)
     with sweep_file.located([sweep]):
         job.plan(max(nodes))
@@ -150,11 +155,13 @@ def text(job: Job) -> str:
         f"{ROSETTA} run --recipe {recipe} \\\n"
         f'    --nnodes {count} --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
+    if "stage" in slurm:  # each node replaces its variables
+        command += f" \\\n    --stage {shlex.quote(slurm['stage'])}"
     lines = [
         "#!/bin/bash",
         f"# {_comment(job.recipe.name)} as a Slurm job. To queue it by hand:",
         f"#   {by_hand}",
-        *(f"#SBATCH {option}" for option in options(job)),
+        *_explained(job),
         f"export {QUEUED}={digest(job)} # the recipe, as it was queued",
         "",
         *BEGIN.format(notice=notice, requeue=requeue).splitlines(),
@@ -190,7 +197,9 @@ def options(job: Job) -> list[str]:
     # some sites such a job still has only a part of their memory, unless it asks for all (0).
     given.append(f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive")
     by_core = any(option.startswith("--mem-per-") for option in slurm.get("sbatch_args", []))
-    if "mem" in slurm or ("cpus" not in slurm and not by_core):
+    if "mem_per_cpu" in slurm:
+        given.append(f"--mem-per-cpu={slurm['mem_per_cpu']}")
+    elif "mem" in slurm or ("cpus" not in slurm and not by_core):
         given.append(f"--mem={slurm.get('mem', 0)}")
     given += [f"--gres={slurm['gres']}"] if "gres" in slurm else []
     given += [
@@ -201,6 +210,42 @@ def options(job: Job) -> list[str]:
         f"--signal=B:USR1@{slurm.get('signal_seconds', NOTICE)}",
     ]
     return given + list(slurm.get("sbatch_args", []))
+
+
+def gpus(slurm: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The GPUs of each node that a recipe asks for: their type, or ``""``, and their number."""
+    asked = slurm.get("gres", "").split(",")
+    for option, _, given in (each.partition("=") for each in slurm.get("sbatch_args", [])):
+        if option == "--gpus-per-node":
+            asked += [f"gpu:{each}" for each in given.split(",")]
+    found = [re.fullmatch(r"gpu(?::([^:]*[^:\d][^:]*))?(?::(\d+))?", each) for each in asked]
+    return [(each[1] or "", int(each[2] or 1)) for each in found if each]
+
+
+def _explained(job: Job) -> list[str]:
+    """The ``#SBATCH`` lines, those of cores and memory below a comment with the reason for them."""
+    number = sum(count for _, count in gpus(job.slurm))
+
+    def shared(amount: str) -> str:
+        if not number:
+            return f"{amount} for all devices of a node"
+        digits = amount.rstrip("KMGT")
+        each = f"{int(digits) / number:,.1f}".removesuffix(".0") + amount.removeprefix(digits)
+        return f"{each} for each of {number} GPU{'s' * (number != 1)}"
+
+    cores, memory = (shared(str(job.slurm.get(key, 0))) for key in ("cpus", "mem"))
+    reasons = {
+        "--exclusive": "Whole nodes: other jobs would slow the steps that are measured.",
+        "--cpus-per-task": f"Cores: {cores}: a process and up to 8 loader workers per device.",
+        "--mem=0": "All memory of whole nodes: at some sites a job gets only a part of it.",
+        "--mem": f"Memory: {memory}: the process, loader workers and images of a device.",
+        "--mem-per-cpu": "Memory by the core, for sites that count it so.",
+    }
+    lines = []
+    for option in options(job):
+        reason = reasons.get(option) or reasons.get(option.partition("=")[0])
+        lines += [f"# {reason}"] * (reason is not None) + [f"#SBATCH {option}"]
+    return lines
 
 
 def setting_up(slurm: dict[str, Any]) -> list[str]:

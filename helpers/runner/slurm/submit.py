@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError, naming
@@ -58,6 +59,12 @@ def _queue(job: Job) -> None:
             f"A job that is preempted here is ended and not queued again (PreemptMode={mode}): "
             "then the same command continues the experiment"
         )
+    if kinds := kinds_of_nodes(job.slurm):
+        say(
+            f"The job may get nodes that differ, whose times are not comparable: {kinds}. Ask for "
+            'one kind in [slurm], such as gres = "gpu:a100:4", or sbatch_args = '
+            '["--constraint=NAME"]'
+        )
     for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
     for nodes, experiment in begun.items():
@@ -84,6 +91,27 @@ def preemption(partition: str | None) -> str | None:
         modes = re.findall(r"\bPreemptMode\s*=\s*(\S+)", said)
         return next((mode for mode in modes[-1:] if "CANCEL" in mode), None)
     return None
+
+
+def kinds_of_nodes(slurm: Mapping[str, Any]) -> str | None:
+    """The cores and GPUs of the nodes that a job may get; None if alike, chosen, or unknown."""
+    chosen = ("--constraint=", "--nodelist=", "--exclude=")
+    if any(option.startswith(chosen) for option in slurm.get("sbatch_args", [])):
+        return None
+    partitions = slurm.get("partition")
+    wanted = [f"gpu:{kind}:" if kind else "gpu:" for kind, _ in script.gpus(slurm)]
+    found: dict[str, set[str]] = {}
+    with suppress(UserError, ValueError):  # as for preemption: what is not known is not told
+        asked = [f"--partition={partitions}"] if partitions else []
+        said = programs.ask("sinfo", "--noheader", "--Node", "--format=%P %N %c %G", *asked)
+        for partition, node, cores, gres in (line.split(None, 3) for line in said.splitlines()):
+            gpus = re.findall(r"gpu:[^,(\s]+", gres)
+            fits = all(any(gpu.startswith(kind) for gpu in gpus) for kind in wanted)
+            if fits and (partitions or partition.endswith("*")):  # the default one
+                kind = f"{cores} cores and {', '.join(sorted(gpus)) or 'no GPU'}"
+                found.setdefault(kind, set()).add(node)
+    kinds = [f"{kind} ({', '.join(sorted(nodes)[:4])})" for kind, nodes in found.items()]
+    return "; ".join(kinds[:4]) if len(kinds) > 1 else None
 
 
 def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:

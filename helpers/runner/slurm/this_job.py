@@ -20,6 +20,10 @@ GONE = (
     *("Invalid job id", "already completing or completed", "Job has been revoked"),
 )
 """What srun says where a node, or with it the job, is gone; by Slurm's ``slurm_errno.c``."""
+ON_EACH_NODE = (
+    *("srun", "--ntasks-per-node=1", "--overlap", "--mpi=none", "--cpu-bind=none"),
+    "--export=ALL",  # some sites have SLURM_EXPORT_ENV=NONE
+)
 BUSY = "Requested nodes are busy"
 """What srun says while it waits for the job's own steps."""
 
@@ -38,6 +42,11 @@ class Limit:
         The notice is at most twice the patience (``script.patience``).
         """
         return self.left <= 2 * shutdown.patience() + script.EARLY
+
+
+def nodes() -> int:
+    """The number of nodes of this job; 1 outside a job."""
+    return int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
 
 
 def limit() -> Limit | None:
@@ -94,13 +103,12 @@ def lost_node(error: Exception) -> str | None:
     Args:
         error: the error that ended a run on several nodes.
     """
-    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
-    if "SLURM_JOB_ID" not in os.environ or nodes == "1" or shutil.which("srun") is None:
+    if "SLURM_JOB_ID" not in os.environ or nodes() == 1 or shutil.which("srun") is None:
         return None
     if getattr(error, "ename", "") == TERMINATED:
         return "Slurm has ended what ran on a node of this job"
-    asked = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
-    asked += ["--overlap", "--mpi=none", "--cpu-bind=none", "--kill-on-bad-exit=1", "true"]
+    asked = [*ON_EACH_NODE, f"--nodes={nodes()}", f"--ntasks={nodes()}"]
+    asked += ["--kill-on-bad-exit=1", "true"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
