@@ -1,4 +1,4 @@
-"""``rosetta report``, ``diff`` and ``open``: report and compare finished experiments."""
+"""``rosetta report``, ``diff``, ``export`` and ``open``: report and compare experiments."""
 
 import argparse
 import webbrowser
@@ -28,6 +28,7 @@ experiments cannot be compared.
     )
     diff.add_argument("old", metavar="OLD", help=NAME)
     _add_last(diff, "new").set_defaults(run=_diff)
+    _add_export(commands)
     _add_last(
         command(
             commands, "open", help="open an experiment's report in a browser (default: the last)"
@@ -85,6 +86,44 @@ examples:
         "--json", action="store_true", help="print all figures as JSON instead of writing a report"
     )
     parser.set_defaults(run=_report)
+
+
+def _add_export(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "export",
+        help="write an experiment's runs for another program (default: the last)",
+        epilog="""\
+examples:
+  rosetta export --to tensorboard           write event files into the last experiment's folder
+  rosetta export overnight --to wandb --out wandb-runs
+                                            write offline runs, for wandb sync to upload
+
+Nothing is sent over a network. Each target needs its own package in the environment lab.
+""",
+    )
+    _add_last(parser, "name")
+    parser.add_argument(
+        "--to",
+        required=True,
+        choices=["wandb", "mlflow", "tensorboard", "mllog"],
+        help="write for Weights & Biases, MLflow or TensorBoard, or MLPerf's log lines (required)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="write to FOLDER (default: export-TARGET in the experiment's folder)",
+    )
+    parser.set_defaults(run=_export)
+
+
+def _export(given: argparse.Namespace) -> int:
+    from helpers.results import export  # with pandas
+
+    folder, runs = export.write(given.name, given.to, given.out)
+    say(f"{folder}: {runs} run{'s' * (runs != 1)} for {given.to}")
+    return 0
 
 
 def _report(given: argparse.Namespace) -> int:

@@ -1,0 +1,123 @@
+"""What ``rosetta export`` writes, read by the readers of those whom it is for.
+
+Their packages belong to no environment: where one is not there, its test is skipped.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers.errors import UserError
+from helpers.results import export
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    for name in ("PyTorch", "JAX"):
+        content = records.make(name)
+        content["recipe"]["network"] = "resnet50"
+        records.save(tmp_path / "b", content)
+    return tmp_path / "b"
+
+
+def losses(values: Any) -> list[float]:
+    return [round(float(value), 4) for value in values]
+
+
+LOSSES = [0.28, 0.26, 0.24, 0.22, 0.2]
+"""The training losses of ``records.make``."""
+
+
+def test_a_package_that_is_not_there_is_named(
+    experiment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mlperf_logging", None)
+    with pytest.raises(UserError, match="pip install mlperf-logging"):
+        export.write(experiment, "mllog")
+
+
+def test_nothing_is_written_over(experiment: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises(UserError, match="not empty"):
+        export.write(experiment, "mllog", tmp_path / "full")
+    with pytest.raises(UserError):
+        export.write(tmp_path / "full", "mllog")
+
+
+def test_mlperfs_own_checker_accepts_the_log_lines_of_its_benchmark(experiment: Path) -> None:
+    pytest.importorskip("mlperf_logging", reason="the package mlperf-logging is not installed")
+    from mlperf_logging.compliance_checker import mlp_compliance
+
+    folder, runs = export.write(experiment, "mllog")
+    logs = sorted(folder.glob("*.log"))
+    assert len(logs) == runs == 2
+    for log in logs:
+        checker = mlp_compliance.make_checker("training", "4.0.0", quiet=True, werror=True)
+        valid, *_ = mlp_compliance.main(str(log), "training_4.0.0/common.yaml", checker)
+        assert valid
+        assert str(export.paths.ROOT) not in log.read_text()
+
+
+def test_tensorboard_reads_each_epoch(experiment: Path) -> None:
+    pytest.importorskip("tensorboard", reason="the package tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder, _ = export.write(experiment, "tensorboard")
+    events = EventAccumulator(str(folder / "PyTorch_MultiGPU-2x")).Reload()
+    found = [events.Tensors("train_loss")]
+    values = [tensor.tensor_proto.float_val[0] for tensor in found[0]]
+    assert losses(values) == LOSSES and [tensor.step for tensor in found[0]] == [1, 2, 3, 4, 5]
+    assert events.Tensors("run/test_auc")
+
+
+def test_mlflow_lists_the_runs_with_their_settings(experiment: Path) -> None:
+    pytest.importorskip("sqlalchemy", reason="the package mlflow is not installed")
+    mlflow = pytest.importorskip("mlflow", reason="the package mlflow is not installed")
+    folder, _ = export.write(experiment, "mlflow")
+    client = mlflow.MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    (place,) = [each for each in client.search_experiments() if each.name == "rosetta"]
+    runs = {run.info.run_name: run for run in client.search_runs([place.experiment_id])}
+    run = runs["PyTorch_MultiGPU-2x"]
+    assert run.info.status == "FINISHED" and run.data.params["recipe.epochs"] == "4"
+    history = client.get_metric_history(run.info.run_id, "train_loss")
+    assert losses(each.value for each in sorted(history, key=lambda each: each.step)) == LOSSES
+
+
+def test_wandb_keeps_the_runs_offline(experiment: Path) -> None:
+    pytest.importorskip("wandb", reason="the package wandb is not installed")
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    folder, _ = export.write(experiment, "wandb")
+    found = {}
+    for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb")):
+        kept = [Record.FromString(line) for line in leveldb_records(path.read_bytes())]
+        (name,) = {record.run.display_name for record in kept if record.HasField("run")}
+        rows = [
+            {item.key or item.nested_key[0]: item.value_json for item in record.history.item}
+            for record in kept
+            if record.HasField("history")
+        ]
+        found[name] = losses(row["train_loss"] for row in rows)
+    assert found == {"PyTorch_MultiGPU-2x": LOSSES, "JAX_MultiGPU-2x": LOSSES}
+
+
+def leveldb_records(data: bytes) -> list[bytes]:
+    """What a ``.wandb`` file holds: a header of 7 bytes, then a log of LevelDB's.
+
+    https://github.com/google/leveldb/blob/main/doc/log_format.md
+    """
+    found, part, place, block = [], b"", 7, 32768
+    while place + 7 <= len(data):
+        if block - place % block < 7:  # no room for a head: the rest of a block is empty
+            place += block - place % block
+            continue
+        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
+        part += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            found.append(part)
+            part = b""
+    return found
