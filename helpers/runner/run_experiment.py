@@ -193,7 +193,7 @@ def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
         )
         experiment.note(state, "finished")
     else:
-        _settle(experiment, state, "interrupted", reason)
+        _settle(experiment, state, "interrupted", reason, {"run": experiment.about(state)})
 
 
 def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:

@@ -85,6 +85,9 @@ def test_the_copy_goes_when_the_runner_is_ended(suite: Suite, place: Path) -> No
         process.send_signal(signal.SIGTERM)
         process.communicate()
     assert is_clean(place)
+    content = json.loads((suite.run("mine", "Waits") / "record.json").read_text())
+    assert content["state"] == "interrupted"
+    assert content["run"]["staging"]["folder"] == str(suite.data)
 
 
 def keeper(
