@@ -234,7 +234,7 @@ class ScaledRecipe:
             raise UserError(
                 f"{images} training images do not fill one global batch of "
                 f"{self.global_batch_size} ({self.recipe.batch_size} x {self.devices} devices): "
-                "use more images or fewer devices"
+                "use a smaller batch size, fewer devices or more images"
             )
         return steps
 

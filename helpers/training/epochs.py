@@ -127,13 +127,14 @@ class Epoch:
 
         Raises:
             StoppedInEpoch: at its end, where the run was asked to stop before the last step.
-            LoaderError: more steps were taken, or fewer, so every learning rate would be wrong.
+            LoaderError: more steps were taken, or fewer, so every learning rate would be wrong;
+                or a batch has other than the recipe's number of images.
         """
         run, world, work = self.run, self.run.world, self.run.work
-        images = work.recipe.recipe.batch_size * len(world.devices)  # of this process, in a step
+        rank = f", rank {world.rank}" if world.processes > 1 else ""
         run.observer.begin(self.number, run.part.steps)
         with (
-            work.monitor.phase("train", epoch=self.number, items=self.steps * images),
+            work.monitor.phase("train", epoch=self.number, items=self.steps * run.observer.images),
             work.watch(world) as training,
             counted_steps(
                 work,
@@ -141,7 +142,7 @@ class Epoch:
                 self.steps,
                 run.permit,
                 run.taken,
-                f"epoch {self.number}",
+                f"epoch {self.number}{rank}",
                 progress=partial(_within, run.report, run.taken) if world.rank == 0 else None,
                 observer=run.observer,
             ) as (batches, clock),
@@ -245,16 +246,20 @@ def counted_steps(
         LoaderError: the notebook took more steps, or fewer, so every rate would be wrong.
     """
     if permit is not None and isinstance(loader, Iterator):
-        loader = graceful_stop.batches(loader, permit, first)
+        loader = graceful_stop.batches(loader, permit, first, steps)
     elif permit is not None and hasattr(loader, "until"):
         loader.until(permit, first)
     try:
         with StepClock(work.framework.completion, progress, observer) as clock:
             yield loader, clock
-    except LoaderError as error:
-        raise LoaderError(
-            f"{what}: {error} of {steps} batches; let make_train_loader give batches without end"
-        ) from None
+    except StopIteration:  # of a loader that is no plain iterator
+        raise LoaderError(f"{what}: {graceful_stop.ended(clock.steps, steps)}") from None
+    except Exception as error:
+        # A framework that reads the loader in a thread raises what happens there as its own error.
+        ended = permit.ended if permit is not None else ""
+        if not ended and not isinstance(error, LoaderError):
+            raise
+        raise LoaderError(f"{what}: {ended or error}") from None
     stopped = permit is not None and permit.refused and 0 < clock.steps < steps
     if clock.steps != steps and not stopped:
         raise LoaderError(

@@ -75,6 +75,8 @@ class Permit:
         self._until = self._renew = first
         """All may take the steps before ``_until``; at ``_renew`` process 0 says so anew."""
         self._last = self.refused = False
+        self.ended = ""
+        """Why the loader cannot go on."""
         self._looked, self._wished = -LOOK_SECONDS, False
 
     def may_take(self, step: int) -> bool:
@@ -122,8 +124,8 @@ class Permit:
         return self._wished
 
 
-def batches(loader: Any, permit: Permit, first: int) -> Iterator[Any]:
-    """A loader's batches, of the steps from ``first`` on, as far as ``permit`` goes.
+def batches(loader: Any, permit: Permit, first: int, steps: int) -> Iterator[Any]:
+    """A loader's batches, of ``steps`` steps from ``first`` on, as far as ``permit`` goes.
 
     Raises:
         LoaderError: the loader ends sooner.
@@ -134,6 +136,15 @@ def batches(loader: Any, permit: Permit, first: int) -> Iterator[Any]:
         try:
             batch = next(each)
         except StopIteration:
-            raise LoaderError(f"the training loader gave {step - first}") from None
+            permit.ended = ended(step - first, steps)
+            raise LoaderError(permit.ended) from None
         yield batch
         step += 1
+
+
+def ended(given: int, steps: int) -> str:
+    """Why a training whose loader has ended cannot continue."""
+    return (
+        f"the training loader gave {given} of {steps} batches; let make_train_loader give batches "
+        "without end"
+    )

@@ -93,6 +93,12 @@ def parts_of(batch: Any) -> Iterator[Any]:
         yield batch
 
 
+def own_length(part: Any) -> int:
+    """How many images of such an array this process has; no device is waited for."""
+    shards = getattr(part, "addressable_shards", None)  # of JAX's arrays a process has some
+    return len(part) if shards is None else sum(len(shard.data) for shard in shards)
+
+
 def in_memory(part: Any) -> np.ndarray:
     """An array of :func:`parts_of` as NumPy's, for which its device is waited for."""
     if hasattr(part, "asnumpy"):  # MXNet's

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.errors import LoaderError
 from helpers.fairness import crops, training_checks
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks import cpu_cores, switches
@@ -54,6 +55,8 @@ class Observer:
         self.others = 0 if weights is None else _other_arrays(work, replica, weights)
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
+        self.images = work.recipe.recipe.batch_size * len(world.devices)
+        """Of this process, in each step."""
         self.warmup = work.recipe.recipe.warmup_epochs * self.steps
         self.rates: list[tuple[int, float]] = []
         self.epochs: list[Epoch] = []
@@ -69,14 +72,27 @@ class Observer:
         self.pixels[epoch] = []
 
     def batch(self, batch: Any) -> None:
-        """The loop has got this batch, and is going to take a step on it."""
-        pixels = self.pixels[self._epoch]
+        """The loop has got this batch, and is going to take a step on it.
+
+        Raises:
+            LoaderError: it has other than the recipe's number of images. A mean over the ranks
+                would be wrong, and some frameworks would wait for ever for a rank's other shape.
+        """
+        pixels, found = self.pixels[self._epoch], 0
         wanted = self._epoch in self.kept and sum(map(len, pixels)) < MOST_PIXELS
         for part in numbered_images.parts_of(batch):
             if part.ndim < 4:
                 self._targets.append(part)
+                found += numbered_images.own_length(part)
             elif wanted:  # a copy: the loader writes other images there
                 pixels.append(np.array(numbered_images.in_memory(part)))
+        own = self.images // self.shares
+        if found != own:
+            number = self._first + self._taken + 1
+            raise LoaderError(
+                f"batch {number} of {self.steps} has {found} images, not {own}; let "
+                f"make_train_loader give {own} images in each batch"
+            )
 
     def step(self) -> None:
         """The loop has taken a step."""
@@ -135,8 +151,7 @@ class Observer:
     def _replay(self, number: int) -> np.ndarray:
         """The images of an epoch by the notebook's loader, from the first on."""
         work = self.work
-        own = work.recipe.recipe.batch_size * len(self.world.devices)
-        batches = min(max(MOST_REPLAYED // own, 1), self.steps)
+        batches = min(max(MOST_REPLAYED // self.images, 1), self.steps)
         task, classes = work.images.task, work.images.classes
         train = numbered_images.numbered(work.images.train, task, classes)
         with numbered_images.standing_in(work.images, train, task, classes):

@@ -152,6 +152,11 @@ PLANTS = {
         None,
         "steps",
     ),
+    "a smaller batch": Plant(
+        {LOOP: f"(tuple(a[n == 1 :] for a in b) for n, b in enumerate({LOOP}))"},
+        None,
+        "batch 2 of",
+    ),
     "one batch twice": Plant(
         {
             LOOP: TWICE,
@@ -252,9 +257,11 @@ PLANTS = {
 CANNOT = {
     "bf16": ("MXNet", "Chainer", "JAX", "TensorFlow"),
     "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
+    "a smaller batch": ("PyTorch_MultiGPU_Exp_Loss",),
 }
 """Frameworks that cannot, or whose small network cannot; or that are told in each step."""
 ONLY: dict[str, tuple[str, ...]] = {
+    "a smaller batch": ("PyTorch", "Keras"),
     "one crop for a batch": ("PyTorch", "MXNet"),
     "another rate for one weight": ("PyTorch", "MXNet"),
     "clipped gradients": ("MXNet",),

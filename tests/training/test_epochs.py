@@ -87,13 +87,16 @@ def work(train: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def trained(
-    train: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch
+    train: Callable[..., None],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    world: World = WORLD,
 ) -> train_loop.Trained:
     begin = checkpoint.Checkpoint({}, folder, {}, run="run")
     replica = SimpleNamespace(network=None, optimizer=None)
     agreement = graceful_stop.Agreement(folder)
     return train_loop.train(
-        WORLD, work(train, folder, monkeypatch), replica, begin, agreement, lambda row: None
+        world, work(train, folder, monkeypatch), replica, begin, agreement, lambda row: None
     )
 
 
@@ -160,3 +163,76 @@ def test_a_run_that_is_asked_to_stop_ends_in_the_middle_of_an_epoch(
     found = trained(train, tmp_path, monkeypatch)
     assert found.history == [] and found.stopped is not None
     assert found.stopped.steps == 1 and found.stopped.loss == 0.25
+
+
+class Sharded:
+    """An array of JAX over two ranks, of which this one has the first half."""
+
+    def __init__(self, own: np.ndarray) -> None:
+        self.ndim, self.addressable_shards = own.ndim, [SimpleNamespace(data=own)]
+
+    def __len__(self) -> int:
+        return 2 * len(self.addressable_shards[0].data)
+
+
+KEPT = {
+    "PyTorch's, Keras's": lambda batch: batch,
+    "MXNet's": lambda batch: [batch],
+    "TensorFlow's": lambda batch: tuple(SimpleNamespace(values=(part,)) for part in batch),
+    "JAX's": lambda batch: tuple(map(Sharded, batch)),
+    "Chainer's": lambda batch: [tuple(part[n : n + 1] for part in batch) for n in range(17)],
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize(("rank", "processes", "named"), [(1, 2, ", rank 1"), (0, 1, "")])
+def test_a_batch_of_another_size_is_refused_before_its_step(
+    kept: str,
+    rank: int,
+    processes: int,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mean over the ranks would be wrong without a word."""
+    small = KEPT[kept](tuple(part[:17] for part in next(batches())))
+    taken: list[Any] = []
+
+    def train(world: World, replica: Any, run: Any) -> None:
+        if rank:  # what process 0 would say
+            run.agreement._path.write_text('{"until": 9, "last": false}')
+        for epoch in run.epochs(iter([next(batches()), small]), []):
+            with epoch.train() as (loader, clock):
+                for batch in clock.batches(loader):
+                    taken.append(batch)
+                    clock.queued(None)
+
+    world = World(rank, processes, ("device",), "cpu")
+    size = lookup("demo").batch_size
+    said = f"^epoch 1{named}: batch 2 of 2 has 17 images, not {size}; let make_train_loader give"
+    with pytest.raises(LoaderError, match=said):
+        trained(train, tmp_path, monkeypatch, world)
+    assert len(taken) == 1, "no step is taken on it"
+
+
+@pytest.mark.parametrize("by_a_thread", [True, False])
+def test_a_rank_whose_loader_ends_is_named(
+    by_a_thread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keras reads in a thread of TensorFlow, whose own error said nothing in its first line."""
+
+    def train(world: World, replica: Any, run: Any) -> None:
+        run.agreement._path.write_text('{"until": 9, "last": false}')
+        for epoch in run.epochs(iter([next(batches())]), []):
+            with epoch.train() as (loader, clock):
+                try:
+                    for _ in clock.batches(loader):
+                        clock.queued(None)
+                except LoaderError as error:
+                    if by_a_thread:
+                        raise RuntimeError("PyFunc") from error
+                    raise
+
+    said = "^epoch 1, rank 1: the training loader gave 1 of 2 batches; let make_train_loader give"
+    with pytest.raises(LoaderError, match=said):
+        trained(train, tmp_path, monkeypatch, World(1, 2, ("device",), "cpu"))

@@ -24,7 +24,7 @@ def walk(folder: Path, delays: list[float], wish_at: int, most: int = 400) -> li
 
     def process(rank: int) -> None:
         permit = agreement.of(rank, len(delays), first)
-        for _ in graceful_stop.batches(iter(range(most)), permit, first):
+        for _ in graceful_stop.batches(iter(range(most)), permit, first, most):
             taken[rank] += 1
             time.sleep(delays[rank])
             if rank == 0 and taken[0] == wish_at:

@@ -202,6 +202,10 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
     steps = epochs.counted_steps(work, iter("ab"), 4, permit, 8, "epoch 3")
     with pytest.raises(LoaderError, match=said), steps as (batches, clock):
         train_epoch(None, batches, 4, clock)
+    steps = epochs.counted_steps(work, iter("ab"), 4, what="epoch 3")  # as Chainer's loaders are
+    with pytest.raises(LoaderError, match=said), steps as (batches, clock):
+        for _ in range(4):
+            clock.queued(next(batches))
     with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
         epochs.skip(iter("ab"), 3)
 
