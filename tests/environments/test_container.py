@@ -94,6 +94,14 @@ def test_what_has_to_be_compiled_can_be() -> None:
     assert {"gcc", "make", "libc6-dev"} | images == named
 
 
+def test_the_folders_that_the_page_binds_are_created_first() -> None:
+    """Podman and Apptainer refuse to bind a folder that is not there."""
+    page = (ROOT / "docs" / "offline.md").read_text(encoding="utf-8")
+    created = re.findall(r"\bmkdir -p (.+)", page.partition("apptainer run")[0])
+    bound = re.findall(rf"(\w+):{PLACE}/\w+", page)
+    assert len(bound) == 4 and set(bound) == set(created[-1].split())
+
+
 BASE = "CONTAINER_TEST_BASE"
 """A variable with the name of an image: a base for Podman and Buildah without a registry."""
 BUILDERS = {"podman": "info", "docker": "info", "buildah": "info", "apptainer": "version"}

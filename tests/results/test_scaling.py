@@ -197,16 +197,25 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_scales_nothing(tmp_p
     assert not points[points["label"].str.startswith("Keras")]["front"].any()
 
 
-@pytest.mark.parametrize("alone", ["n1", "n7"])
+@pytest.mark.parametrize(
+    ("alone", "first", "shown"),
+    [
+        ("n1", "n1", ("n1", "n1, n2")),
+        ("n2.lab.example", "n1.lab.example", ("n2", "n1, n2")),
+        ("rack7", "rack7", ("rack7", "n2, rack7")),
+        ("n7", "n1", ("n7", "n1, n2")),
+    ],
+)
 def test_the_machines_of_runs_on_one_node_and_on_several_are_named(
-    tmp_path: Path, alone: str
+    tmp_path: Path, alone: str, first: str, shown: tuple[str, str]
 ) -> None:
+    """By their own names, which Slurm's need not be: with a domain, or others altogether."""
     runs = [law.make(devices=4), law.make(devices=8, nodes=2)]
-    runs[0]["run"]["host"] = alone
+    runs[0]["run"]["host"], runs[1]["run"]["host"] = alone, first
     for host, name in zip(runs[1]["cluster"]["hosts"], ("n1", "n2"), strict=True):
         host["name"] = name
     note = speed.table(comparison.load(law.save(tmp_path / "b", runs))).note
-    assert f"Machines of the runs on 1 node: {alone}; 2 nodes: n1, n2." in note
+    assert f"Machines of the runs on 1 node: {shown[0]}; 2 nodes: {shown[1]}." in note
     assert ("compares different machines, as n7 had no run on 2 nodes" in note) == (alone == "n7")
     one = comparison.load(law.save(tmp_path / "c", [law.make(devices=1), law.make(devices=4)]))
     assert "Machines" not in speed.table(one).note

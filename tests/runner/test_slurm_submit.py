@@ -144,3 +144,56 @@ def test_jobs_of_one_node_and_of_two_are_one_report(
         record = paths.RUNS / "mine-2n" / f"{notebook}-2n-1x" / "record.json"
         content = json.loads(record.read_text(encoding="utf-8"))
         assert content["fairness"]["comparable"] and content["cluster"]["launcher"] == launcher
+
+
+ONE_JOB = f"""\
+recipe = "demo"
+[train]
+epochs = 1
+[sweep]
+nnodes = [1, 2]
+devices = [1]
+repeats = 2
+batch_size = 8
+notebooks = ["PyTorch_MultiGPU"]
+{SLURM.replace('"10"', '"60"')}one_job = true
+"""
+
+
+@pytest.mark.slow
+def test_one_job_alternates_between_its_numbers_of_nodes_also_after_it_was_cancelled(
+    suite: Suite,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [*real_command(monkeypatch), "--data", str(suite.data)]
+    user, folder = User(suite, cluster, monkeypatch, capsys, words), paths.RUNS / "mine-2n"
+
+    def submitted() -> str:
+        code, said = user.submits(ONE_JOB)
+        (found,) = re.findall(r"^Job (\d+): mine-2n, 2 nodes; ", said, re.MULTILINE)
+        assert code == 0 and said.count("; it prints to") == 1, said
+        return str(found)
+
+    def states() -> list[str]:
+        return [run["state"] for run in suite.journal("mine-2n")["runs"]]
+
+    job = submitted()
+    wait_for((folder / "experiment.json").exists)
+    wait_for(lambda: states() == ["finished", "running", "waiting", "waiting"], 1500)
+    first = (folder / "PyTorch_MultiGPU-1x-repeat1" / "record.json").read_bytes()
+    code, said = user.submits(ONE_JOB)
+    assert code == 2 and f"job {job} is called mine-2n already: wait for it" in said
+    cluster.run("scancel", job)
+    wait_for(lambda: states() == ["finished", "interrupted", "waiting", "waiting"])
+    cluster.wait(job, "CANCELLED")
+    again = submitted()
+    cluster.wait(again, "COMPLETED", "FAILED", seconds=1500)
+    log = (paths.RUNS / f"slurm-mine-2n-{again}.log").read_text(encoding="utf-8")
+    assert states() == ["finished"] * 4, log
+    assert (folder / "PyTorch_MultiGPU-1x-repeat1" / "record.json").read_bytes() == first
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*/record.json")]
+    runs.sort(key=lambda content: content["run"]["started"])
+    assert [content.get("cluster", {}).get("nodes", 1) for content in runs] == [1, 2, 1, 2]
+    assert all(content["fairness"]["comparable"] for content in runs)
