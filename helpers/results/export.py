@@ -4,6 +4,7 @@ The clients are not part of any environment here: install the one you use into `
 write to a folder and use no network.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import paths
-from helpers.errors import UserError
+from helpers.errors import UserError, naming
 from helpers.record import tasks
 from helpers.results import comparison
 from helpers.results.comparison import Entry
@@ -63,13 +64,18 @@ def write(experiment: str | Path, target: str, out: Path | None = None) -> tuple
         raise UserError(f"{folder} exists and is not empty: give another folder with --out")
     runs = [_exported(entry) for entry in compared.finished]
     package, writer = TARGETS[target]
-    try:
-        writer(runs, folder)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"export to {target} needs the package {package}: "
-            f".venvs/lab/bin/python -m pip install {package}"
-        ) from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with naming(folder), tempfile.TemporaryDirectory(dir=folder.parent) as home:
+        part = Path(home) / folder.name
+        part.mkdir()
+        try:
+            writer(runs, part)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"export to {target} needs the package {package}: "
+                f".venvs/lab/bin/python -m pip install {package}"
+            ) from error
+        part.replace(folder)  # all of it, or nothing
     return folder, len(runs)
 
 
@@ -124,7 +130,6 @@ def _wandb(runs: Sequence[Exported], folder: Path) -> None:
     """Offline runs of Weights & Biases; ``wandb sync`` uploads them."""
     import wandb
 
-    folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         kept = wandb.init(
             project=PROJECT,
@@ -145,7 +150,6 @@ def _mlflow(runs: Sequence[Exported], folder: Path) -> None:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
-    folder.mkdir(parents=True, exist_ok=True)
     client = MlflowClient(f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     place = client.create_experiment(PROJECT)
     for run in runs:
@@ -190,7 +194,6 @@ def _mllog(runs: Sequence[Exported], folder: Path) -> None:
     """
     from mlperf_logging import mllog
 
-    folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         with _logger(mllog, folder / f"{run.name}.log") as logger:
             _log_lines(logger, mllog.constants, run)
