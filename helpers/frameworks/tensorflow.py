@@ -223,9 +223,8 @@ def watch(replica: Any) -> Watch:
             found |= {what: (value, value) for what, value in numbers.items()}
         elif rule.momentum:
             name, found["momentum"] = "momentum", (rule.momentum, rule.momentum)
-        step = replica.train_step
-        traced = isinstance(step, tf.types.experimental.PolymorphicFunction)
-        graphs = [each.graph for each in step._list_all_concrete_functions()] if traced else []
+        step, eager = replica.train_step, tf.config.functions_run_eagerly()
+        graphs = [each.graph for each in step._list_all_concrete_functions()]
         operations = (one for graph in graphs for one in graph.get_operations())
         types = {one.get_attr("T").name for one in operations if one.type == "Conv2D"}
         return Seen(
@@ -234,7 +233,7 @@ def watch(replica: Any) -> Watch:
             int(optimizer.step.numpy()) - before,
             "/".join(sorted(types)) or None,
             "eager"
-            if not traced
+            if eager
             else "compiled (tf.function, XLA)"
             if step._jit_compile
             else "graph (tf.function)",
