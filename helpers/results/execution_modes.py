@@ -54,9 +54,9 @@ def _sentence(pairs: Sequence[tuple[Entry, Entry]]) -> str:
         return f"{said}; what compiling costs needs two epochs or more in one process"
     costs = [a[0] - b[0] for a, b in known]
     saved = [b[1] - a[1] for a, b in known]
-    said += f"; compiling takes {_ends(costs, '.0f')} s"
     if median(costs) <= 0:
-        return f"{said}, which costs nothing"
+        return f"{said}; its first epoch does not show what compiling costs"
+    said += f"; compiling takes {_ends(costs, '.1f')} s"
     if min(saved) <= 0:
         return f"{said} and does not pay: its later epochs are not shorter in every run"
     paid = [cost / gain for cost, gain in zip(costs, saved, strict=True)]

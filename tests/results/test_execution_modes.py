@@ -35,7 +35,7 @@ def test_compiling_pays_after_as_many_epochs_as_its_cost_is_gains(tmp_path: Path
     assert "PyTorch compiled" in line and "against eager" in line
     assert "1.25 (1.25 to 1.25) times as fast" in line
     # 30 s more than its other epochs, of which the eager run takes 2 too: 28 s, at 2 s an epoch
-    assert "compiling takes 28 (28 to 28) s and pays after 14.0 (14.0 to 14.0) epochs" in line
+    assert "compiling takes 28.0 (28.0 to 28.0) s and pays after 14.0 (14.0 to 14.0) epochs" in line
 
 
 def test_what_is_slower_compiled_never_pays(tmp_path: Path) -> None:
