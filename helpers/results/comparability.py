@@ -101,10 +101,13 @@ def nodes(content: Mapping[str, Any]) -> int:
 
 
 def hosts_of(content: Mapping[str, Any]) -> list[str]:
-    """The machines that a run had; of simulated nodes the one."""
-    if nodes(content) > 1 and not simulated_nodes(content):
-        return [str(host["name"]) for host in content["cluster"]["hosts"]]
-    return [str(content["run"]["host"])]
+    """The machines that a run had; of simulated nodes the one.
+
+    The first by its own name, as in runs on one node: Slurm may call it by another.
+    """
+    several = nodes(content) > 1 and not simulated_nodes(content)
+    others = content["cluster"]["hosts"][1:] if several else []
+    return [str(content["run"]["host"]), *(str(host["name"]) for host in others)]
 
 
 def simulated_nodes(content: Mapping[str, Any]) -> bool:

@@ -214,7 +214,10 @@ def test_the_machines_of_runs_on_one_node_and_on_several_are_named(
     runs[0]["run"]["host"], runs[1]["run"]["host"] = alone, first
     for host, name in zip(runs[1]["cluster"]["hosts"], ("n1", "n2"), strict=True):
         host["name"] = name
-    note = speed.table(comparison.load(law.save(tmp_path / "b", runs))).note
+    compared = comparison.load(law.save(tmp_path / "b", runs))
+    hosts = machine_tables.cards(compared).frame.loc["hosts"].iloc[0]
+    assert set(hosts.split("; ")) == {alone, first, "n2"}
+    note = speed.table(compared).note
     assert f"Machines of the runs on 1 node: {shown[0]}; 2 nodes: {shown[1]}." in note
     assert ("compares different machines, as n7 had no run on 2 nodes" in note) == (alone == "n7")
     one = comparison.load(law.save(tmp_path / "c", [law.make(devices=1), law.make(devices=4)]))

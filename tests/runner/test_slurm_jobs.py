@@ -4,8 +4,11 @@ The notebook is a tiny one, which behaves towards the runner as a framework's do
 """
 
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
+import slurm_cluster
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 from slurm_cluster import Cluster
 from slurm_jobs import SLURM, Jobs, cluster_fixture
@@ -133,3 +136,44 @@ def test_a_job_that_gains_nothing_or_is_cancelled_is_not_requeued(
     assert "of the 2:00 that this job may take, so it would never finish" in said
     assert 'such as twice as much (time = "00:04:00")' in said
     assert jobs.restarts(again) == 0
+
+
+PREEMPTS = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"
+NOTICE = "SlurmctldParameters=preempt_send_user_signal\n"
+URGENT = "PartitionName=urgent Nodes={names} PriorityTier=2 MaxTime=INFINITE State=UP\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        (PREEMPTS + NOTICE, "stopped as asked after epoch 0 of 2 and 1 of 9 steps"),
+        (PREEMPTS, "stopped by SIGTERM"),
+    ],
+    ids=["with notice", "without"],
+)
+def test_a_job_that_another_preempts_is_queued_again_and_continues(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, conf: str, said: str
+) -> None:
+    """With a partition whose jobs may end those of the other, after some seconds of grace."""
+    suite.notebook("Train", BEGIN, TRAINS, FINISH)
+    ours = slurm_cluster.PARTITION.replace("State=UP", "State=UP GraceTime=120")
+    monkeypatch.setattr(slurm_cluster, "PARTITION", ours + URGENT)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+            slurm_cluster.cluster(Path(folder) / "c", slurm_cluster.CONF + conf) as found,
+        ):
+            jobs = Jobs(suite, found, monkeypatch)
+            job = jobs.queue()
+            wait_for(jobs.trains)
+            urgent = ["--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null"]
+            other = found.run("sbatch", "--parsable", *urgent, input="#!/bin/sh\nsleep 1\n").strip()
+            wait_for(lambda: jobs.restarts(job) == 1)
+            found.wait(other, "COMPLETED")
+            (paths.RUNS / "mine-1n" / "go").touch()
+            found.wait(job, "COMPLETED", "FAILED", seconds=240)
+            assert jobs.train()["state"] == "finished", jobs.about(job)
+            assert jobs.train()["earlier"] == [f"interrupted: {said}"]
+    except slurm_cluster.CannotBeHad as error:
+        pytest.skip(str(error))

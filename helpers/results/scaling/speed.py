@@ -128,11 +128,8 @@ def where(compared: Comparison) -> str:
     hosts: dict[int, set[str]] = {}
     for content in (entry.content for entry in compared.finished):
         if not comparability.simulated_nodes(content):
-            # Slurm may call a machine by another name than its own, and without its domain. The
-            # first is the run's own machine.
-            names = [content["run"]["host"], *hosts_of(content)[1:]]
             found = hosts.setdefault(comparability.nodes(content), set())
-            found.update(str(name).partition(".")[0] for name in names)
+            found.update(name.partition(".")[0] for name in hosts_of(content))  # Slurm's have none
     if max(hosts, default=1) == 1:
         return ""
     said = "; ".join(
