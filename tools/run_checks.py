@@ -77,7 +77,7 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
 
 HUNG_SECONDS = 1200
 """After which pytest shows where a test hangs, and ends: twice what the longest notebook took."""
-PART_SECONDS = 3600
+PART_SECONDS = 5400
 """After which a part of `make test` is ended: a process may hang behind its last test."""
 NOT_FOR_EVER = (
     *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),

@@ -553,6 +553,7 @@ def crowded(core: int) -> Iterator[None]:
             process.wait()
 
 
+@pytest.mark.slow  # minutes, and other work on the cores can hide what is slow
 def test_a_slowed_device_is_refused_before_training_and_named_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
