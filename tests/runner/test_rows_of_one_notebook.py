@@ -91,7 +91,10 @@ def test_one_device_only_is_said_in_the_plan_and_in_the_record(
     given = ("--frameworks", "keras-torch", "--devices", "2", "--batch-size", "16")
     assert rows.compare(*given, "--name", "two") == 1
     said = capsys.readouterr().out
-    assert f"{NOTEBOOK}-pytorch on 2 devices, will be skipped: on PyTorch Keras's fit" in said
+    assert (
+        f"{NOTEBOOK}-pytorch on 2 devices, will be skipped: devices 2: on PyTorch Keras's fit"
+        in said
+    )
     found: Any = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
     assert found["state"] == "skipped" and "give it one device" in found["reason"]
     assert not (rows.folder / "log").exists()
