@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
-PICTURES = (".png", ".svg", ".pdf", ".html")
+PICTURES = ("png", "svg", "pdf")
 
 FORMER = {
     "--gpus": "--gpu-ids",
@@ -270,7 +270,8 @@ def run(options: argparse.Namespace) -> int:
     from gpumon.words import write_csv
 
     *others, last = options.trace
-    if options.command == "plot" and others and last.suffix in PICTURES and not options.out:
+    drawn = _kind(last) in (*PICTURES, "html") and not options.out
+    if options.command == "plot" and others and drawn:
         traces = " ".join(map(str, others))
         raise MonitorError(
             f"{last} is no trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
@@ -419,11 +420,15 @@ def _compared(options: argparse.Namespace, traces: dict[str, Trace]) -> object |
     return compare(traces, theme=options.theme, title=options.title, align=options.align)
 
 
+def _kind(path: Path) -> str:
+    return path.suffix.lstrip(".").lower()
+
+
 def _save(figure: object, out: Path) -> None:
     import io
 
-    kind = out.suffix.lstrip(".").lower()
-    if kind not in ("png", "svg", "pdf"):
+    kind = _kind(out)
+    if kind not in PICTURES:
         raise MonitorError(f"cannot draw to {out}: use .png, .svg or .pdf (gpumon plot: or .html)")
     data = io.BytesIO()
     figure.savefig(data, format=kind, dpi=150)  # type: ignore[attr-defined]

@@ -223,8 +223,7 @@ def watch(replica: Any) -> Watch:
             found |= {what: (value, value) for what, value in numbers.items()}
         elif rule.momentum:
             name, found["momentum"] = "momentum", (rule.momentum, rule.momentum)
-        step, eager = replica.train_step, tf.config.functions_run_eagerly()
-        graphs = [each.graph for each in step._list_all_concrete_functions()]
+        graphs = [each.graph for each in replica.train_step._list_all_concrete_functions()]
         operations = (one for graph in graphs for one in graph.get_operations())
         types = {one.get_attr("T").name for one in operations if one.type == "Conv2D"}
         return Seen(
@@ -232,16 +231,19 @@ def watch(replica: Any) -> Watch:
             found,
             int(optimizer.step.numpy()) - before,
             "/".join(sorted(types)) or None,
-            "eager"
-            if eager
-            else "compiled (tf.function, XLA)"
-            if step._jit_compile
-            else "graph (tf.function)",
+            _execution(replica),
             tf.config.experimental.tensor_float_32_execution_enabled(),
             weights=sum(each.shape.num_elements() for each in optimizer.parameters),
         )
 
     return Watch(partial(learning_rate, optimizer), seen, waits=True)
+
+
+def _execution(replica: Any) -> str:
+    if tf.config.functions_run_eagerly():
+        return "eager"
+    compiled = replica.train_step._jit_compile
+    return "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
 
 
 def exact(

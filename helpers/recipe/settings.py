@@ -271,13 +271,12 @@ class ScaledRecipe:
         recipe, growth = self.recipe, self.recipe.growth(self.devices)
         momentum = f" with momentum {recipe.momentum:g}" if recipe.momentum else ""
         decay = f", weight decay {recipe.weight_decay:g}" if recipe.weight_decay else ""
+        execution = f", {recipe.execution}" if recipe.execution != AS_USUAL else ""
         return (
             f"{recipe.name}: {recipe.batch_size} images x {self.devices} "
             f"device{'s' * (self.devices != 1)} = global batch "
             f"{self.global_batch_size}; {recipe.optimizer}{momentum}{decay}; learning rate "
             f"{recipe.learning_rate:g} x {growth:.4g} = {self.learning_rate:g}{recipe.schedule}; "
             f"crop {recipe.crop} of {recipe.image_size} px; "
-            f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}"
-            + f", {recipe.execution}"
-            * (recipe.execution != AS_USUAL)
+            f"{recipe.epochs} epoch{'s' * (recipe.epochs != 1)}; {recipe.precision}{execution}"
         )

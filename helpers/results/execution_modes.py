@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from helpers.recipe import AS_USUAL, COMPILED, EAGER
-from helpers.results import intervals, rates
+from helpers.results import intervals, rates, shared_settings
 from helpers.results.comparison import Comparison, Entry
 
 
@@ -24,23 +24,21 @@ def break_even(compared: Comparison) -> list[str]:
 
 
 def _pairs(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Entry]]:
-    by_mode = {(*_same(entry.content), _mode(entry.content)): entry for entry in entries}
+    """Runs that differ in their execution alone; of repeats of a run the last counts."""
+    by_mode = {(*_alike(entry), _mode(entry.content)): entry for entry in entries}
     for (*same, mode), entry in by_mode.items():
         other = by_mode.get((*same, EAGER)) or by_mode.get((*same, AS_USUAL))
         if mode == COMPILED and other is not None:
             yield entry, other
 
 
-def _mode(content: dict[str, Any]) -> str:
-    return str(content["recipe"].get("execution", AS_USUAL))
+_mode = shared_settings.MUST_AGREE["execution"]
 
 
-def _same(content: dict[str, Any]) -> tuple[Any, ...]:
-    """What both runs of a pair have alike; of repeats of a run the last counts."""
-    run, recipe, devices = content["run"], content["recipe"], content["devices"]
-    work = recipe["name"], recipe["precision"], recipe["batch_size"], recipe["epochs"]
-    where = run["host"], content["framework"]["kernel"], devices["kind"], devices["count"]
-    return run["notebook"], *where, *work, recipe["seed"]
+def _alike(entry: Entry) -> tuple[Any, ...]:
+    run, kernel = entry.content["run"], entry.content["framework"]["kernel"]
+    settings = shared_settings.all_but("execution", entry.content)
+    return run["notebook"], kernel, entry.devices, entry.nodes, *settings
 
 
 def _sentence(pairs: Sequence[tuple[Entry, Entry]]) -> str:
@@ -80,7 +78,5 @@ def _epochs(entry: Entry) -> tuple[float, float] | None:
 
 
 def _ends(values: Sequence[float], form: str) -> str:
-    """``3.1``; of several the median and the ends, ``3.1 (2.8 to 3.3)``."""
-    low, high = min(values), max(values)
-    among = f" ({low:{form}} to {high:{form}})" if len(values) > 1 else ""
-    return f"{median(values):{form}}{among}"
+    """``3.1``; of several the median and its interval, ``3.1 (2.8 to 3.3)``."""
+    return intervals.of_median(values).text(form) if len(values) > 1 else f"{values[0]:{form}}"

@@ -38,7 +38,7 @@ class Exported:
     ended: float
     epochs: list[tuple[float, float, float, dict[str, float]]]
     figures: dict[str, float]
-    """Of the whole run."""
+    """The whole run's, by name."""
     metric: str
     """The name among each epoch's figures of that by which quality is judged."""
     content: dict[str, Any]
@@ -189,8 +189,7 @@ def _tensorboard(runs: Sequence[Exported], folder: Path) -> None:
 def _mllog(runs: Sequence[Exported], folder: Path) -> None:
     """A file of MLPerf's log lines for each run, as its open division has them.
 
-    Of MLPerf's benchmarks there is only ResNet-50 here: its checker refuses the name of another
-    network, and nothing else.
+    MLPerf's checker accepts those of ResNet-50 (ruleset 4.0.0), and knows no other network here.
     """
     from mlperf_logging import mllog
 

@@ -236,11 +236,11 @@ def make_plan(**choices: Any) -> Plan:
         name = full_name(given.recipe)
         recipe = lookup("demo" if name == "auto" else name)
         digests = {} if name == "auto" else recipe.digests()
-    with choosing("precision"):
-        for kind in given.precision:
-            lookup("demo", precision=kind)
-    with choosing("execution"):
-        executions = dict.fromkeys(map(parameters.check_execution, given.execution))
+    for option, values in (("precision", given.precision), ("execution", given.execution)):
+        with choosing(option):
+            for value in values:
+                changes: dict[str, Any] = {option: value}
+                lookup("demo", **changes)
     checked = {}
     for option, check in CHECKS.items():
         with choosing(option):
@@ -266,7 +266,7 @@ def make_plan(**choices: Any) -> Plan:
     with choosing("repeats"):
         repeats = _whole("repeats", given.repeats, least=1)
     pairs = [pair for pair in product(offers, nodes) if _is_meant(given, offers, *pair)]
-    kinds = list(product(dict.fromkeys(given.precision), executions))
+    kinds = list(product(dict.fromkeys(given.precision), dict.fromkeys(given.execution)))
     planned = repeats * len(seeds) * len(kinds) * len(pairs) * len(counts)
     if planned > MOST_RUNS:
         raise UserError(f"that would be {planned} runs; plan {MOST_RUNS} or fewer")

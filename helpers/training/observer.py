@@ -56,7 +56,7 @@ class Observer:
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
         self.images = work.recipe.recipe.batch_size * len(world.devices)
-        """Of this process, in each step."""
+        """How many this process trains on in each step."""
         self.warmup = work.recipe.recipe.warmup_epochs * self.steps
         self.rates: list[tuple[int, float]] = []
         self.epochs: list[Epoch] = []

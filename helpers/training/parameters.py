@@ -100,9 +100,10 @@ def resolve(
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)
-    chosen = lookup(recipe, demo=found.kind == "cpu", seed=seed, precision=precision)
+    changes = {"seed": seed, "precision": precision}
     if execution != "default":
-        chosen = replace(chosen, execution=check_execution(execution))
+        changes["execution"] = execution
+    chosen = lookup(recipe, demo=found.kind == "cpu", **changes)
     if framework and (reason := chosen.lacks(framework)):
         raise UnsupportedError(reason)
     if isinstance(warmup, float):
@@ -177,15 +178,6 @@ def epochs_of_warmup(value: float | str) -> float | str:
             "such as 0.5"
         )
     return epochs
-
-
-def check_execution(value: str) -> str:
-    """How steps are executed, as a user gave it: one of ``helpers.recipe.EXECUTIONS``.
-
-    Raises:
-        UserError: it is none of these.
-    """
-    return lookup("demo", execution=value).execution
 
 
 def check_batch_size(value: int | str) -> int | str:

@@ -27,7 +27,7 @@ SHOWN = {
 }
 Parts = dict[str, float | None]
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-"""Of the step times: their names in the record."""
+"""The percentiles of step times, by their names in the record."""
 
 
 class Wait(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import records
 
+from helpers.__main__ import main
 from helpers.errors import UserError
 from helpers.results import export
 
@@ -36,6 +37,12 @@ def test_a_package_that_is_not_there_is_named(
     monkeypatch.setitem(__import__("sys").modules, "mlperf_logging", None)
     with pytest.raises(UserError, match="pip install mlperf-logging"):
         export.write(experiment, "mllog")
+
+
+def test_the_command_offers_each_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--to", "zoo"]) == 2
+    said = capsys.readouterr().err
+    assert all(target in said for target in export.TARGETS), said
 
 
 def test_nothing_is_written_over(experiment: Path, tmp_path: Path) -> None:
