@@ -22,6 +22,8 @@ from helpers.training.world import World
 
 SLOWER = 0.10
 """A device is slow if it multiplies by more than this share slower than the devices' median."""
+LIKELY = 0.05
+"""Up to this chance a count of steps is more than luck."""
 TURNS = 4
 """Turns of a process after a trial, shared out among its devices, with one for each at least."""
 
@@ -31,10 +33,12 @@ def checked_trial(
 ) -> tuple[tuple[float, Arrays, np.ndarray], list[float]]:
     """A trial's result, and the seconds of a product on each of this process's devices.
 
-    Nothing is multiplied where devices share hardware, as replicas on one GPU and simulated nodes.
+    Nothing is multiplied where devices share hardware, as replicas on one GPU, simulated nodes, and
+    CPU devices of one process: its threads run on the cores of all of them.
     """
     result = train_loop.check_training_loop(world, work, trial)
-    if world.size == 1 or world.shares_gpus or world.simulated_nodes:
+    shares = world.shares_gpus or world.simulated_nodes
+    if world.size == 1 or shares or (not world.on_gpu and len(world.devices) > 1):
         return result, []
     alone = [replace(world, devices=(device,)) for device in world.devices]
     how = work.framework, work.recipe.recipe.precision
@@ -82,13 +86,21 @@ def sentences(content: Mapping[str, Any]) -> list[str]:
 
 
 def slowest_rank(content: Mapping[str, Any]) -> str:
-    """The rank that was the slowest in the most steps, in a sentence; nothing of one rank."""
+    """The rank that was the slowest in the most steps, in a sentence; nothing of one rank.
+
+    Nor where one of equal ranks would be the slowest as often in over 5 % of runs.
+    """
     rows = content.get("training", {}).get("step_times", [])
     counts = [row["slowest"] for row in rows]
     if len(rows) < 2 or None in counts:
         return ""
     most = max(range(len(rows)), key=counts.__getitem__)
     steps = rows[most]["steps"]
+    from scipy.stats import binomtest  # takes half a second, which the first step need not wait
+
+    chance = binomtest(counts[most], steps, 1 / len(rows), alternative="greater").pvalue
+    if chance * len(rows) > LIKELY:  # for any of them (Bonferroni)
+        return ""
     share = 100 * counts[most] / steps
     return (
         f"{place(content, most).capitalize()} was the slowest in {share:.0f} % of {steps} steps: "

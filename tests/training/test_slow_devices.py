@@ -41,12 +41,13 @@ def test_the_best_turn_of_each_device_counts(monkeypatch: pytest.MonkeyPatch) ->
         framework=None, recipe=SimpleNamespace(recipe=SimpleNamespace(precision="fp32"))
     )
     trial: Any = None
-    world = World(0, 2, ("a", "b"), "cpu")
+    world = World(0, 2, ("a", "b"), "gpu")
     assert slow_devices.checked_trial(world, work, trial) == ("result", [0.1, 0.2])
     rates = slow_devices.rates("cpu", [[0.1, 0.5], [0.3, 0.2]])
     assert rates == pytest.approx([2 * 1024**3 / 0.1, 2 * 1024**3 / 0.2])
     for shared in (
         World(0, 1, ("a",), "cpu"),
+        World(0, 2, ("a", "b"), "cpu"),
         World(0, 2, ("a", "b"), "gpu", gpus=1),
         World(0, 2, ("a",), "cpu", nodes=2, simulated_nodes=True),
     ):
@@ -98,6 +99,17 @@ def test_the_slowest_rank_of_each_step_is_counted() -> None:
     assert slow_devices.slowest_rank(found) == (
         "Rank 1 on n1 was the slowest in 90 % of 10 steps: it waited least for gradients."
     )
+
+
+@pytest.mark.parametrize(
+    ("slowest", "named"), [([13, 15], False), ([7, 21], True), ([9, 10, 9], False), ([0, 28], True)]
+)
+def test_a_rank_is_named_that_is_slowest_more_often_than_by_chance(
+    slowest: list[int], named: bool
+) -> None:
+    rows = [{"steps": sum(slowest), "slowest": count} for count in slowest]
+    said = slow_devices.slowest_rank({"training": {"step_times": rows}})
+    assert bool(said) == named
 
 
 def test_no_rank_is_called_slowest_where_the_waiting_is_not_seen() -> None:
