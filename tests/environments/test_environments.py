@@ -385,6 +385,16 @@ def test_a_whole_environment_is_made_anew_when_told_to(
     assert made == ["mxnet"] and not environment.stamped("mxnet")
 
 
+def test_a_certificate_of_ones_own_is_no_damage(packages: Path) -> None:
+    """Behind a proxy, its certificate is appended to certifi's list, in uv's cache too."""
+    certificates = packages / "certifi" / "cacert.pem"
+    put(certificates, "the proxy's certificate as well")
+    put(packages / "certifi-1.dist-info" / "RECORD", "certifi/cacert.pem,sha256=x,11")
+    assert environment.damage("mxnet") is None
+    certificates.unlink()
+    assert environment.damage("mxnet") == "certifi/cacert.pem is gone"
+
+
 def test_what_is_damaged_in_uvs_cache_is_no_environment(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
