@@ -316,11 +316,18 @@ def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devic
                 f"devices {count}: they would share {core_count()} cores; give {most} at most"
             )
         return Devices("cpu", _cpu_names(count))
-    each = None
-    if cores_per_device != "auto" and (each := _number("cores_per_device", cores_per_device)) < 1:
-        raise UserError(f"cores_per_device {each}: a device needs at least one")
+    each = check_cores(cores_per_device)
     cpus = cpu_cores.divided(count, each, loader_cores, cpu_cores.machine())
     return Devices("cpu", _cpu_names(count), cpus=cpus)
+
+
+def check_cores(cores_per_device: int | str) -> int | None:
+    """The cores of a CPU device as a number; None of ``auto``."""
+    if cores_per_device == "auto":
+        return None
+    if (each := _number("cores_per_device", cores_per_device)) < 1:
+        raise UserError(f"cores_per_device {each}: a device needs at least one")
+    return each
 
 
 def _cpu_names(count: int) -> tuple[str, ...]:

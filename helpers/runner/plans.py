@@ -170,12 +170,12 @@ class Plan:
     def cores_here(self) -> int | str:
         """The cores of each CPU device on this machine: ``auto`` as a number.
 
-        The run with the most devices decides the number for all runs on one node. The plan keeps
+        The run with the most devices of a node decides the number for all runs. The plan keeps
         ``auto``, because the node of a job may have another number of cores than the login node.
         """
-        most = max((run.devices for run in self.runs if run.nodes == 1), default=0)
-        if self.cores_per_device != "auto" or not most:
+        if self.cores_per_device != "auto":
             return self.cores_per_device
+        most = max(run.devices for run in self.runs)
         return cpu_cores.each_of(most, cpu_cores.machine()) or "auto"
 
     def settings(self) -> str:
@@ -309,11 +309,15 @@ def _cores(given: Choices, recipe: Recipe, devices: int, nodes: int) -> int | st
     """The cores of each CPU device, checked for the most devices of a run on one node."""
     place = recipe.loader_cores if given.loader_cores == "default" else given.loader_cores
     asked = given.cores_per_device
-    if nodes == 1:  # the devices of several nodes share all cores of their node
-        with choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
-            widest = device_helpers.resolve(devices, given.gpus, asked, place)
-            if widest.cpus and asked != "auto":
-                return int(asked)
+    if nodes > 1:  # whose cores are not known here
+        with choosing("cores_per_device"):
+            if asked != cpu_cores.SHARED:
+                return device_helpers.check_cores(asked) or "auto"
+            return asked
+    with choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
+        widest = device_helpers.resolve(devices, given.gpus, asked, place)
+    if widest.cpus and asked != "auto":
+        return int(asked)
     return asked if asked == cpu_cores.SHARED else "auto"
 
 

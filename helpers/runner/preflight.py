@@ -80,7 +80,7 @@ def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
         **experiment.plan.parameters(),
         devices=state.devices,
         nodes=state.nodes,
-        simulated_nodes=_is_simulated(experiment.plan, state),
+        simulated_nodes=is_simulated(experiment.plan, state),
         gpus=state.gpus,
         run=experiment.folder / "check",
         seed=seed,
@@ -123,11 +123,12 @@ def why_skipped(plan: Plan, state: RunState) -> str | None:
 
 def gpus_here(plan: Plan, state: RunState) -> list[capabilities.Gpu]:
     """The GPUs of this machine that a run uses."""
-    nodes = state.nodes if _is_simulated(plan, state) else 1
+    nodes = state.nodes if is_simulated(plan, state) else 1
     return devices.used(nodes * state.devices, None if state.gpus is None else nodes * state.gpus)
 
 
-def _is_simulated(plan: Plan, state: RunState) -> bool:
+def is_simulated(plan: Plan, state: RunState) -> bool:
+    """Whether this machine plays all nodes of a run."""
     return state.nodes > 1 and launchers.choose(plan.launcher, state.nodes).virtual
 
 

@@ -314,7 +314,8 @@ def _environment(experiment: Experiment, state: RunState, gpus: str) -> dict[str
     steps = experiment.folder / state.folder / heartbeat.FILE
     marked = {kernel_processes.MARK: str(experiment.folder), heartbeat.VARIABLE: str(steps)}
     known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
-    if not gpus and state.nodes == 1 and isinstance(cores := experiment.plan.cores_here(), int):
+    simulated = preflight.is_simulated(experiment.plan, state)
+    if not gpus and not simulated and isinstance(cores := experiment.plan.cores_here(), int):
         marked["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported
     return marked | ({"CUDA_VISIBLE_DEVICES": gpus} if known else {})
 

@@ -156,7 +156,10 @@ def begin(*given: Any) -> Any:
     kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
     if cpus := setup.devices.cpus:  # before the framework starts its threads
         alone = here is not None and here.ranks_a_node == count  # a rank for each device
-        cpu_cores.confine(cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus)
+        mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
+        cpu_cores.confine(mine)
+        of_ranks = exchange.exchange(mine)
+        setup = replace(setup, cpus_of_nodes=tuple(cpu for each in of_ranks for cpu in each))
     physical = gpus if here is None else min(gpus, setup.of_all_nodes.gpus) or None
     devices = tuple(framework.list_devices(kind, count, physical))
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
@@ -594,7 +597,7 @@ class Run(RunBase):
             self.recipe,
             self.images.targets(self.images.train),
             on_gpu=self.on_gpu,
-            cpus=self.setup.devices.cpus,
+            cpus=self.setup.of_all_nodes.cpus,
         )
         self.fairness_check = self.fairness_check.updated(checks)  # of an earlier training, too
         self._checked()

@@ -77,7 +77,7 @@ def resolve(
         warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
             device to that of all; ``default`` is the recipe's.
         cores_per_device: of a CPU device: a number, ``auto`` for an equal part of the machine's, or
-            ``shared``, with which the devices share all cores, as those of several nodes do.
+            ``shared``, with which the devices share all cores, as those of simulated nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
         strict_nodes: whether the run ends, before it trains, where a device is slow.
@@ -92,7 +92,7 @@ def resolve(
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
     seed = check_seed(seed)
-    if nodes > 1:
+    if simulated_nodes:
         cores_per_device = cpu_cores.SHARED
     found = device_helpers.resolve(devices, gpus, cores_per_device)
     if found.kind == "cpu" and device_helpers.visible():

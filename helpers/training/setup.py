@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.frameworks import devices as device_helpers
+from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe
 
@@ -27,6 +28,8 @@ class Setup:
     """Each has these devices."""
     simulated_nodes: bool = False
     """Whether all nodes are this machine."""
+    cpus_of_nodes: tuple[CpuDevice, ...] = ()
+    """The CPU devices of all nodes, in order, where a launcher started several."""
     strict_nodes: bool = False
     """Whether the run ends where a device is slow (``helpers.training.slow_devices``)."""
 
@@ -43,7 +46,8 @@ class Setup:
         if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
             gpus = min(gpus, len(device_helpers.visible()))
         shared = gpus if 0 < gpus < self.replicas else None
-        return Devices(each.kind, each.names * self.nodes, shared, each.cpus * (self.nodes == 1))
+        cpus = each.cpus if self.nodes == 1 else self.cpus_of_nodes
+        return Devices(each.kind, each.names * self.nodes, shared, cpus)
 
     @property
     def short(self) -> str:

@@ -245,7 +245,18 @@ def test_more_devices_than_cores_are_refused_on_one_node(monkeypatch: pytest.Mon
     with pytest.raises(plans.ChoiceError, match=r"give 1 at most\. With cores_per_device 'shared'"):
         plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2])
     plan = plans.make_plan(recipe="demo", frameworks=["jax"], devices=[2], nnodes=[2])
-    assert plan.cores_here() == "auto", "the devices of several nodes share all cores"
+    assert plan.cores_here() == "auto", "of a login node's cores none are known"
+
+
+def test_cores_of_a_device_are_given_for_several_nodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another node may have them, where this one has too few."""
+    monkeypatch.setattr(cpu_cores, "machine", lambda: [cpu_cores.Core(0, (0,))])
+    monkeypatch.setattr(device_helpers, "visible", list)
+    chosen: dict[str, Any] = {"recipe": "demo", "frameworks": ["jax"], "nnodes": [2]}
+    plan = plans.make_plan(**chosen, devices=[1, 2], cores_per_device="4")
+    assert (plan.cores_per_device, plan.cores_here()) == (4, 4)
+    with pytest.raises(plans.ChoiceError, match="cores_per_device 0: a device needs"):
+        plans.make_plan(**chosen, devices=[1], cores_per_device="0")
 
 
 @pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 1)])

@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
 from helpers.training import image_data, image_folders, loader_workers, parameters
+from helpers.training.setup import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
 SAMPLE = paths.ROOT.parent / "shared" / "nih-sample"
@@ -42,6 +44,21 @@ def test_everything_auto_fits_together(generated: Path, tmp_path: Path) -> None:
     assert images.kind == "generated"
     assert images.targets(images.train).dtype == np.float32
     assert len(images.train) + len(images.valid) + len(images.test) == 48
+
+
+def test_devices_of_other_machines_have_cores_of_their_own_but_not_those_of_simulated_nodes(
+    generated: Path, tmp_path: Path
+) -> None:
+    def resolved(**nodes: Any) -> Setup:
+        chosen: dict[str, Any] = {"recipe": "demo", "data": generated, "devices": 1, "gpus": 0}
+        return parameters.resolve("N", **chosen, run=tmp_path, **nodes)
+
+    real = resolved(nodes=2)
+    (cpu,) = real.devices.cpus
+    other = replace(cpu, cores=(90, 91))  # the other node's system numbers its cores anew
+    assert replace(real, cpus_of_nodes=(cpu, other)).of_all_nodes.cpus == (cpu, other)
+    simulated = resolved(nodes=2, simulated_nodes=True)
+    assert not simulated.devices.cpus and not simulated.of_all_nodes.cpus
 
 
 def test_too_few_images_for_a_batch(generated: Path, tmp_path: Path) -> None:
