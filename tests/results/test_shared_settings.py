@@ -71,11 +71,10 @@ def test_a_difference_is_told_of_what_differs_alone(what: str) -> None:
     assert "(PyTorch, 2 devices, Chainer, 2 devices)" in words and "(Keras, 2 devices)" in words
 
 
-@pytest.mark.parametrize(
-    "what",
-    ["recipe", "epochs", "number of images", "task", "network", "reader", "optimiser"]
-    + ["custom code"],
-)
+OTHER_WORK = ("recipe", "epochs", "number of images", "task", "network", "reader", "custom code")
+
+
+@pytest.mark.parametrize("what", OTHER_WORK)
 def test_runs_that_did_other_work_are_not_ranked(what: str) -> None:
     section, field, value = OTHER[what]
     pair = [entry(), entry("Keras", **{f"{section}__{field}": value})]
