@@ -167,8 +167,8 @@ def _add_devices(parser: Parser) -> None:
         "--strict-nodes",
         action="store_true",
         default=None,
-        help="end a run before it trains if a device multiplies matrices by over 10 %% slower than "
-        "the median device, or than the faster of two (default: name it and train)",
+        help="end a run before it trains if a device is slow. Its matrix product or copies are "
+        "then over 10 %% below the median device or the faster of two (default: name it and train)",
     )
 
 

@@ -295,6 +295,11 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
+def host_copy(size: int, device: Device) -> Callable[[], None]:
+    source = np.zeros((size, size), np.float32)
+    return lambda: jax.block_until_ready(jax.device_put(source, device)) and None
+
+
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """Uses ``psum`` over a mesh, with NCCL between GPUs."""
     mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))

@@ -25,6 +25,7 @@ from helpers.frameworks.tensorflow import (
     all_reduced,
     completion,
     configure,
+    host_copy,
     list_devices,
     matrix_product,
     out_of_memory,

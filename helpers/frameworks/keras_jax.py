@@ -32,6 +32,7 @@ from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
     configure,
+    host_copy,
     list_devices,
     matrix_product,
     out_of_memory,

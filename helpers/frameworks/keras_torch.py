@@ -28,6 +28,7 @@ from helpers.frameworks.pytorch import (
     all_reduced,
     completion,
     configure,
+    host_copy,
     matrix_product,
     out_of_memory,
     slowest,

@@ -85,10 +85,9 @@ def _of_devices(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     found = content.get("devices")
     if not found:
         return
-    if "flops_per_second" in found and not (
-        len(found["flops_per_second"]) == len(found["names"]) == found["count"]
-    ):
-        yield "devices/flops_per_second", f"it is not of {found['count']} devices"
+    for name in ("flops_per_second", "copied_bytes_per_second"):
+        if name in found and not len(found[name]) == len(found["names"]) == found["count"]:
+            yield f"devices/{name}", f"it is not of {found['count']} devices"
     rows = content.get("training", {}).get("step_times")
     if rows and found["count"] % len(rows):
         said = f"{len(rows)} ranks cannot share {found['count']} devices equally"

@@ -188,6 +188,7 @@ class DeviceList(TypedDict):
     shared_gpus: NotRequired[Positive]  # GPUs, where replicas share them: times are not ranked
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
     flops_per_second: NotRequired[list[Flops]]  # of each in a matrix product, before training
+    copied_bytes_per_second: NotRequired[list[Amount]]  # from the host to each GPU, before training
 
 
 class RecipeSettings(TypedDict):

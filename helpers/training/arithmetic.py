@@ -8,7 +8,7 @@ of the forward pass, since the backward pass has a product for the weights and o
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
@@ -39,20 +39,29 @@ def seconds_a_product(world: World, framework: ModuleType, precision: str) -> fl
         precision: the recipe's.
     """
     dtype, size = DTYPES[precision], SIZES[world.kind]
+    return _seconds_each([framework.matrix_product(size, dtype, one) for one in world.devices])
+
+
+def seconds_a_copy(world: World, framework: ModuleType) -> float:
+    """As :func:`seconds_a_product`, of a copy of a matrix of float32 from the host."""
+    return _seconds_each([framework.host_copy(SIZES[world.kind], one) for one in world.devices])
+
+
+def _seconds_each(calls: Sequence[Callable[[], None]]) -> float:
     # The first device is this thread's, so that a single one computes with the threads of training.
-    first, *others = (framework.matrix_product(size, dtype, device) for device in world.devices)
-    with ThreadPoolExecutor(len(world.devices)) as threads:
+    first, *others = calls
+    with ThreadPoolExecutor(len(calls)) as threads:
 
-        def multiply() -> None:
-            queued = [threads.submit(product) for product in others]
+        def once() -> None:
+            queued = [threads.submit(call) for call in others]
             first()
-            for product in queued:
-                product.result()
+            for call in queued:
+                call.result()
 
-        multiply()
+        once()
         count, start = 0, time.perf_counter()
         while count == 0 or time.perf_counter() - start < TURN_SECONDS:
-            multiply()
+            once()
             count += 1
         return (time.perf_counter() - start) / count
 
@@ -60,6 +69,11 @@ def seconds_a_product(world: World, framework: ModuleType, precision: str) -> fl
 def flops_of_product(kind: str, devices: int) -> int:
     """FLOPs of a product on each of so many devices of a kind."""
     return devices * 2 * SIZES[kind] ** 3
+
+
+def bytes_of_copy(kind: str) -> int:
+    """Bytes that a copy takes to each device of a kind."""
+    return 4 * SIZES[kind] ** 2
 
 
 def flops_of_training(network: str, outputs: int, crop: int) -> int | None:

@@ -318,11 +318,11 @@ class Run(RunBase):
         samplers.stop(self.monitor)  # of a training before this
         self.take(TrainingFunctions(**functions))
 
-        seconds: list[list[float]] = []  # of a product on each device, after every trial
+        rates: list[slow_devices.Rates] = []  # of each device, after every trial
 
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
             each = self.everywhere(slow_devices.checked_trial, trial)
-            seconds.append([product for _, own in each for product in own])
+            rates.append(slow_devices.joined([own for _, own in each]))
             found: tuple[float, Arrays, np.ndarray] = each[0][0]
             return found
 
@@ -334,7 +334,7 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
-        self._compare_devices(seconds)
+        self._compare_devices(slow_devices.best(rates))
         self.fairness_check = data_coverage.check_fairness(
             self.fairness_check,
             self.everywhere,
@@ -353,18 +353,17 @@ class Run(RunBase):
             )
         return self._checked()
 
-    def _compare_devices(self, seconds: Sequence[Sequence[float]]) -> None:
-        """Record and name the devices that multiply slower than the others.
+    def _compare_devices(self, rates: slow_devices.Rates) -> None:
+        """Record the rates of all devices, and name those that are slower than the others.
 
         Raises:
             UserError: there are some, and the run is strict.
         """
-        if rates := slow_devices.rates(self.setup.devices.kind, seconds):
-            devices = {**self.record.content["devices"], "flops_per_second": rates}
-            self.record.add("devices", devices)
+        if rates:
+            self.record.add("devices", {**self.record.content["devices"], **rates})
         said = slow_devices.sentences(self.record.content)
         self._say(" ".join(said))
-        if self.setup.strict_nodes and slow_devices.slow(rates):
+        if self.setup.strict_nodes and any(map(slow_devices.slow, rates.values())):
             raise UserError(f"{' '.join(said)} Leave it out, or run without --strict-nodes")
 
     def _say(self, line: str) -> None:

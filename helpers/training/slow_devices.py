@@ -1,13 +1,14 @@
 """Name the devices of a run that are slower than the others, and the rank that all wait for.
 
 *Before training*: after each trial of the training-loop check every process multiplies matrices on
-each of its devices, in turns of a tenth of a second (``helpers.training.arithmetic``). A device's
-best turn counts, because other programs can only make a turn longer. *While training*: all ranks
-end a step together, so the slowest rank of a step is the one that waited least for gradients
-(``helpers.training.step_parts``).
+each of its devices, and copies one to each of its GPUs, in turns of a tenth of a second
+(``helpers.training.arithmetic``). A device's best turn counts, because other programs can only make
+a turn longer. An all-reduce would name no device: it ends at the same time on all of them. *While
+training*: all ranks end a step together, so the slowest rank of a step is the one that waited least
+for gradients (``helpers.training.step_parts``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -20,8 +21,15 @@ from helpers.training import arithmetic, train_loop
 from helpers.training.work import Work
 from helpers.training.world import World
 
+Rates = Mapping[str, Sequence[float]]
+"""By the record's name the rate of each device, in the order of the devices."""
+COMPARED: Mapping[str, Callable[[float], str]] = {
+    "flops_per_second": lambda rate: f"a matrix product reaches {arithmetic.giga(rate)} GFLOP/s",
+    "copied_bytes_per_second": lambda rate: f"a copy from the host reaches {rate / 1e9:.1f} GB/s",
+}
+"""What is compared, and how a sentence says it."""
 SLOWER = 0.10
-"""A device is slow if it multiplies by more than this share slower than the devices' median."""
+"""A device is slow if one of its rates is below the devices' median by more than this share."""
 LIKELY = 0.05
 """Up to this chance a count of steps is more than luck."""
 TURNS = 4
@@ -30,29 +38,40 @@ TURNS = 4
 
 def checked_trial(
     world: World, work: Work, trial: Trial
-) -> tuple[tuple[float, Arrays, np.ndarray], list[float]]:
-    """A trial's result, and the seconds of a product on each of this process's devices.
+) -> tuple[tuple[float, Arrays, np.ndarray], Rates]:
+    """A trial's result, and the best rates of each of this process's devices after it.
 
-    Nothing is multiplied where devices share hardware, as replicas on one GPU, simulated nodes, and
+    There are none where devices share hardware, as replicas on one GPU, simulated nodes, and
     CPU devices of one process: its threads run on the cores of all of them.
     """
     result = train_loop.check_training_loop(world, work, trial)
     shares = world.shares_gpus or world.simulated_nodes
     if world.size == 1 or shares or (not world.on_gpu and len(world.devices) > 1):
-        return result, []
+        return result, {}
     alone = [replace(world, devices=(device,)) for device in world.devices]
     how = work.framework, work.recipe.recipe.precision
-    turns = [
-        [arithmetic.seconds_a_product(one, *how) for one in alone]
-        for _ in range(max(1, TURNS // len(alone)))
-    ]
-    return result, [min(each) for each in zip(*turns, strict=True)]
+    flops, nbytes = arithmetic.flops_of_product(world.kind, 1), arithmetic.bytes_of_copy(world.kind)
+    turns: list[dict[str, list[float]]] = []
+    for _ in range(max(1, TURNS // len(alone))):
+        turn = {"flops_per_second": [flops / arithmetic.seconds_a_product(o, *how) for o in alone]}
+        if world.on_gpu:
+            copies = [nbytes / arithmetic.seconds_a_copy(o, work.framework) for o in alone]
+            turn["copied_bytes_per_second"] = copies
+        turns.append(turn)
+    return result, best(turns)
 
 
-def rates(kind: str, trials: Sequence[Sequence[float]]) -> list[float]:
-    """FLOP/s of each device, from the seconds of a product on each after every trial."""
-    flops = arithmetic.flops_of_product(kind, 1)
-    return [flops / min(each) for each in zip(*trials, strict=True)]
+def best(turns: Sequence[Rates]) -> dict[str, list[float]]:
+    """The best rates of each device."""
+    return {
+        name: [max(each) for each in zip(*(turn[name] for turn in turns), strict=True)]
+        for name in turns[0]
+    }
+
+
+def joined(processes: Sequence[Rates]) -> dict[str, list[float]]:
+    """The rates of all devices, from those that each process measured."""
+    return {name: [rate for each in processes for rate in each[name]] for name in processes[0]}
 
 
 def slow(rates: Sequence[float]) -> dict[int, float]:
@@ -70,16 +89,17 @@ def slow(rates: Sequence[float]) -> dict[int, float]:
 def sentences(content: Mapping[str, Any]) -> list[str]:
     """What a record tells before training: the slow devices, and GPU models that are mixed."""
     found = content["devices"]
-    rates, names = found.get("flops_per_second", []), found["names"]
-    ranks = len(_hosts(content))
-    other = "the other device" if len(rates) == 2 else f"the median of all {len(rates)} devices"
+    names, ranks, count = found["names"], len(_hosts(content)), found["count"]
+    other = "the other device" if count == 2 else f"the median of all {count} devices"
     said = []
-    for number, share in slow(rates).items():
-        rank = f"{place(content, number * ranks // len(rates))}, " if ranks else ""
-        said.append(
-            f"Device {number} ({rank}{names[number]}) is slow: a matrix product reaches "
-            f"{arithmetic.giga(rates[number])} GFLOP/s, {100 * share:.0f} % below {other}."
-        )
+    for compared, words in COMPARED.items():
+        rates = found.get(compared, [])
+        for number, share in slow(rates).items():
+            rank = f"{place(content, number * ranks // count)}, " if ranks else ""
+            said.append(
+                f"Device {number} ({rank}{names[number]}) is slow: {words(rates[number])}, "
+                f"{100 * share:.0f} % below {other}."
+            )
     if len(models := _models(content)) > 1:
         said.append(f"The GPUs differ ({', '.join(models)}): the slowest sets the pace.")
     return said

@@ -271,6 +271,10 @@ STRANGE: dict[str, tuple[Put, str]] = {
         changed("devices", "flops_per_second", to=[1e12] * 3),
         "field devices/flops_per_second contradicts others: it is not of 2 devices",
     ),
+    "copies to more devices than there are": (
+        changed("devices", "copied_bytes_per_second", to=[1e10] * 3),
+        "field devices/copied_bytes_per_second contradicts others: it is not of 2 devices",
+    ),
     "step times of three ranks on two devices": (
         changed("training", "step_times", to=[records.step_times()] * 3),
         "field training/step_times contradicts others: 3 ranks cannot share 2 devices equally",

@@ -36,22 +36,30 @@ def test_the_best_turn_of_each_device_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         arithmetic, "seconds_a_product", lambda world, *how: next(seconds[world.device])
     )
+    copies = {"a": cycle([0.02, 0.01]), "b": cycle([0.1, 0.2])}
+    monkeypatch.setattr(arithmetic, "seconds_a_copy", lambda world, _: next(copies[world.device]))
     monkeypatch.setattr(train_loop, "check_training_loop", lambda *given: "result")
     work: Any = SimpleNamespace(
         framework=None, recipe=SimpleNamespace(recipe=SimpleNamespace(precision="fp32"))
     )
     trial: Any = None
     world = World(0, 2, ("a", "b"), "gpu")
-    assert slow_devices.checked_trial(world, work, trial) == ("result", [0.1, 0.2])
-    rates = slow_devices.rates("cpu", [[0.1, 0.5], [0.3, 0.2]])
-    assert rates == pytest.approx([2 * 1024**3 / 0.1, 2 * 1024**3 / 0.2])
+    result, rates = slow_devices.checked_trial(world, work, trial)
+    assert result == "result" and rates == {
+        "flops_per_second": pytest.approx([2 * 4096**3 / 0.1, 2 * 4096**3 / 0.2]),
+        "copied_bytes_per_second": pytest.approx([4 * 4096**2 / 0.01, 4 * 4096**2 / 0.1]),
+    }
+    assert slow_devices.best([{"x": [1.0, 5.0]}, {"x": [3.0, 2.0]}]) == {"x": [3.0, 5.0]}
+    assert slow_devices.joined([{"x": [1.0, 5.0]}, {"x": [3.0]}]) == {"x": [1.0, 5.0, 3.0]}
+    on_cores = World(0, 2, ("a",), "cpu")
+    assert list(slow_devices.checked_trial(on_cores, work, trial)[1]) == ["flops_per_second"]
     for shared in (
         World(0, 1, ("a",), "cpu"),
         World(0, 2, ("a", "b"), "cpu"),
         World(0, 2, ("a", "b"), "gpu", gpus=1),
         World(0, 2, ("a",), "cpu", nodes=2, simulated_nodes=True),
     ):
-        assert slow_devices.checked_trial(shared, work, trial) == ("result", [])
+        assert slow_devices.checked_trial(shared, work, trial) == ("result", {})
 
 
 def content(**devices: Any) -> dict[str, Any]:
@@ -74,6 +82,14 @@ def test_a_slow_device_is_named_with_its_rank_and_node() -> None:
     alone["devices"]["flops_per_second"] = [1e12, 2e12]
     (said,) = slow_devices.sentences(alone)
     assert said.startswith("Device 0 (A) is slow") and said.endswith("50 % below the other device.")
+
+
+def test_a_gpu_to_which_copies_are_slow_is_named() -> None:
+    found = content(copied_bytes_per_second=[2.5e10, 2.5e10, 2.5e10, 6.1e9])
+    assert slow_devices.sentences(found) == [
+        "Device 3 (rank 3 on n2, NVIDIA A100) is slow: a copy from the host reaches 6.1 GB/s, "
+        "76 % below the median of all 4 devices."
+    ]
 
 
 def test_different_gpus_are_named() -> None:
