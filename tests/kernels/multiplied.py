@@ -21,10 +21,10 @@ def assert_copies(framework: Any, device: Any) -> None:
 
 
 def shortest(multiply: Callable[[], None]) -> float:
-    """The seconds of the fastest of five, after one in which things are compiled."""
+    """The seconds of the fastest of twenty, after one in which things are compiled."""
     multiply()
     each = []
-    for _ in range(5):
+    for _ in range(20):
         start = time.perf_counter()
         multiply()
         each.append(time.perf_counter() - start)
