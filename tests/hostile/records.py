@@ -145,6 +145,10 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "finished without an epoch": (changed("epochs", to=[]), "field epochs"),
     "finished at no speed": (changed("training", "images_per_second", to=0), "field training"),
     "finished at less than none": (changed("synthetic", "images_per_second", to=-1), "field synth"),
+    "a round at no speed": (
+        changed("loader", to=records.rounds(900.0) | {"rounds": [0.0] * 6}),
+        "field loader/rounds",
+    ),
     "an epoch that took less than no time": (
         changed("epochs", 0, "train_seconds", to=-1),
         "field epochs/0",
