@@ -66,6 +66,7 @@ from helpers.training import (
     loader_advice,
     loader_workers,
     measurement_rounds,
+    memory_estimate,
     metrics,
     parameters,
     rank_tables,
@@ -390,6 +391,9 @@ class Run(RunBase):
                 kind=self.setup.devices.kind,
             )
             self.record.add("recipe", self.recipe.as_record())
+        given = self._estimated, self.recipe.recipe, self.setup.devices
+        for line in memory_estimate.lines(*given):
+            self._say(line)
         return self.recipe
 
     @section(
@@ -541,7 +545,8 @@ class Run(RunBase):
         self._utilisation = trace.summary().to_pandas()
         self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
-        self.record.add("memory", record.memory(self._utilisation, self._resident))
+        memory = record.memory(self._utilisation, self._resident, self._estimated)
+        self.record.add("memory", memory)
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -613,6 +618,12 @@ class Run(RunBase):
         ]
         self.fairness_check = self.fairness_check.updated([training_checks.evaluations(observed)])
         self._checked()
+
+    @property
+    def _estimated(self) -> int | None:
+        """The bytes that training needs on a device, as estimated from the network's shapes."""
+        everywhere, outputs = self.setup.of_all_nodes, len(self.images.classes)
+        return memory_estimate.of_device(self.recipe.recipe, outputs, everywhere)
 
     @property
     def _resident(self) -> int | None:
