@@ -141,6 +141,16 @@ def percents(values: list[float]) -> str:
     return over_text(".0f", [100 * value for value in values], " %")
 
 
+def fed(content: Record) -> str:
+    """How many devices the loader feeds, and that of its slowest and its fastest round."""
+    (least, most), (slow, fast) = ends(content, "loader"), ends(content, "synthetic")
+    supply, demand = rate(content, "loader"), rate(content, "synthetic")
+    count = content["devices"]["count"]
+    pairs = ((supply, demand), (least, fast), (most, slow))
+    value, low, high = (int(one // (other / count)) for one, other in pairs)
+    return f"{value:,}" if low == high else f"{value:,} ({low:,} to {high:,})"
+
+
 def so_far(content: Record) -> list[float]:
     seconds = [epoch["train_seconds"] + epoch["valid_seconds"] for epoch in content["epochs"]]
     return [sum(seconds[: number + 1]) for number in range(len(seconds))]
@@ -225,6 +235,14 @@ def expected(made: list[Record]) -> Cells:
         )
         parts = {name: text for name, text in step(content).items() if name not in ALIKE}
         put("A step's parts, in ms", run(content), **parts)
+        put(
+            "Supply and demand of images",
+            run(content),
+            supply=rate_text(content, "loader"),
+            demand=rate_text(content, "synthetic"),
+            devices_fed=fed(content),
+            change_first="nothing",
+        )
         found = content["attribution"]
         put("Shares of an epoch", run(content), **{n: share(found, n) for n in found["shares"]})
         put(

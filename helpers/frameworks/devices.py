@@ -383,6 +383,7 @@ def hardware() -> dict[str, Any]:
     return {
         "cpu": cpu_cores.of_cpu("model name"),
         "cores": psutil.cpu_count(logical=True),
+        "usable_cores": core_count(),
         **cpu_cores.processor(),
         "memory_bytes": psutil.virtual_memory().total,
         "platform": platform.platform(),

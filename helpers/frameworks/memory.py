@@ -20,16 +20,28 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
     Raises:
         UserError: the driver does not report it, as on machines whose GPU has no memory of its own.
     """
-    pynvml.nvmlInit()
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
-        free = min(int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) for handle in handles)
-        return free >> 20
+        return _least(uuids, "free") >> 20
     except pynvml.NVMLError as error:
         raise UserError(
             f"the driver does not report the GPUs' free memory ({error}), so replicas cannot share "
             "it; ask for one device per GPU"
         ) from None
+
+
+def of_smallest_gpu(uuids: Sequence[str]) -> int | None:
+    """Bytes of memory that the smallest of these GPUs has; None of none, or where it is unknown."""
+    try:
+        return _least(uuids, "total") if uuids else None
+    except pynvml.NVMLError:
+        return None
+
+
+def _least(uuids: Sequence[str], figure: str) -> int:
+    pynvml.nvmlInit()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
+        return min(int(getattr(pynvml.nvmlDeviceGetMemoryInfo(one), figure)) for one in handles)
     finally:
         pynvml.nvmlShutdown()
 

@@ -168,6 +168,7 @@ class Hardware(TypedDict):
     driver: str | None
     topology: NotRequired[list[str]]  # what lies between each two GPUs
     threads_per_core: NotRequired[Positive]
+    usable_cores: NotRequired[Positive]  # that affinity, control group and Slurm allow
     clock_mhz: NotRequired[Annotated[float, Meta(gt=0)]]  # the cores' highest, as the system says
     instruction_sets: NotRequired[list[str]]  # that decide how fast a CPU computes: avx2, amx
 
@@ -373,7 +374,7 @@ class Throughput(TypedDict):
     images_per_second: Rate  # the median of the rounds
     low: NotRequired[float]  # images/s of the slowest round
     high: NotRequired[float]
-    rounds: NotRequired[list[float]]  # images/s
+    rounds: NotRequired[list[Rate]]
     epochs: NotRequired[float]
     note: NotRequired[str]
 
@@ -458,6 +459,7 @@ class Memory(TypedDict):
 
     peak_bytes: Count | None
     reason: str | None  # why it is not known
+    estimated_bytes: NotRequired[Count | None]  # from the network's shapes; None of an own one
 
 
 class Skipped(TypedDict):

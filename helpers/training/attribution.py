@@ -37,7 +37,7 @@ def attribute(
     *,
     devices: str,
     utilisation: pd.DataFrame | None = None,
-    format: str = "",
+    way_out: str = "",
     resumed_after: int = 0,
     cluster: Mapping[str, Any] | None = None,
     replicas: int = 1,
@@ -53,7 +53,7 @@ def attribute(
             one device, ``no_allreduce``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 CPU devices".
         utilisation: the monitor's summary.
-        format: of the image files, so that no advice is given that was taken already.
+        way_out: what to change where the loader is the limit (``loader_advice.first_change``).
         resumed_after: epochs of another process, which are left out.
         cluster: the record's, of a run on ranks; between real machines the all-reduce is a network.
         replicas: how many devices trained; of several, ``no_allreduce`` may be impossible.
@@ -80,7 +80,7 @@ def attribute(
     }
     network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
     alone = (cluster or {}).get("all_reduce") if network else None
-    said = _sentence(found, epochs, measured, devices, format, network=network, alone=alone)
+    said = _sentence(found, epochs, measured, devices, way_out, network=network, alone=alone)
     return found | {"sentence": said}
 
 
@@ -302,19 +302,12 @@ def _agreement(
     }
 
 
-_WAYS_OUT = {
-    "png": "add workers or use JPEG files (data-prep resize --format jpeg)",
-    "jpg": "add workers or pack the images (data-prep pack)",
-}
-"""By the format of the images; one that has no row leaves nothing but to add workers."""
-
-
 def _sentence(
     found: Mapping[str, Any],
     epochs: Sequence[Mapping[str, Any]],
     measured: Mapping[str, Mapping[str, Any]],
     devices: str,
-    format: str,
+    way_out: str,
     *,
     network: bool,
     alone: Mapping[str, Any] | None,
@@ -346,9 +339,9 @@ def _sentence(
         limit = _limit(found) if is_certain else "The limit cannot be determined"
         said = f"{limit}: {able}. The wait for data was measured as {share}{seen}{doubt}; {loads}."
     elif loader["images_per_second"] < synthetic["images_per_second"]:
-        way_out = _WAYS_OUT.get(format, "add workers")
         said = "The loader is the limit, "
-        said += f"and waiting for it takes {share}: {loads}; {able}. To fix it, {way_out}."
+        said += f"and waiting for it takes {share}: {loads}; {able}."
+        said += f" To fix it, {way_out}." if way_out else ""
     else:
         said = (
             f"Loading and compute slow each other down, and waiting takes {share}: {loads}; "

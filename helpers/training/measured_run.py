@@ -63,8 +63,10 @@ from helpers.training import (
     data_coverage,
     graceful_stop,
     heartbeat,
+    loader_advice,
     loader_workers,
     measurement_rounds,
+    memory_estimate,
     metrics,
     parameters,
     rank_tables,
@@ -391,6 +393,9 @@ class Run(RunBase):
                 kind=self.setup.devices.kind,
             )
             self.record.add("recipe", self.recipe.as_record())
+        given = self._estimated, self.recipe.recipe, self.setup.devices
+        for line in memory_estimate.lines(*given):
+            self._say(line)
         return self.recipe
 
     @section(
@@ -542,7 +547,8 @@ class Run(RunBase):
         self._utilisation = trace.summary().to_pandas()
         self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
-        self.record.add("memory", record.memory(self._utilisation, self._resident))
+        memory = record.memory(self._utilisation, self._resident, self._estimated)
+        self.record.add("memory", memory)
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -556,7 +562,7 @@ class Run(RunBase):
             self._measured,
             devices=self.setup.short,
             utilisation=self._utilisation,
-            format=self.images.format,
+            way_out=loader_advice.first_change(self.record.content),
             resumed_after=self._begin.begun,
             cluster=self.record.content.get("cluster"),
             replicas=self.setup.replicas,
@@ -614,6 +620,12 @@ class Run(RunBase):
         ]
         self.fairness_check = self.fairness_check.updated([training_checks.evaluations(observed)])
         self._checked()
+
+    @property
+    def _estimated(self) -> int | None:
+        """The bytes that training needs on a device, as estimated from the network's shapes."""
+        everywhere, outputs = self.setup.of_all_nodes, len(self.images.classes)
+        return memory_estimate.of_device(self.recipe.recipe, outputs, everywhere)
 
     @property
     def _resident(self) -> int | None:

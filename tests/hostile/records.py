@@ -145,6 +145,10 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "finished without an epoch": (changed("epochs", to=[]), "field epochs"),
     "finished at no speed": (changed("training", "images_per_second", to=0), "field training"),
     "finished at less than none": (changed("synthetic", "images_per_second", to=-1), "field synth"),
+    "a round at no speed": (
+        changed("loader", to=records.rounds(900.0) | {"rounds": [0.0] * 6}),
+        "field loader/rounds",
+    ),
     "an epoch that took less than no time": (
         changed("epochs", 0, "train_seconds", to=-1),
         "field epochs/0",
@@ -282,6 +286,10 @@ STRANGE: dict[str, tuple[Put, str]] = {
     "a rank that was the slowest more often than it stepped": (
         changed("training", "step_times", to=[records.step_times(slowest=11)]),
         "field training/step_times/0 contradicts others: it was the slowest in more steps",
+    ),
+    "an estimate of less than no memory": (
+        changed("memory", to={"peak_bytes": None, "reason": None, "estimated_bytes": -1}),
+        "field memory/estimated_bytes",
     ),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "it is unknown"),
 }

@@ -316,3 +316,14 @@ def test_flops_of_a_large_machine_are_read(tmp_path: Path) -> None:
     (tmp_path / "record.json").write_text('{"flops": 1e25}', encoding="utf-8")
     with pytest.raises(UserError, match="1e25 is no number that was measured"):
         json_files.read(tmp_path / "record.json")
+
+
+def test_the_memory_of_a_run_has_its_estimate_beside_the_peak() -> None:
+    none = pd.DataFrame({"device": ["host"]})
+    assert record.memory(none, 5, 3) == {"peak_bytes": 5, "reason": None, "estimated_bytes": 3}
+    unseen = {"peak_bytes": None, "reason": "no GPU reported its memory", "estimated_bytes": None}
+    assert record.memory(none) == unseen
+    gpus = pd.DataFrame({"device": ["gpu0", "gpu1"], "memory peak (MiB)": [1.0, 2.0]})
+    assert record.memory(gpus, None, 3)["peak_bytes"] == 2 * 2**20
+    for memory in (unseen, record.memory(none, 5, 3)):
+        record.check(make(memory=memory))

@@ -236,3 +236,13 @@ def test_the_memory_of_a_cpu_device_is_shown(tmp_path: Path) -> None:
     memory = {"peak_bytes": 3 * 2**30, "reason": None}
     table = cost.table(load(tmp_path, [records.make(cores=1, memory=memory)])).frame
     assert table["peak memory of a device (GiB)"].to_list() == ["3.00"]
+    assert "estimated (GiB)" not in table  # as in an old record
+
+
+def test_the_estimated_memory_is_shown_beside_the_peak(tmp_path: Path) -> None:
+    known = {"peak_bytes": 3 * 2**30, "reason": None, "estimated_bytes": 2**31}
+    own = known | {"estimated_bytes": None}
+    runs = [records.make(memory=known), records.make("Keras", memory=own)]
+    found = cost.table(load(tmp_path, runs))
+    assert found.frame["estimated (GiB)"].to_list() == ["2.00", "-"]
+    assert "but neither the framework nor its workspaces" in found.note

@@ -54,17 +54,15 @@ def telling(found: dict[str, Any], loader: float = 5000) -> dict[str, float]:
 
 
 def test_loader_bound() -> None:
-    found = attribute(1000, 2300, 1100, format="png")
+    found = attribute(1000, 2300, 1100, way_out="add workers")
     assert found["invalid"] is None
     assert found["shares"]["validation"] == pytest.approx(0.2)
     assert found["shares"]["data"] == pytest.approx(0.8 * (1 - 1000 / 2300))
     assert found["shares"]["communication"] == pytest.approx(0)
     assert found["sentence"].startswith("The loader is the limit, and waiting for it takes 45 %")
     assert "1,100" in found["sentence"] and "4 GPUs processed 1,000 images/s" in found["sentence"]
-    assert found["sentence"].endswith(
-        "add workers or use JPEG files (data-prep resize --format jpeg)."
-    )
-    assert "JPEG" not in attribute(1000, 2300, 1100, format="packed")["sentence"]
+    assert found["sentence"].endswith("of synthetic data in memory. To fix it, add workers.")
+    assert attribute(1000, 2300, 1100)["sentence"].endswith("of synthetic data in memory.")
 
 
 def test_compute_bound_and_the_sentence_says_how_sure() -> None:

@@ -14,6 +14,7 @@ from helpers.results import (
     comparability,
     conclusions,
     learning_curves,
+    loader_supply,
     machine_tables,
     paired_test,
     published,
@@ -57,10 +58,10 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
     and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
     each target. step_parts: where a step goes. step_times: percentiles by rank. cost: energy,
-    money, memory. targets: time and images to each of the recipe's. paired: differences of the
-    metric on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
-    versions: what the records say, a row a value. published: the article's figures, with runs of
-    its network.
+    money, memory. loader: supply and demand of images. targets: time and images to each of the
+    recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes and
+    confusions), attribution, fairness, versions: what the records say, a row a value. published:
+    the article's figures, with runs of its network.
     """
     return {
         "runs": results(compared),
@@ -77,6 +78,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "confusions": by_class.confusion_rows(compared),
         "paired": paired_test.differences(compared).reset_index(drop=True),
         "attribution": wait_causes.numbers(compared).reset_index(),
+        "loader": loader_supply.numbers(compared),
         "fairness": _fairness(compared),
         "versions": machine_tables.versions(compared).reset_index(),
         "published": published.results() if published.belong(compared) else pd.DataFrame(),

@@ -14,6 +14,7 @@ from helpers.results import (
     execution_modes,
     fairness_tables,
     learning_curves,
+    loader_supply,
     machine_peak,
     machine_tables,
     paired_test,
@@ -154,10 +155,11 @@ def _machine(compared: Comparison) -> Section:
         charts.attribution(compared),
         _folded(wait_causes.table(compared)),
         Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
+        loader_supply.table(compared),
         _folded(step_times.table(compared)),
         Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
-    files = ("attribution", "step_times")
+    files = ("attribution", "loader", "step_times")
     return Section("devices", "What the devices waited for", lead, blocks, files)
 
 

@@ -24,6 +24,7 @@ FIGURES = (
     "money_an_epoch",
     "money_to_target",
     "peak_bytes",
+    "estimated_bytes",
     "first_step_seconds",
 )
 _ENDS = {"": "median", "_low": "min", "_high": "max"}
@@ -66,7 +67,7 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
     hours = content["training"]["seconds"] / 3600
     found = dict.fromkeys(FIGURES, math.nan) | {
         "first_step_seconds": content["training"]["first_step_seconds"],
-        "peak_bytes": content.get("memory", {}).get("peak_bytes"),
+        **{what: content.get("memory", {}).get(what) for what in ("peak_bytes", "estimated_bytes")},
     }
     if joules is not None:
         found["wh_an_epoch"] = joules / 3600 / len(epochs)
@@ -116,6 +117,7 @@ def table(compared: Comparison) -> Table:
         f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
         f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
+        "estimated (GiB)": ("estimated_bytes", short_number, 2.0**30),
         f"first step ({unit})": ("first_step_seconds", clock, 1.0),
     }
     rows = [
@@ -134,6 +136,12 @@ def table(compared: Comparison) -> Table:
         if any("Wh an epoch" in cells for _, cells in rows)
         else ""
     )
+    estimated = (
+        "The estimate counts weights, gradients, moments and activations, but neither the "
+        "framework nor its workspaces. "
+        if any("estimated (GiB)" in cells for _, cells in rows)
+        else ""
+    )
     money = (
         "The cost covers the time of training and validation on all machines of the run."
         if compared.prices
@@ -144,7 +152,7 @@ def table(compared: Comparison) -> Table:
         "run",
         rows,
         note=f"{energy}The first step includes compilation and autotuning. Peak memory counts all "
-        f"processes on a GPU, but only a CPU device's own processes. {money}",
+        f"processes on a GPU, but only a CPU device's own processes. {estimated}{money}",
     )
 
 

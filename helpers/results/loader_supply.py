@@ -1,0 +1,77 @@
+"""Compare what each run's loader delivers with what its devices take."""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from helpers.results import tables
+from helpers.results.comparability import RANKED
+from helpers.results.comparison import Comparison, repeats
+from helpers.results.rates import ENDS
+from helpers.results.repeated_runs import summarise
+from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, short_number
+from helpers.results.wait_causes import INVALID
+from helpers.training import attribution, loader_advice
+
+NOTHING = "nothing"
+_SUPPLY, _DEMAND = "loader_images_per_second", "synthetic_images_per_second"
+
+
+def numbers(compared: Comparison) -> pd.DataFrame:
+    """A row a label and number of devices, with medians and extremes of repeats.
+
+    Columns: label, devices, runs, kind, marks, the rates of loader and synthetic data, fed (how
+    many devices the loader feeds; missing of devices that share hardware), workers, cores (on which
+    the loader may work), invalid (whether a measurement contradicts itself) and change (what to
+    change first: ``NOTHING`` where supply suffices, empty where the record tells nothing).
+    """
+    groups = repeats(compared.finished)
+    rows: list[dict[str, Any]] = []
+    for row in summarise(compared).to_dict("records"):
+        contents = [entry.content for entry in groups[row["label"], row["devices"]]]
+        last = contents[-1]
+        names = ("label", "devices", "runs", "kind", "marks")
+        found = {name: row[name] for name in names}
+        found |= {
+            f"{rate}{end}": row[f"{rate}{end}"] for rate in (_SUPPLY, _DEMAND) for end in ENDS
+        }
+        invalid = any(attribution.read(content).get("invalid") for content in contents)
+        told = row["kind"] in RANKED and not invalid
+        # The interval's ends: the slowest loader with the fastest devices, and the reverse.
+        for end, demand in zip(ENDS, ("", "_high", "_low"), strict=True):
+            each = row[f"{_DEMAND}{demand}"] / row["devices"]
+            found[f"fed{end}"] = math.floor(row[f"{_SUPPLY}{end}"] / each) if told else math.nan
+        found["workers"] = last["data"].get("loader_workers")
+        found["cores"] = loader_advice.cores(last)
+        enough = row[f"{_SUPPLY}_low"] >= row[f"{_DEMAND}_high"]
+        change = NOTHING if enough else loader_advice.first_change(last)
+        rows.append(found | {"invalid": invalid, "change": "" if invalid else change})
+    return pd.DataFrame(rows)
+
+
+def table(compared: Comparison) -> Table:
+    """:func:`numbers` for a reader."""
+    rows = []
+    for row in numbers(compared).to_dict("records"):
+        cells = {
+            "supply": ranged(row, _SUPPLY, short_number),
+            "demand": ranged(row, _DEMAND, short_number),
+            "devices fed": ranged(
+                row, "fed", "{:,.0f}".format, missing=INVALID if row["invalid"] else ABSENT
+            ),
+            "workers": Cell(row["workers"], "{:.0f}".format, missing=ABSENT),
+            "cores": Cell(row["cores"], "{:.0f}".format, missing=ABSENT),
+            "change first": row["change"] or ABSENT,
+        }
+        rows.append((of_row(row), cells))
+    return tables.table(
+        "Supply and demand of images",
+        "images/s",
+        rows,
+        note="Supply is the loader's rate alone, and demand is the rate of training on synthetic "
+        "data. Devices fed is supply divided by the demand of one device, rounded down. On "
+        "CPUs the loader delivers less during training, because the devices compute on its cores. "
+        "A change is named only if the ranges of supply and demand overlap, or supply is lower: "
+        "first the format, then more workers where cores are left, then a local copy.",
+    ).without_uniform("workers", "cores")

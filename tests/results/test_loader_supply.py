@@ -1,0 +1,86 @@
+"""What the loaders deliver beside what the devices take, and what to change first."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from helpers.results import comparison, loader_supply, report
+from helpers.training import loader_advice
+
+
+def run(
+    framework: str = "PyTorch", *, supply: float, shared_gpus: int | None = None, **data: Any
+) -> Any:
+    """On two devices that together take 125 images/s, with eight workers on eight cores."""
+    loader = records.rounds(supply)
+    content = records.make(framework, gpu=True, shared_gpus=shared_gpus, loader=loader)
+    content["hardware"]["usable_cores"] = 8
+    content["data"] |= {"format": "packed", "loader_workers": 8} | data
+    return content
+
+
+def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> None:
+    records.save(tmp_path, run(supply=219.0, format="png"))  # 3.5 devices
+    records.save(tmp_path, run("Keras", supply=188.0, format="png"))  # 3.008
+    records.save(tmp_path, run("JAX", supply=110.0, format="png"))
+    records.save(tmp_path, run("Chainer", supply=110.0, shared_gpus=1))
+    wrong = run("TensorFlow", supply=110.0)
+    wrong["attribution"]["invalid"] = "files were faster"
+    records.save(tmp_path, wrong)
+    compared = comparison.load(tmp_path)
+    found = loader_supply.table(compared).frame
+    assert found["devices fed"].to_dict() == {
+        "PyTorch, 2 devices": "3",
+        "Keras, 2 devices": "3 (2 to 3)",
+        "JAX, 2 devices": "1",
+        "TensorFlow, 2 devices": "invalid",
+        "Chainer sharing 1 GPU, 2 devices": "-",
+    }
+    assert found.loc["JAX, 2 devices", ["supply", "demand"]].tolist() == [
+        "110 (108 to 112)",
+        "125 (122 to 128)",
+    ]
+    jpeg = loader_advice.FORMATS["png"]
+    assert found["change first"].tolist() == ["nothing", "nothing", "-", "-", jpeg]
+    page = report.write([tmp_path])
+    for name in (report.HTML, report.MARKDOWN):
+        assert "Supply and demand of images" in (page.parent / name).read_text(encoding="utf-8")
+    rows = json.loads(report.as_json(compared))["tables"]["loader"]
+    assert [row["fed_low"] for row in rows] == [3, 2, None, None, 1]
+    assert (page.parent / report.CSV / "loader.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "supply", "change"),
+    [
+        ({"format": "png", "loader_workers": 2}, 110.0, loader_advice.FORMATS["png"]),
+        ({"format": "jpg"}, 110.0, loader_advice.FORMATS["jpg"]),
+        ({"loader_workers": 7}, 110.0, loader_advice.WORKERS),
+        ({"filesystem": {"kind": "nfs4", "shared": True}}, 110.0, loader_advice.STAGE),
+        ({"filesystem": {"kind": "ext4", "shared": False}}, 110.0, ""),
+        # From 127.4 against at most 127.5: the ranges meet; from 128.4 they do not.
+        ({"format": "png"}, 130.0, loader_advice.FORMATS["png"]),
+        ({"format": "png"}, 131.0, "nothing"),
+    ],
+)
+def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: str) -> None:
+    records.save(tmp_path, run(supply=supply, **data))
+    assert loader_supply.numbers(comparison.load(tmp_path))["change"].tolist() == [change]
+
+
+def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -> None:
+    content = run(supply=110.0, loader_workers=1, filesystem={"kind": "nfs", "shared": True})
+    del content["hardware"]["usable_cores"]
+    assert loader_advice.first_change(content) == loader_advice.STAGE
+    content["run"]["staging"] = {"folder": "/nfs", "seconds": 1.0, "bytes": 1}
+    assert loader_advice.first_change(content) == ""
+    content["devices"]["cpus"] = [records.cpu(device, 1) for device in range(2)]
+    assert loader_advice.first_change(content) == loader_advice.WORKERS
+    del content["devices"]["cpus"]
+    content["hardware"]["usable_cores"] = 1
+    assert loader_advice.first_change(content) == ""
+    content["cluster"] = records.world(2, virtual=False)
+    assert loader_advice.first_change(content) == loader_advice.WORKERS
