@@ -1,9 +1,11 @@
-"""Print the reference of the commands or of the Python packages, as Markdown for the site.
+"""Print the pages of the site that code makes: Markdown, and the page of results as HTML.
 
     .venvs/lab/bin/python tools/reference_pages.py commands
     .venvs/lab/bin/python tools/reference_pages.py python-api
+    .venvs/lab/bin/python tools/reference_pages.py results
 
-Reads the argument parsers and the docstrings, so it needs the packages of the environment lab.
+Reads the argument parsers, the docstrings and docs/results, so it needs the packages of the
+environment lab.
 """
 
 from __future__ import annotations
@@ -39,6 +41,15 @@ def commands() -> str:
 def python_api() -> str:
     """The public names of each module with their signatures and docstrings."""
     return "\n".join(part for name in MODULES for part in _of_module(name))
+
+
+def results() -> str:
+    """The results page of docs/results."""
+    from helpers import paths
+    from helpers.results.report import results_page
+
+    folder = paths.ROOT / "docs" / "results"
+    return results_page.render(results_page.collect([folder]), folder)
 
 
 def _of_parser(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
@@ -209,7 +220,7 @@ def _prompts(text: str) -> str:
     )
 
 
-PAGES = {"commands": commands, "python-api": python_api}
+PAGES = {"commands": commands, "python-api": python_api, "results": results}
 
 
 if __name__ == "__main__":

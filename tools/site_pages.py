@@ -1,8 +1,9 @@
 """Add pages to the site that are not Markdown files in docs/ (a hook of mkdocs, see mkdocs.yml).
 
-README.md, CONTRIBUTING.md and others lie outside docs/, executed notebooks are notebooks, and the
-lists of commands and of Python names come from the code. When the site is built they become pages,
-and links to them are rewritten, so that a link works in the repository and on the site.
+README.md, CONTRIBUTING.md and others lie outside docs/, executed notebooks are notebooks, and code
+makes the results page and the lists of commands and of Python names. When the site is built they
+become pages, and links to them are rewritten, so that a link works in the repository and on the
+site.
 """
 
 import base64
@@ -30,6 +31,9 @@ TOP = {
 }
 """Files outside docs/, and the names of their pages."""
 
+RESULTS = "results/results.html"
+"""The page of all records in docs/results."""
+
 GENERATED = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\]\([^)]*\))*)\]\(([^)\s]+)\)")
 TARGET = re.compile(r"(\]\()([^)\s]+)(\))")  # of a link or an image
@@ -41,6 +45,7 @@ def on_files(files: Any, config: Any) -> Any:
     for source, page in TOP.items():
         text = _from_outside(source, (ROOT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, RESULTS, content=reference("results")))
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             files.remove(file)
@@ -69,6 +74,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return text
         target = re.sub(r"\.ipynb$", ".md", target)
         target = re.sub(r"(results/.*/report)\.md$", r"\1.html", target)  # the page itself
+        target = RESULTS if there == "results" else target
         return f"[{text}]({target}{hash_}{anchor})"
 
     return GENERATED.sub(lambda found: reference(found[1]), LINK.sub(moved, markdown))
@@ -76,7 +82,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 @functools.cache
 def reference(name: str) -> str:
-    """The list of commands or of Python names, which tools/reference_pages.py prints.
+    """What tools/reference_pages.py prints: the list of commands, for example.
 
     Raises:
         PluginError: the environment lab is missing, or the list cannot be made.

@@ -59,6 +59,7 @@ examples:
   rosetta report                            write the last experiment's report again
   rosetta report before after --out both    combine two experiments in one report
   rosetta report --price 12.24/h            add the cost of each run
+  rosetta report --results docs/results     list the records of all machines below a folder
 """,
     )
     parser.add_argument(
@@ -84,6 +85,12 @@ examples:
     )
     parser.add_argument(
         "--json", action="store_true", help="print all figures as JSON instead of writing a report"
+    )
+    parser.add_argument(
+        "--results",
+        action="store_true",
+        help="write the results page instead: a row for each machine and framework, from every "
+        "record in these folders and below them (default: one report)",
     )
     parser.set_defaults(run=_report)
 
@@ -129,6 +136,8 @@ def _export(given: argparse.Namespace) -> int:
 def _report(given: argparse.Namespace) -> int:
     if given.json and given.out:
         raise UserError("--json writes no file, so --out has no effect; give one of them")
+    if given.results:
+        return _results(given)
     from helpers.results import machines, report  # with Jinja and the charts
 
     each = machines.read_prices(given.price)
@@ -137,6 +146,20 @@ def _report(given: argparse.Namespace) -> int:
     else:
         page = report.write(given.names, given.out, each)
         say(f"{page}\nOpen it with: rosetta open {given.out or given.names[0]}")
+    return 0
+
+
+def _results(given: argparse.Namespace) -> int:
+    if given.json or given.price:
+        raise UserError("--results lists records, without --json and --price; leave them out")
+    from helpers.results import comparison
+    from helpers.results.report import results_page
+
+    collected = results_page.collect(given.names)
+    for line in collected.left_out:
+        say(f"left out: {line}", error=True)
+    folder = given.out or comparison.folder_of(given.names[0])
+    say(f"{results_page.write(collected, folder)}\n{collected.headline}")
     return 0
 
 

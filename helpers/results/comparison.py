@@ -18,7 +18,7 @@ from helpers.errors import UserError
 from helpers.frameworks import name_of, order
 from helpers.record import tasks
 from helpers.record.tasks import Metric, Task
-from helpers.results import comparability, rates, run_labels
+from helpers.results import comparability, machines, rates, run_labels
 from helpers.results.machines import Prices
 
 KEPT = 4
@@ -38,6 +38,8 @@ class Entry:
     """What sets it apart from other runs of its notebook that are compared: ``bf16``."""
     program: str = ""
     """What sets it apart from runs with other code: ``(code 1a2b3c4)``."""
+    machine: str = ""
+    """``box``: the machine's name among those that are compared; nothing where it is not known."""
 
     @property
     def label(self) -> str:
@@ -175,15 +177,34 @@ def load(
                 entries.append(Entry(path.parent, dict(record.read(path))))
             except UserError as error:
                 unreadable.append(str(error))
-    entries, others = _of_one_task(entries)
-    settings = run_labels.settings([entry.content for entry in entries])
+    entries, others = _of_one_task(with_machines(entries))
+    return of(entries, tuple(unreadable), folders, tuple(others), prices)
+
+
+def of(
+    entries: Sequence[Entry],
+    unreadable: tuple[str, ...] = (),
+    folders: tuple[Path, ...] = (),
+    set_aside: tuple[str, ...] = (),
+    prices: Prices | None = None,
+) -> Comparison:
+    """The comparison of these runs of one task, labelled by what sets each of them apart."""
+    contents = [entry.content for entry in entries]
+    settings = run_labels.settings(contents, [entry.machine for entry in entries])
     entries = [replace(entry, setting=said) for entry, said in zip(entries, settings, strict=True)]
-    programs = run_labels.programs(
-        [entry.series for entry in entries], [e.content for e in entries]
-    )
+    programs = run_labels.programs([entry.series for entry in entries], contents)
     entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), tuple(unreadable), folders, tuple(others), prices)
+    return Comparison(tuple(entries), unreadable, folders, set_aside, prices)
+
+
+def with_machines(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with the names of their machines."""
+    names = machines.names([entry.content for entry in entries])
+    return [
+        replace(entry, machine=(name or "").removeprefix("on "))
+        for entry, name in zip(entries, names, strict=True)
+    ]
 
 
 def how_to_begin(compared: Comparison) -> str | None:

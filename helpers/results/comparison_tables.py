@@ -37,17 +37,19 @@ def runs(compared: Comparison) -> Table:
     numbers, metric = ordered(compared), compared.task.metric
     unit, clock = time_column(numbers["seconds_high"])
     groups = repeats(compared.finished)
+    several = len({entry.machine for entry in compared.finished}) > 1
     rows: list[tuple[Name, Row]] = []
     for row in numbers.to_dict("records"):
         entries = groups[row["label"], row["devices"]]
         headroom = row["loader_images_per_second"] / row["images_per_second"]
         cells = {
+            **({"machine": Cell(entries[0].machine)} if several else {}),
             "images/s": ranged(row, "images_per_second", short_number),
             "synthetic images/s": ranged(row, "synthetic_images_per_second", short_number),
             "loader, times": Cell(headroom, short_number),
             f"training ({unit})": ranged(row, "seconds", clock),
             f"test {metric.short}": of_metric(row, metric),
-            "fair": _fair(entries),
+            "fair": fair(entries),
             "evidence": _evidence(entries),
         }
         rows.append((of_row(row), cells))
@@ -82,7 +84,7 @@ def _unfinished(compared: Comparison) -> list[tuple[Name, Row]]:
     return rows
 
 
-def _fair(entries: Sequence[Entry]) -> Cell:
+def fair(entries: Sequence[Entry]) -> Cell:
     """The worst of the repeats' fairness checks, with how many differences are expected."""
     contents = [entry.content for entry in entries]
     if any(map(failed, contents)):

@@ -34,7 +34,8 @@ def machine(compared: Comparison) -> str:
         many = "s" if counts[-1] > 1 else ""
         numbers = listed(map(str, counts), "and" if every else "or")
         return f"{numbers} CPU device{many}{_nodes(entries)}"
-    names = ", ".join(dict.fromkeys(found["names"]))
+    gpus_of = (e.content["devices"] for e in entries if e.content["devices"]["kind"] == "gpu")
+    names = ", ".join(dict.fromkeys(name for gpus in gpus_of for name in gpus["names"]))
     if gpus := found.get("shared_gpus"):
         return f"{gpus} {names} shared by {found['count']} replicas"
     return f"{found['count']} {names}{_nodes([last])}"

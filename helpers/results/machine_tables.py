@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
-from helpers.results import comparability, machines, run_sets
+from helpers.results import comparability, run_sets
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
 from helpers.results.rates import ENDS, Rate, rate
 from helpers.results.tables import (
@@ -47,12 +47,20 @@ def cards(compared: Comparison) -> Table:
 
 
 def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
-    names = machines.names([entry.content for entry in compared.entries])
     found: dict[str, list[Entry]] = {}
-    for entry, name in zip(compared.entries, names, strict=True):
-        if name is not None:
-            found.setdefault(name.removeprefix("on "), []).append(entry)
+    for entry in compared.entries:
+        if entry.machine:
+            found.setdefault(entry.machine, []).append(entry)
     return found
+
+
+def label_anywhere(entry: Entry) -> str:
+    """Its label without the machine and the device, for tables that have columns for these."""
+    gpus = ", ".join(dict.fromkeys(map(str, entry.content["devices"]["names"])))
+    label = entry.label
+    for part in filter(None, (entry.machine, gpus, "the CPU")):
+        label = label.replace(f" on {part}", "")
+    return label
 
 
 def _gpus(hardware: list[dict[str, Any]]) -> str:
@@ -105,12 +113,8 @@ def against(compared: Comparison) -> Table:
     for machine, entries in of_machine.items():
         for group in repeats(entry for entry in entries if entry.finished).values():
             first = group[0]
-            gpus = ", ".join(dict.fromkeys(map(str, first.content["devices"]["names"])))
-            label = first.label
-            for part in (machine, gpus, "the CPU"):
-                label = label.replace(f" on {part}", "")
             marks = comparability.together(comparability.marks(e.content) for e in group)
-            run = of_label(f"{label}, {devices(first.devices or 0)}", marks)
+            run = of_label(f"{label_anywhere(first)}, {devices(first.devices or 0)}", marks)
             rates = [rate(entry.content) for entry in group]
             rows.setdefault(run, {}).setdefault(machine, []).extend(rates)
     texts = [
@@ -186,7 +190,7 @@ def hardware(compared: Comparison) -> Table:
         recipe = content["recipe"]
         values = {
             "machine": content["run"]["host"],
-            "devices": _devices(content["devices"]) + nodes_text(content),
+            "devices": devices_text(content["devices"]) + nodes_text(content),
             "recipe": (
                 f"{recipe['name']}, {recipe['crop']} px, "
                 f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}, {recipe['precision']}"
@@ -215,7 +219,8 @@ def hardware(compared: Comparison) -> Table:
     return table("Devices, recipe, data", "what", rows)
 
 
-def _devices(found: dict[str, Any]) -> str:
+def devices_text(found: dict[str, Any]) -> str:
+    """``2 x NVIDIA H100``, ``2 on the CPU, sharing cores``."""
     if found["kind"] == "cpu":
         return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
     names = ", ".join(dict.fromkeys(found["names"]))

@@ -20,22 +20,30 @@ RATE = "images_per_second"
 def ranked(compared: Comparison) -> tuple[Entry, ...]:
     """The finished runs whose times may rank frameworks.
 
-    Those on GPUs where any run is on GPUs, else those on CPUs of one machine (:func:`_cpus`): a
-    GPU and a CPU are never in one ranking.
+    Those on GPUs where any run is on GPUs, else those on CPUs: a GPU and a CPU are never in one
+    ranking, and neither are two machines (:func:`_differ`).
     """
+    found = _rivals(compared)
+    return found if _differ(found) is None else ()
+
+
+def _rivals(compared: Comparison) -> tuple[Entry, ...]:
     on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     race = "gpu" if on_gpus else "cpu"
-    found = tuple(
+    return tuple(
         entry
         for entry in compared.finished
         if ranks(entry.content) and entry.content["devices"]["kind"] == race
     )
-    return found if on_gpus or _cpus(found) is None else ()
 
 
-def _cpus(entries: Iterable[Entry]) -> str | None:
-    """In what the CPUs of these runs differ, so that they do not rank; None if in nothing."""
+def _differ(entries: Iterable[Entry]) -> str | None:
+    """In what the machines of these runs differ, so that they do not rank; None if in nothing."""
     contents = [entry.content for entry in entries]
+    on_gpus = [content["devices"] for content in contents if content["devices"]["kind"] == "gpu"]
+    gpus = {", ".join(dict.fromkeys(devices["names"])) for devices in on_gpus}
+    if len(gpus) > 1:
+        return f"GPU ({', '.join(sorted(gpus))})"
     of_machine = {
         machines.key(content): f"{content['hardware']['cpu']} of {content['hardware']['cores']}"
         for content in contents
@@ -50,14 +58,14 @@ def unranked(compared: Comparison) -> str | None:
     """Why the times of these runs rank no framework, in a sentence; None where they do."""
     if not compared.finished or ranked(compared):
         return None
+    if rivals := _rivals(compared):
+        race = rivals[0].content["devices"]["kind"].upper()
+        return f"{race} runs are not ranked, because they differ in {_differ(rivals)}."
     kinds = {kind(entry.content) for entry in compared.finished}
     if "shared" in kinds:
         why = "Replicas that share a GPU take turns on it"
     elif "simulated" in kinds:
         why = "Simulated nodes are processes of one machine, with no network between them"
-    elif "cpu" in kinds:
-        differ = _cpus(entry for entry in compared.finished if kind(entry.content) == "cpu")
-        return f"CPU runs are not ranked, because they differ in {differ}."
     else:
         why = "These CPU devices have no cores of their own"
     return f"{why}, so these times do not rank frameworks and say nothing about scaling."

@@ -12,11 +12,14 @@ from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
 
 
-def settings(contents: Sequence[dict[str, Any]]) -> list[str]:
-    """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing."""
-    known: list[dict[str, str]] = [
-        {"machine": name} if name else {} for name in machines.names(contents)
-    ]
+def settings(contents: Sequence[dict[str, Any]], on: Sequence[str]) -> list[str]:
+    """What sets each record apart from the others: ``bf16``, ``2 epochs``, or nothing.
+
+    Args:
+        contents: the records.
+        on: the name of each record's machine; nothing where it is not known.
+    """
+    known: list[dict[str, str]] = [{"machine": f"on {name}"} if name else {} for name in on]
     for content, found in zip(contents, known, strict=True):
         for what, said in (_SETTINGS | _ELSE).items():
             with suppress(KeyError):  # a run that never began, or an older record

@@ -9,7 +9,7 @@ import records
 from helpers import paths
 from helpers.__main__ import main
 from helpers.errors import UserError
-from helpers.results import comparison, conclusions, machines
+from helpers.results import comparison, comparison_tables, conclusions, machines
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
@@ -232,3 +232,13 @@ def test_machines_that_differ_by_megabytes_are_one(
         content["run"]["host"] = host
         content["hardware"]["memory_bytes"] = int(gib * 2**30)
     assert set(machines.names(contents)) == hosts
+
+
+def test_runs_of_several_machines_have_a_column_for_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [{"run": {"host": host}, "hardware": {"cpu": host}} for host in ("box", "uni")]
+    found = comparison_tables.runs(two_batches(tmp_path, monkeypatch, *given)).frame
+    assert list(found["machine"]) == ["box", "uni"]
+    alone = comparison_tables.runs(comparison.load(["a"])).frame
+    assert "machine" not in alone.columns

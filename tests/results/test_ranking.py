@@ -126,6 +126,25 @@ def test_a_core_of_two_devices_is_shared_but_not_that_of_two_machines(tmp_path: 
     assert "no cores of their own" in (unranked(load(tmp_path, [content])) or "")
 
 
+@pytest.mark.parametrize(
+    ("changed", "differ"),
+    [
+        ({"devices": {"names": ["NVIDIA A100"] * 2}}, "GPU (NVIDIA A100, NVIDIA H100)"),
+        ({"hardware": {"cpu": "B CPU"}}, "CPU (A CPU of 2, B CPU of 2 cores)"),
+    ],
+)
+def test_gpus_of_two_machines_are_never_in_one_ranking(
+    changed: dict[str, Any], differ: str, tmp_path: Path
+) -> None:
+    runs = [records.make(name, gpu=True) for name in ("Keras", "PyTorch")]
+    for section, given in changed.items():
+        runs[1][section] |= given
+    compared = load(tmp_path, runs)
+    assert ranked(compared) == ()
+    assert f"not ranked, because they differ in {differ}." in str(unranked(compared))
+    assert "fastest" not in conclusions.headline(compared)
+
+
 def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
     runs = [records.make("Keras", speed=10, gpu=True), *on_cores()]
     compared = load(tmp_path, runs)

@@ -48,6 +48,54 @@ def render(
     compared: Comparison, sections: Sequence[Section], files: Mapping[str, str], folder: Path
 ) -> str:
     """The page, for ``folder``. ``files`` are the CSV texts it offers, by name."""
+    picture = charts.first(compared)
+    started = [entry.content["run"]["started"] for entry in compared.entries]
+    return _filled(
+        compared,
+        sections,
+        files,
+        folder,
+        title=title(compared),
+        headline=conclusions.headline(compared),
+        picture=None if picture is None else _chart(picture),
+        answers=(answers := cards.cards(compared)),
+        about=cards.about(compared),
+        more={answer["section"]: answer["more"] for answer in answers},
+        experiments=[folder.resolve().name for folder in compared.folders],
+        hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
+        when=_date(max(started)) if started else "",
+        choices=_choices(compared),
+    )
+
+
+def of_tables(
+    title: str, headline: str, sections: Sequence[Section], files: Mapping[str, str], folder: Path
+) -> str:
+    """A page of the same look as :func:`render`'s, with tables and sentences alone."""
+    none = dict.fromkeys(("answers", "about", "experiments", "hosts"), ())
+    return _filled(
+        Comparison((), (), ()),
+        sections,
+        files,
+        folder,
+        **none,
+        title=title,
+        headline=headline,
+        picture=None,
+        more={},
+        when="",
+        choices={},
+    )
+
+
+def _filled(
+    compared: Comparison,
+    sections: Sequence[Section],
+    files: Mapping[str, str],
+    folder: Path,
+    **given: Any,
+) -> str:
+    """The template with these sections."""
     code = (HERE / "report.js").read_text(encoding="utf-8")
     scripts = {"charts": interactive.code(), "draw": interactive.DRAW, "own": code}
     environment = jinja2.Environment(
@@ -57,30 +105,19 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    picture = charts.first(compared)
-    started = [entry.content["run"]["started"] for entry in compared.entries]
     return environment.get_template("page.html").render(
         policy=_policy(scripts.values()),
         style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.style()),
         scripts={name: Markup(text) for name, text in scripts.items()},
-        title=title(compared),
-        headline=conclusions.headline(compared),
-        picture=None if picture is None else _chart(picture),
-        answers=(answers := cards.cards(compared)),
-        about=cards.about(compared),
-        more={answer["section"]: answer["more"] for answer in answers},
         link=lambda path: _relative(path, folder),
-        experiments=[folder.resolve().name for folder in compared.folders],
-        hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
-        when=_date(max(started)) if started else "",
-        choices=_choices(compared),
         long=LONG,
         sections=[(section, [_block(compared, b) for b in section.shown]) for section in sections],
         links=lambda section: [
             (name, _address(files[name])) for name in section.data if name in files
         ],
         everything=[(name, _address(text)) for name, text in files.items()],
+        **given,
     )
 
 
