@@ -72,6 +72,6 @@ def table(compared: Comparison) -> Table:
         note="Supply is the loader's rate alone, and demand is the rate of training on synthetic "
         "data. Devices fed is supply divided by the demand of one device, rounded down. On "
         "CPUs the loader delivers less during training, because the devices compute on its cores. "
-        "A change is named only if the ranges of supply and demand overlap, or supply is lower: "
-        "first the format, then more workers where cores are left, then a local copy.",
+        "A change is named only if the ranges of supply and demand overlap, or supply is lower. "
+        "The format comes first, then more workers where cores are left, then a local copy.",
     ).without_uniform("workers", "cores")
