@@ -7,7 +7,8 @@ import pandas as pd
 
 from helpers.results import tables
 from helpers.results.comparison import Comparison, Entry, latest_of_each, widest
-from helpers.results.tables import ABSENT, Cell, Table, of_run, share
+from helpers.results.rates import rate
+from helpers.results.tables import ABSENT, Cell, Table, of_run, share, short_number
 from helpers.training import attribution
 
 INVALID = "invalid"
@@ -64,6 +65,33 @@ def sentences(compared: Comparison) -> list[str]:
         for entry, read in found
         if read.get("invalid") or attribution.telling(read, entry.content)
     ]
+
+
+def faster_loading(compared: Comparison) -> list[str]:
+    """Whether faster loading can pay: the loader's rate alone against training without loading."""
+    never, pays = [], []
+    for entry in widest(compared.finished):
+        if not all(entry.content.get(section) for section in ("loader", "synthetic", "files")):
+            continue
+        supply, low, _ = rate(entry.content, "loader")
+        demand, _, high = rate(entry.content, "synthetic")
+        if low > high:
+            never.append(supply / demand)
+        else:
+            most = max(demand / rate(entry.content)[0] - 1, 0)
+            pays.append(
+                f"{entry.run}: the loader alone supplies {short_number(supply)} images/s and "
+                f"training on synthetic data uses {short_number(demand)}, so faster loading "
+                f"raises images/s by at most {share(most)}"
+            )
+    if never:
+        ends = dict.fromkeys(short_number(end) for end in (min(never), max(never)))
+        count = f"{len(never)} of {len(never) + len(pays)} runs"
+        pays.append(
+            f"A GPU decoder, packed images or shards do not pay in {count}: the loader alone "
+            f"supplies {' to '.join(ends)} times the images/s that training on synthetic data uses"
+        )
+    return pays
 
 
 def shares_of(found: pd.DataFrame) -> list[str]:

@@ -7,7 +7,14 @@ import gpumon_tools
 import pytest
 import records
 
-from helpers.results import charts, comparison, conclusions, learning_curves, report
+from helpers.results import (
+    charts,
+    comparison,
+    conclusions,
+    learning_curves,
+    report,
+    wait_causes,
+)
 from helpers.results.comparability import kind, ranks
 from helpers.results.comparison_tables import runs as all_runs
 from helpers.results.machine_tables import hardware
@@ -255,3 +262,29 @@ def test_the_memory_of_a_cpu_device_is_shown(tmp_path: Path) -> None:
     memory = {"peak_bytes": 3 * 2**30, "reason": None}
     table = cost.table(load(tmp_path, [records.make(cores=1, memory=memory)])).frame
     assert table["peak memory of a device (GiB)"].to_list() == ["3.00"]
+
+
+def test_a_decoder_that_is_not_native_is_marked_and_not_ranked(tmp_path: Path) -> None:
+    runs = [records.make(speed=speed, gpu=True) for speed in (100, 300)]
+    runs[1]["recipe"]["decoder"] = "gpu"
+    compared = load(tmp_path, runs)
+    assert [(entry.label, entry.marks) for entry in compared.entries] == [
+        ("PyTorch decoding on the CPU", ()),
+        ("PyTorch decoding on the GPU", ("not native",)),
+    ]
+    assert conclusions.fastest(compared).verdict == "PyTorch decoding on the CPU"
+    assert "JPEGs were decoded on the GPU" in report.write(tmp_path).read_text()
+
+
+def test_the_report_says_whether_faster_loading_pays(tmp_path: Path) -> None:
+    runs = [records.make(name, gpu=True, speed=80) for name in ("PyTorch", "Keras")]
+    for content, supply in zip(runs, (50, 1000), strict=True):
+        for section, rate in (("loader", supply), ("synthetic", 100), ("files", 80)):
+            rates = {"images_per_second": rate, "rounds": [rate - 1, rate, rate + 1]}
+            content[section] |= rates | {"low": rate - 1, "high": rate + 1}
+    assert wait_causes.faster_loading(load(tmp_path, runs)) == [
+        "PyTorch, 2 devices: the loader alone supplies 50.0 images/s and training on synthetic "
+        "data uses 100, so faster loading raises images/s by at most 25 %",
+        "A GPU decoder, packed images or shards do not pay in 1 of 2 runs: the loader alone "
+        "supplies 10.0 times the images/s that training on synthetic data uses",
+    ]

@@ -154,6 +154,7 @@ def _machine(compared: Comparison) -> Section:
         charts.attribution(compared),
         _folded(wait_causes.table(compared)),
         Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
+        Texts("Whether faster loading pays", wait_causes.faster_loading(compared)),
         _folded(step_times.table(compared)),
         Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
