@@ -220,8 +220,8 @@ def _prompts(text: str) -> str:
     )
 
 
-PAGES = {"commands": commands, "python-api": python_api, "results": results}
+PAGES = {"commands": commands, "python-api": python_api}
 
 
 if __name__ == "__main__":
-    print(PAGES[sys.argv[1]]())
+    print((PAGES | {"results": results})[sys.argv[1]]())

@@ -210,6 +210,7 @@ class RecipeSettings(TypedDict):
     precision: str
     execution: NotRequired[Literal["default", "eager", "compiled"]]  # as asked for
     reader: NotRequired[str]
+    decoder: NotRequired[Literal["cpu", "gpu"]]  # of JPEGs
     own: NotRequired[dict[str, str]]  # custom code, mine.py:net, by framework's module or reader
     code: NotRequired[dict[str, Sha256]]  # SHA-256 of each of its files
     optimizer: NotRequired[Literal["sgd", "adam"]]

@@ -10,21 +10,22 @@ from helpers.results.comparability import RANKED
 from helpers.results.comparison import Comparison, repeats
 from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import summarise
-from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, short_number
+from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, share, short_number
 from helpers.results.wait_causes import INVALID
 from helpers.training import attribution, loader_advice
 
 NOTHING = "nothing"
 _SUPPLY, _DEMAND = "loader_images_per_second", "synthetic_images_per_second"
+_FILES = "images_per_second"
 
 
 def numbers(compared: Comparison) -> pd.DataFrame:
     """A row a label and number of devices, with medians and extremes of repeats.
 
-    Columns: label, devices, runs, kind, marks, the rates of loader and synthetic data, fed (how
-    many devices the loader feeds; missing of devices that share hardware), workers, cores (on which
-    the loader may work), invalid (whether a measurement contradicts itself) and change (what to
-    change first: ``NOTHING`` where supply suffices, empty where the record tells nothing).
+    Columns: label, devices, runs, kind, marks, the rates of files, loader and synthetic data, fed
+    (how many devices the loader feeds; missing of devices that share hardware), workers, cores (on
+    which the loader may work), invalid (whether a measurement contradicts itself) and change (what
+    to change first: ``NOTHING`` where supply suffices, empty where the record tells nothing).
     """
     groups = repeats(compared.finished)
     rows: list[dict[str, Any]] = []
@@ -34,7 +35,9 @@ def numbers(compared: Comparison) -> pd.DataFrame:
         names = ("label", "devices", "runs", "kind", "marks")
         found = {name: row[name] for name in names}
         found |= {
-            f"{rate}{end}": row[f"{rate}{end}"] for rate in (_SUPPLY, _DEMAND) for end in ENDS
+            f"{rate}{end}": row[f"{rate}{end}"]
+            for rate in (_SUPPLY, _DEMAND, _FILES)
+            for end in ENDS
         }
         invalid = any(attribution.read(content).get("invalid") for content in contents)
         told = row["kind"] in RANKED and not invalid
@@ -75,3 +78,28 @@ def table(compared: Comparison) -> Table:
         "A change is named only if the ranges of supply and demand overlap, or supply is lower. "
         "The format comes first, then more workers where cores are left, then a local copy.",
     ).without_uniform("workers", "cores")
+
+
+def faster_loading(compared: Comparison) -> list[str]:
+    """Whether faster loading can pay, by :func:`numbers`: a sentence for each run where it can."""
+    never, pays = [], []
+    for row in numbers(compared).to_dict("records"):
+        if row["invalid"] or not row[_SUPPLY] > 0 or not row[_DEMAND] > 0:
+            continue
+        if row["change"] == NOTHING:
+            never.append(row[_SUPPLY] / row[_DEMAND])
+            continue
+        most = max(row[_DEMAND] / row[_FILES] - 1, 0)
+        pays.append(
+            f"{of_row(row).text}: the loader alone supplies {short_number(row[_SUPPLY])} images/s "
+            f"and training on synthetic data uses {short_number(row[_DEMAND])}, so faster loading "
+            f"raises images/s by at most {share(most)}"
+        )
+    if never:
+        ends = dict.fromkeys(short_number(end) for end in (min(never), max(never)))
+        count = f"{len(never)} of {len(never) + len(pays)} rows"
+        pays.append(
+            f"A GPU decoder, packed images or shards do not pay in {count}: the loader alone "
+            f"supplies {' to '.join(ends)} times the images/s that training on synthetic data uses"
+        )
+    return pays

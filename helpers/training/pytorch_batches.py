@@ -15,7 +15,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, SequentialSampler
+from torchvision.io import ImageReadMode, decode_jpeg
 
+from helpers.recipe.settings import ON_CPU, ON_GPU
+from helpers.training import encoded_images
 from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
 
 Arrived = tuple[torch.Tensor, torch.Tensor]
@@ -46,19 +49,24 @@ class Loader(DataLoader[Any]):
         *,
         num_workers: int,
         sampler: Iterable[int] | None = None,
+        decoder: str = ON_CPU,
         **how: Any,
     ) -> None:
-        """``shape``: of an image, (H, W, planes); ``how``: more of DataLoader's arguments."""
+        """``shape``: of an image, (H, W, planes); ``how``: more of DataLoader's arguments.
+
+        With the ``decoder`` of a GPU, workers read files alone, and the batch is on the GPU.
+        """
         memory, places = torch.empty(0, dtype=torch.uint8), None
         order: Any = BatchSampler(sampler or SequentialSampler(dataset), batch_size, False)
-        if num_workers:
+        encoded = decoder == ON_GPU
+        if num_workers and not encoded:
             memory = torch.empty(
                 (requested(num_workers) + LENT, batch_size, *shape), dtype=torch.uint8
             )
             places = Places(memory.share_memory_().numpy(), requested(num_workers))
             order = _Placed(order, places)
         super().__init__(
-            _Batches(dataset, shape, memory, id(places)),
+            _Files(dataset, shape) if encoded else _Batches(dataset, shape, memory, id(places)),
             batch_sampler=order,
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
@@ -140,8 +148,57 @@ class _Batch(NamedTuple):
         return torch.from_numpy(pixels), torch.from_numpy(self.targets)
 
 
+class _Files(Dataset[Any]):
+    """Whole batches of another dataset's files, which are not decoded yet."""
+
+    def __init__(self, dataset: Writes, shape: Sequence[int]) -> None:
+        self.dataset, self.shape = dataset, shape
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitems__(self, numbers: list[int]) -> _Encoded:
+        places = np.empty((len(numbers), *self.shape[:2], 1), np.int32)
+        with encoded_images.collected() as files:
+            targets = self.dataset.write(numbers, places)
+        return _Encoded(files, *encoded_images.rows_and_columns(places), targets, self.shape)
+
+
+class _Encoded(NamedTuple):
+    """What travels from a worker that decodes nothing."""
+
+    files: list[bytes]
+    rows: np.ndarray
+    columns: np.ndarray
+    targets: np.ndarray
+    shape: Sequence[int]
+
+    def pin_memory(self) -> _Encoded:
+        """The decoder copies the files itself."""
+        return self
+
+    def arrived(self) -> Arrived:
+        """The crops, decoded on this process's GPU; on the CPU where it has none."""
+        device = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+        planes = self.shape[2]
+        mode = ImageReadMode.RGB if planes == 3 else ImageReadMode.GRAY
+        if all(self.files):
+            files = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in self.files]
+            images = decode_jpeg(files, mode, device=device)
+        else:  # black images of a check
+            images = [torch.zeros(planes, *self.shape[:2], dtype=torch.uint8, device=device)]
+            images *= len(self.files)
+        rows, columns = (
+            torch.from_numpy(at).to(device, torch.long) for at in (self.rows, self.columns)
+        )
+        crops = [
+            image[:, at[:, None], to] for image, at, to in zip(images, rows, columns, strict=True)
+        ]
+        return torch.stack(crops).permute(0, 2, 3, 1), torch.from_numpy(self.targets)
+
+
 def _arrived(batch: Any) -> Arrived:
-    return batch.arrived() if isinstance(batch, _Batch) else tuple(batch)
+    return batch.arrived() if isinstance(batch, _Batch | _Encoded) else tuple(batch)
 
 
 def _as_it_is(batch: Any) -> Any:

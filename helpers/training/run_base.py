@@ -9,6 +9,7 @@ from typing import Any
 from helpers.frameworks import rank_info
 from helpers.launch import exchange
 from helpers.networks.weights import Weights
+from helpers.recipe.settings import ON_GPU
 from helpers.training import image_data, parameters
 from helpers.training.image_data import Data
 from helpers.training.work import Work
@@ -68,6 +69,21 @@ class RunBase:
         """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
         with exchange.first_rank_first():
             return image_data.load_data(self.setup)
+
+    def why_not_decoded(self, row: str) -> str | None:
+        """Why the recipe's decoder cannot read the images of this notebook; None if it can."""
+        recipe = self.recipe.recipe
+        if recipe.decoder != ON_GPU:
+            return None
+        if row != "PyTorch_MultiGPU":
+            why = "only the notebook PyTorch_MultiGPU can decode on the GPU"
+        elif not self.on_gpu:
+            why = "these devices are CPU devices"
+        elif not self.images.files or self.images.format not in ("jpg", "jpeg"):
+            why = "it reads JPEGs that data-prep wrote, and these images are others"
+        else:
+            return None
+        return f'decoder gpu: {why}; write decoder = "cpu" under [data] of the recipe'
 
     @property
     def network(self) -> str:

@@ -84,3 +84,19 @@ def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -
     assert loader_advice.first_change(content) == ""
     content["cluster"] = records.world(2, virtual=False)
     assert loader_advice.first_change(content) == loader_advice.WORKERS
+
+
+def test_the_report_says_whether_faster_loading_pays(tmp_path: Path) -> None:
+    runs = [records.make(name, gpu=True, speed=80) for name in ("PyTorch", "Keras")]
+    for content, supply in zip(runs, (50, 1000), strict=True):
+        for section, rate in (("loader", supply), ("synthetic", 100), ("files", 80)):
+            rates = {"images_per_second": rate, "rounds": [rate - 1, rate, rate + 1]}
+            content[section] |= rates | {"low": rate - 1, "high": rate + 1}
+    for content in runs:
+        records.save(tmp_path, content)
+    assert loader_supply.faster_loading(comparison.load([tmp_path])) == [
+        "PyTorch, 2 devices: the loader alone supplies 50.0 images/s and training on synthetic "
+        "data uses 100, so faster loading raises images/s by at most 25 %",
+        "A GPU decoder, packed images or shards do not pay in 1 of 2 rows: the loader alone "
+        "supplies 10.0 times the images/s that training on synthetic data uses",
+    ]

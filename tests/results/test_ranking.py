@@ -7,7 +7,13 @@ import gpumon_tools
 import pytest
 import records
 
-from helpers.results import charts, comparison, conclusions, learning_curves, report
+from helpers.results import (
+    charts,
+    comparison,
+    conclusions,
+    learning_curves,
+    report,
+)
 from helpers.results.comparability import kind, ranks
 from helpers.results.comparison_tables import runs as all_runs
 from helpers.results.machine_tables import hardware
@@ -265,3 +271,15 @@ def test_the_estimated_memory_is_shown_beside_the_peak(tmp_path: Path) -> None:
     found = cost.table(load(tmp_path, runs))
     assert found.frame["estimated (GiB)"].to_list() == ["2.00", "-"]
     assert "but neither the framework nor its workspaces" in found.note
+
+
+def test_a_decoder_that_is_not_native_is_marked_and_not_ranked(tmp_path: Path) -> None:
+    runs = [records.make(speed=speed, gpu=True) for speed in (100, 300)]
+    runs[1]["recipe"]["decoder"] = "gpu"
+    compared = load(tmp_path, runs)
+    assert [(entry.label, entry.marks) for entry in compared.entries] == [
+        ("PyTorch decoding on the CPU", ()),
+        ("PyTorch decoding on the GPU", ("not native",)),
+    ]
+    assert conclusions.fastest(compared).verdict == "PyTorch decoding on the CPU"
+    assert "JPEGs were decoded on the GPU" in report.write(tmp_path).read_text()

@@ -1,6 +1,6 @@
 """Build the results page: a row for each machine and framework, from folders of records.
 
-The records may come from anybody: each is checked, and one that is not accepted is left out.
+The records may come from other users: each is checked, and one that is not accepted is left out.
 """
 
 import json

@@ -156,6 +156,7 @@ def _machine(compared: Comparison) -> Section:
         _folded(wait_causes.table(compared)),
         Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
         loader_supply.table(compared),
+        Texts("Whether faster loading pays", loader_supply.faster_loading(compared)),
         _folded(step_times.table(compared)),
         Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
