@@ -30,6 +30,7 @@ from helpers.frameworks.pytorch import (
     configure,
     matrix_product,
     out_of_memory,
+    profiler,
     slowest,
     synchronize,
     through_layer,

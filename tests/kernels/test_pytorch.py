@@ -24,6 +24,7 @@ import torch.distributed as dist
 from adapter import *
 from adapter import Adapter
 from agreed import (
+    assert_profile_is_whole,
     assert_stops_within_an_epoch,
     steps_of,
 )
@@ -45,6 +46,7 @@ from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
 import data_prep
+import gpumon
 from data_prep import FINDINGS
 from helpers.errors import UserError
 from helpers.fairness import custom_network, process_checks, reference, reference_checks
@@ -54,8 +56,9 @@ from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.runner.notebook_code import run_cells
-from helpers.training import pytorch_batches
+from helpers.training import pytorch_batches, step_profile
 from helpers.training.all_reduce import AllReduceClock
+from helpers.training.step_clock import StepClock
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
@@ -384,6 +387,31 @@ def test_a_slow_all_reduce_is_seen_in_every_epoch(tmp_path: Path) -> None:
         assert all(wait > 0 for wait in least) and len(set(least)) == len(steps)
         assert all(np.array_equal(gradients[name], expected[name]) for name in expected)
     assert found[0][0] == found[1][0], "all replicas give the same figure"
+
+
+def test_steps_of_two_ranks_are_profiled_on_the_monitors_clock(tmp_path: Path) -> None:
+    def replica(rank: int) -> str:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
+        )
+        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+
+        def train(observer: Any) -> None:
+            with StepClock(framework.completion, observer=observer) as clock:
+                for _ in clock.batches(range(2)):
+                    loss = model(torch.randn(2, 3, 32, 32)).square().mean()
+                    loss.backward()
+                    clock.queued(loss)
+
+        with monitor.phase(step_profile.PHASE):
+            file = step_profile.file_of(tmp_path, rank)
+            found = step_profile.take(framework, TWO, file, 2, train)
+        dist.destroy_process_group()
+        return found
+
+    with gpumon.Monitor(tmp_path / "trace") as monitor:
+        assert replicas.run(replica, 2) == ["", ""]
+    assert_profile_is_whole(tmp_path, 2)
 
 
 def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
