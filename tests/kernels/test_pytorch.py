@@ -354,7 +354,8 @@ def waits_for_all_reduce(
         dist.init_process_group(
             "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=devices
         )
-        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+        shallow = framework.shallow(reference.shallow_arrays(), TWO[:1])
+        model = DistributedDataParallel(shallow, bucket_cap_mb=0.001)  # several buckets
         clock, waits = AllReduceClock(model, reduce), []
         torch.manual_seed(rank)
         for steps in epochs:
@@ -363,7 +364,8 @@ def waits_for_all_reduce(
                     model.zero_grad()
                     model(torch.randn(2, 3, 32, 32)).square().mean().backward()
             assert host.found == []
-            waits.append(float(clock.seconds()))
+            waits.append(float(waited := clock.seconds()))
+            assert all(step.total >= step.seconds for step in waited.steps)
         dist.destroy_process_group()
         found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
         return waits, found
