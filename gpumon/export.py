@@ -7,8 +7,9 @@ import gzip
 import json
 import math
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ def export(
     target: str | os.PathLike[str],
     kind: str | None = None,
     profile: str | os.PathLike[str] | None = None,
+    window: tuple[float, float] | None = None,
 ) -> Path:
     """Write a trace to a file.
 
@@ -48,6 +50,7 @@ def export(
         target: the file.
         kind: ``csv``, ``parquet``, ``prom`` or ``json``; None: the target's ending.
         profile: for ``json``, a profile of torch.profiler that the file is to hold as well.
+        window: the first and last second to write; None: all of them.
 
     Returns:
         The file.
@@ -55,6 +58,7 @@ def export(
     Raises:
         MonitorError: the kind is unknown, or the target cannot be written.
     """
+    recording = recording if window is None else _within(recording, *window)
     path = Path(target)
     kind = kind or path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
@@ -79,6 +83,19 @@ def export(
         table = _table(recording)
         write_atomically(path, lambda file: table.to_parquet(file))
     return path
+
+
+def _within(recording: Recording, start: float, end: float) -> Recording:
+    """What a recording says of these seconds, from the sample that held at their start."""
+    first = max(0, bisect_right(recording.times, start) - 1)
+    kept = slice(first, bisect_right(recording.times, end))
+    return replace(
+        recording,
+        times=recording.times[kept],
+        columns=[column[kept] for column in recording.columns],
+        events=[event for event in recording.events if start <= event["t"] <= end],
+        marks=[mark for mark in recording.marks if mark.start <= end and mark.end >= start],
+    )
 
 
 def _write_csv(recording: Recording, path: Path) -> None:
@@ -171,14 +188,14 @@ def chrome_document(recording: Recording, profile: Path | None = None) -> dict[s
     start = recording.header["start (unix s)"]
     whole: dict[str, Any] = {BASE: int(start * 1e9), "traceEvents": []}
     if profile is not None:
-        whole = _profile(profile)
+        whole = read_profile(profile)
     shift = start - whole.get(BASE, 0) / 1e9
     whole["traceEvents"] += [*_slices(recording, shift), *_counters(recording, shift)]
     return whole | {"displayTimeUnit": "ms"}
 
 
-def _profile(path: Path) -> dict[str, Any]:
-    """A profile; one without a base counts from 1970, as older ones do."""
+def read_profile(path: Path) -> dict[str, Any]:
+    """A profile in Chrome's format; one without a base counts from 1970, as older ones do."""
     try:
         data = path.read_bytes()
         content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)

@@ -225,7 +225,11 @@ class Trace:
         return page(self, title=title, theme=theme, series=series)
 
     def export(
-        self, target: PathLike, kind: str | None = None, profile: PathLike | None = None
+        self,
+        target: PathLike,
+        kind: str | None = None,
+        profile: PathLike | None = None,
+        window: tuple[float, float] | None = None,
     ) -> Path:
         """Write the trace to a file in another program's format.
 
@@ -237,6 +241,7 @@ class Trace:
             target: the file to write.
             kind: ``"csv"``, ``"parquet"``, ``"prom"`` or ``"json"``. None: the file's extension.
             profile: a torch.profiler trace to add to a ``.json`` file.
+            window: start and end in seconds. None: the whole trace.
 
         Returns:
             The file.
@@ -245,7 +250,7 @@ class Trace:
             MonitorError: the format is unknown, a package is missing, the profile is not valid, or
                 the file cannot be written.
         """
-        return export.export(self.recording, target, kind, profile)
+        return export.export(self.recording, target, kind, profile, window)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""

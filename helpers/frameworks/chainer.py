@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas, weight_layout
-from helpers.frameworks.interface import Seen, Watch
+from helpers.frameworks.interface import Profiler, Seen, Watch
 from helpers.networks import custom
 from helpers.recipe import RECIPES
 
@@ -371,6 +371,10 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(
         words in str(error) for words in ("MemoryError", "OutOfMemory", *memory.RAN_OUT)
     )
+
+
+def profiler() -> Profiler:
+    raise UnsupportedError("Chainer's profiler adds up seconds by function and writes no trace")
 
 
 def _kept(optimizer: Any) -> tuple[dict[str, str], float]:

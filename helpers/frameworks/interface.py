@@ -5,7 +5,9 @@ what is said here. ``tests/frameworks/test_contract.py`` compares names, signatu
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -66,6 +68,15 @@ class AllReduce(NamedTuple):
     """The size of the gradients of one device."""
     by: str
     """What the framework calls the way: ``nccl``, ``gloo``."""
+
+
+class Profiler(NamedTuple):
+    """A framework's own profiler, which runs."""
+
+    range: Callable[[str], AbstractContextManager[Any]]
+    """Names what this thread does inside it."""
+    write: Callable[[Path], None]
+    """Ends the profiler and writes a trace in Chrome's format, as JSON or JSON in gzip."""
 
 
 class Losses(Protocol):
@@ -322,6 +333,13 @@ class Framework(Protocol):
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
+
+    def profiler(self) -> Profiler:
+        """Start the framework's own profiler in this process.
+
+        Raises:
+            UnsupportedError: it has none that writes such a trace.
+        """
 
 
 class OverNodes(Protocol):

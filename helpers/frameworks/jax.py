@@ -16,6 +16,8 @@ processor, and the next run takes it from there.
 import hashlib
 import os
 import platform
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,7 +36,7 @@ from jax.sharding import PartitionSpec as P
 from helpers import paths
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions, weight_layout
-from helpers.frameworks.interface import AllReduce, Seen, Watch
+from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import custom
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
@@ -337,6 +339,21 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, jax.errors.JaxRuntimeError) and any(
         words in str(error) for words in ("RESOURCE_EXHAUSTED", *memory.RAN_OUT)
     )
+
+
+def profiler() -> Profiler:
+    folder = tempfile.TemporaryDirectory(prefix="profile-")
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # calls of Python would fill the trace, and slow the steps
+    jax.profiler.start_trace(folder.name, create_perfetto_trace=True, profiler_options=options)
+
+    def write(file: Path) -> None:
+        jax.profiler.stop_trace()
+        (written,) = Path(folder.name).rglob("perfetto_trace.json.gz")
+        shutil.copyfile(written, file)
+        folder.cleanup()
+
+    return Profiler(jax.profiler.TraceAnnotation, write)
 
 
 def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:

@@ -29,6 +29,7 @@ from helpers.frameworks.tensorflow import (
     list_devices,
     matrix_product,
     out_of_memory,
+    profiler,
     slowest,
     synchronize,
     through_layer,

@@ -31,6 +31,7 @@ from helpers.frameworks.pytorch import (
     host_copy,
     matrix_product,
     out_of_memory,
+    profiler,
     slowest,
     synchronize,
     through_layer,

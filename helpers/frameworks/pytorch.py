@@ -11,7 +11,9 @@ algorithms by their speed (:func:`configure`).
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +24,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import memory, precisions, replicas, weight_layout
-from helpers.frameworks.interface import AllReduce, Seen, Watch
+from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -336,6 +338,24 @@ def out_of_memory(error: BaseException) -> bool:
         words in str(error)
         for words in ("OutOfMemoryError", "can't allocate memory", *memory.RAN_OUT)
     )
+
+
+def profiler() -> Profiler:
+    """Its ranges are NVTX's too, on GPUs, for those who run a rank under nsys."""
+    running = torch.profiler.profile()
+    running.start()
+
+    @contextmanager
+    def named(name: str) -> Iterator[None]:
+        nvtx = torch.cuda.nvtx.range(name) if torch.cuda.is_initialized() else nullcontext()
+        with torch.profiler.record_function(name), nvtx:
+            yield
+
+    def write(file: Path) -> None:
+        running.stop()
+        running.export_chrome_trace(str(file))
+
+    return Profiler(named, write)
 
 
 def rank_gradients(

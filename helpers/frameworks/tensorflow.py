@@ -10,12 +10,15 @@ GPUs it need not.
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
 
+import json
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from threading import Semaphore
 from typing import Any, TypeAlias
 
@@ -31,7 +34,7 @@ from helpers.frameworks import (
     weight_layout,
 )
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.interface import AllReduce, Seen, Watch
+from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
 from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -39,6 +42,7 @@ from helpers.recipe import RECIPES
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
 with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
     import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
@@ -417,6 +421,39 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, tf.errors.OpError) and any(
         words in str(error) for words in (*_RAN_OUT, *memory.RAN_OUT)
     )
+
+
+def profiler() -> Profiler:
+    """TensorFlow writes what TensorBoard's plug-in converts; this is the same without it."""
+    folder = tempfile.TemporaryDirectory(prefix="profile-")
+    tf.profiler.experimental.start(folder.name)
+
+    def write(file: Path) -> None:
+        tf.profiler.experimental.stop()
+        (written,) = Path(folder.name).rglob("*.xplane.pb")
+        space = xplane_pb2.XSpace.FromString(written.read_bytes())
+        folder.cleanup()
+        file.write_text(json.dumps({"traceEvents": list(_events(space))}), encoding="utf-8")
+
+    return Profiler(tf.profiler.experimental.Trace, write)
+
+
+def _events(space: Any) -> Iterator[dict[str, Any]]:
+    """What TensorFlow's profiler has seen, as events of Chrome's format."""
+    for number, plane in enumerate(space.planes):
+        named = {"ph": "M", "pid": number}
+        yield named | {"name": "process_name", "args": {"name": plane.name}}
+        for line in plane.lines:
+            yield named | {"name": "thread_name", "tid": line.id, "args": {"name": line.name}}
+            for event in line.events:
+                yield {
+                    "ph": "X",
+                    "pid": number,
+                    "tid": line.id,
+                    "name": plane.event_metadata[event.metadata_id].name,
+                    "ts": line.timestamp_ns / 1e3 + event.offset_ps / 1e6,
+                    "dur": event.duration_ps / 1e6,
+                }
 
 
 @contextmanager

@@ -112,6 +112,7 @@ class StepParts(TypedDict):
     data: Seconds | None  # waiting for a batch
     compute: float | None
     all_reduce: Seconds | None  # waiting for gradients, and for slower ranks
+    all_reduce_total: NotRequired[Seconds]  # with what computing hid of it
     update: Seconds | None
 
 

@@ -86,6 +86,7 @@ class Journal(TypedDict):
     cores_per_device: NotRequired[Annotated[int, Meta(ge=1)] | Literal["auto", "shared"]]
     loader_cores: NotRequired[Literal["default", "device", "own", "siblings"]]
     strict_nodes: NotRequired[bool]
+    profile_steps: NotRequired[Annotated[int, Meta(ge=0, le=100)]]
     recipe_digests: NotRequired[dict[str, Sha256]]  # of its file and of its custom code, by name
     seed: NotRequired[Seed]  # of all runs, in journals of the first version
 

@@ -23,7 +23,7 @@ MOST_RUNS = 10_000
 """A larger number is treated as a typing error."""
 PARAMETERS = (
     *("recipe", "data", "epochs", "batch_size", "num_workers", "warmup_epochs"),
-    *("cores_per_device", "loader_cores", "strict_nodes"),
+    *("cores_per_device", "loader_cores", "strict_nodes", "profile_steps"),
 )
 """The fields of a plan that each of its notebooks gets as parameters."""
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -32,6 +32,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "num_workers": parameters.check_num_workers,
     "warmup_epochs": parameters.epochs_of_warmup,
     "strict_nodes": parameters.check_strict_nodes,
+    "profile_steps": parameters.check_profile_steps,
 }
 
 
@@ -74,6 +75,8 @@ class Choices:
     """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
     strict_nodes: bool = False
     """Whether a run with a slow device ends before it trains."""
+    profile_steps: int = 0
+    """How many steps of each rank are profiled, after the measurements."""
 
 
 @dataclass
@@ -160,6 +163,7 @@ class Plan:
     """As the user asked for them."""
     loader_cores: str = "default"
     strict_nodes: bool = False
+    profile_steps: int = 0
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
@@ -188,6 +192,7 @@ class Plan:
             "loader cores": self.loader_cores,
             "launcher": "default" if self.launcher == "auto" else self.launcher,
             "strict": "nodes" if self.strict_nodes else "default",
+            "profiled steps": self.profile_steps or "default",
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 

@@ -55,6 +55,7 @@ KEYS = LISTS | {
     "cores_per_device": _one("4"),
     "loader_cores": _one('"device"'),
     "strict_nodes": _one("true", "true or false", bool),
+    "profile_steps": _one("3"),
     "name": _one('"overnight"'),
 }
 """The keys, and the type of each; what a run then accepts of it says ``plans.make_plan``."""

@@ -306,7 +306,7 @@ class TimedCommunicator:
         began = time.perf_counter()
         self.communicator.multi_node_mean_grad(model, zero_fill)
         ended = time.perf_counter()
-        self._waits.append(Wait(ended - began, ended))
+        self._waits.append(Wait(ended - began, ended, ended - began))
 
 
 def statistics(network: chainer.Chain) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from helpers.errors import LoaderError
 from helpers.training import checkpoint, graceful_stop, metrics, step_parts
 from helpers.training.observer import Evaluated, Observer
 from helpers.training.partial_epoch import NONE, Part
-from helpers.training.step_clock import StepClock
+from helpers.training.step_clock import Observes, StepClock
 from helpers.training.work import Work
 from helpers.training.world import World
 
@@ -227,7 +227,7 @@ def counted_steps(
     first: int = 0,
     what: str = "training-loop check",
     progress: Callable[[int, float], None] | None = None,
-    observer: Observer | None = None,
+    observer: Observes | None = None,
 ) -> Iterator[tuple[Any, StepClock]]:
     """The loader and the clock of ``steps`` steps that a notebook's ``train_epoch`` takes.
 

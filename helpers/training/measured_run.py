@@ -75,6 +75,7 @@ from helpers.training import (
     run_tables,
     slow_devices,
     step_parts,
+    step_profile,
     train_loop,
 )
 from helpers.training.epochs import Within
@@ -94,7 +95,7 @@ PARAMETERS = {
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 MAY_BE_LEFT_OUT = (
     *("seed", "execution", "warmup_epochs"),
-    *("cores_per_device", "loader_cores", "strict_nodes"),
+    *("cores_per_device", "loader_cores", "strict_nodes", "profile_steps"),
 )
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
@@ -428,6 +429,7 @@ class Run(RunBase):
             begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
             if self.rank == 0:
                 samplers.clear(self.folder)
+                (self.folder / step_profile.FILE).unlink(missing_ok=True)
         self._begin = replace(begin, run=exchange.of_first(begin.run))
         samplers.stop(self.monitor)  # of an earlier training
         try:
@@ -505,14 +507,20 @@ class Run(RunBase):
         self.functions = replace(self.functions, **functions)
         steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[StepMeasurements] = self.with_replica(
-            train_loop.measure, self.initial.arrays, 0, steps
+            train_loop.measure,
+            *(self.initial.arrays, 0),
+            *(steps, self.setup.profile_steps, self.folder),
         )
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
         seconds = measurement_rounds.slowest([each.seconds for each in found])
         seconds = measurement_rounds.without_the_impossible(seconds)
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
+        if self.functions.without_all_reduce is not None and "no_allreduce" in self._measured:
+            self._measured["no_allreduce"]["note"] = measurement_rounds.LEFT_OUT
         self._tell_network(found)
+        if self.setup.profile_steps and self.rank == 0:
+            self._merge_profiles(found)
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
         computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
@@ -549,8 +557,9 @@ class Run(RunBase):
         self._utilisation = trace.summary().to_pandas()
         self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
-        memory = record.memory(self._utilisation, self._resident, self._estimated)
-        self.record.add("memory", memory)
+        profiled = self._utilisation["phase"] == step_profile.PHASE  # profilers need memory, too
+        trained = self._utilisation[~profiled]
+        self.record.add("memory", record.memory(trained, self._resident, self._estimated))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -788,6 +797,15 @@ class Run(RunBase):
             print(line)
         if (parts := rank_tables.parts(self._cluster)) is not None:
             display(parts)
+
+    def _merge_profiles(self, found: Sequence[StepMeasurements]) -> None:
+        """Write the ranks' profiles to one file; the clocks of several hosts were measured."""
+        clocks = {each["host"]: each["ahead"] for each in self._cluster.get("clocks", [])}
+        here = rank_info.here()
+        hosts = [] if here is None else here.hosts
+        ahead = [clocks.get(host, 0.0) for host in hosts]
+        for line in step_profile.merge(self.folder, [each.no_profile for each in found], ahead):
+            self._say(line)
 
     def _end_replica(self) -> None:
         if self._replica is not None:

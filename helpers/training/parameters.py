@@ -23,6 +23,8 @@ MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
 """The most digits of a number; Python reads no more than 4300."""
+MOST_PROFILED = 100
+"""Steps that are profiled; a rank writes some megabytes for each."""
 MOST_WORKERS = 1024
 """More is a slip of the keyboard, which would start as many processes."""
 
@@ -46,6 +48,7 @@ def resolve(
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
     strict_nodes: bool = False,
+    profile_steps: int = 0,
     nodes: int = 1,
     simulated_nodes: bool = False,
 ) -> Setup:
@@ -81,6 +84,7 @@ def resolve(
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
         strict_nodes: whether the run ends, before it trains, where a device is slow.
+        profile_steps: how many steps the framework's profiler records after section 11's rounds.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.
 
@@ -136,6 +140,7 @@ def resolve(
         nodes=nodes,
         simulated_nodes=simulated_nodes,
         strict_nodes=check_strict_nodes(strict_nodes),
+        profile_steps=check_profile_steps(profile_steps),
     )
 
 
@@ -225,6 +230,15 @@ def check_strict_nodes(value: bool) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"strict_nodes is {value!r}: give true or false")
     return value
+
+
+def check_profile_steps(value: int | str) -> int:
+    """How many steps are profiled, as a user gave it.
+
+    Raises:
+        UserError: it is no such number.
+    """
+    return int(_number_or_word("profile_steps", value, (), least=0, most=MOST_PROFILED))
 
 
 def check_nodes(value: int | str) -> int:

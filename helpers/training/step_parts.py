@@ -25,6 +25,8 @@ SHOWN = {
     "all_reduce": "waiting for gradients",
     "update": "update",
 }
+TOTAL = "all_reduce_total"
+"""Beside the parts: how long the all-reduce took, with what computing hid of it."""
 Parts = dict[str, float | None]
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 """The percentiles of step times, by their names in the record."""
@@ -33,11 +35,13 @@ PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 class Wait(NamedTuple):
     """How long one step of this process waited for gradients; ``until`` when on its clock.
 
-    ``until`` is of ``time.perf_counter``, None where only a device knows.
+    ``until`` is of ``time.perf_counter``, None where only a device knows. ``total`` is how long its
+    all-reduce took, with what computing hid of it.
     """
 
     seconds: float
     until: float | None = None
+    total: float | None = None
 
 
 class Waited(float):
@@ -55,6 +59,8 @@ class Waited(float):
 
 def of_epoch(clock: StepClock, waited: float | None) -> Parts:
     """Median seconds of each part of a step, by its name in ``PARTS``; None where it is not seen.
+
+    Those of the whole all-reduce are in ``TOTAL``, if they are seen.
 
     Of one epoch, without its first step where there are more.
 
@@ -77,6 +83,8 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
                 found["update"].append(max(0.0, done - wait.until))
                 left -= found["update"][-1]
         found["compute"].append(left)
+    if waits and (totals := [wait.total for wait in waits if wait.total is not None]):
+        found[TOTAL] = totals
     return {part: median(each[1:] or each) if each else None for part, each in found.items()}
 
 
@@ -138,6 +146,11 @@ def busy(rank: Mapping[str, Any]) -> float:
     return sum(rank[part] or 0.0 for part in ("data", "compute", "update"))
 
 
+def hidden_share(total: float, exposed: float) -> float | None:
+    """The share of an all-reduce that computing hid, from 0 to 1; None of one that took no time."""
+    return min(1.0, max(0.0, 1 - max(0.0, exposed) / total)) if total > 0 else None
+
+
 def table(parts: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Seconds of a step, a row for each rank; ``parts`` as in :func:`slowest`."""
     rows = {rank["rank"]: {"host": rank["host"]} | _shown(rank) for rank in parts}
@@ -158,4 +171,8 @@ def in_words(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _shown(rank: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{shown} (s)": rank[part] for part, shown in SHOWN.items()}
+    found = {f"{shown} (s)": rank[part] for part, shown in SHOWN.items()}
+    total, exposed = rank.get(TOTAL), rank["all_reduce"]
+    if total is None or exposed is None:
+        return found
+    return found | {"all-reduce (s)": total, "of it hidden": hidden_share(total, exposed)}

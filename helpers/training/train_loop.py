@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from helpers.training import (
     graceful_stop,
     measurement_rounds,
     step_parts,
+    step_profile,
 )
 from helpers.training.epochs import (
     StoppedInEpoch,
@@ -38,9 +40,9 @@ from helpers.training.epochs import (
     evaluating,
     own_images,
 )
-from helpers.training.observer import Evaluated, Observer
+from helpers.training.observer import Evaluated
 from helpers.training.partial_epoch import Part
-from helpers.training.step_clock import StepClock
+from helpers.training.step_clock import Observes, StepClock
 from helpers.training.work import Work
 from helpers.training.world import TrainingFunctions, World
 
@@ -88,6 +90,8 @@ class StepMeasurements(NamedTuple):
     """On ranks: of the gradients alone."""
     meetings: clocks.Meetings | None = None
     """Over several machines: the data from which the difference of their clocks follows."""
+    no_profile: str = ""
+    """Why no profile of this process was written, where one was asked for."""
 
 
 def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -245,11 +249,15 @@ def predict(
     return scores, loss
 
 
-def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasurements:
+def measure(
+    world: World, work: Work, replica: Any, steps: int, profiled: int = 0, folder: Path = Path()
+) -> StepMeasurements:
     """Section 11's measurements of this process, in rounds; over several nodes, of their network.
 
     Args:
         steps: of a turn, after a first one that is not counted.
+        profiled: steps to profile when all is measured.
+        folder: the run's, for the profile.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
@@ -291,14 +299,21 @@ def measure(world: World, work: Work, replica: Any, steps: int) -> StepMeasureme
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
-    if rank_info.here() is None:
-        return StepMeasurements(seconds)
-    with work.monitor.phase("all-reduce alone"):
-        all_reduce = bus_bandwidth.measure(world, work.framework, replica)
-    if world.nodes == 1 or world.simulated_nodes:
-        return StepMeasurements(seconds, all_reduce)
-    meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
-    return StepMeasurements(seconds, all_reduce, meetings)
+    all_reduce = meetings = None
+    if rank_info.here() is not None:
+        with work.monitor.phase("all-reduce alone"):
+            all_reduce = bus_bandwidth.measure(world, work.framework, replica)
+        if world.nodes > 1 and not world.simulated_nodes:
+            meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
+    no_profile = ""
+    if profiled:
+        file = step_profile.file_of(folder, world.rank)
+        with work.monitor.phase(step_profile.PHASE):
+            no_profile = step_profile.take(
+                *(work.framework, world.devices, file, profiled),
+                lambda observer: take_steps(work, replica, files, profiled, "section 11", observer),
+            )
+    return StepMeasurements(seconds, all_reduce, meetings, no_profile)
 
 
 def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:
@@ -320,7 +335,7 @@ def take_steps(
     loader: Any,
     steps: int,
     what: str = "training-loop check",
-    observer: Observer | None = None,
+    observer: Observes | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock; see :func:`epochs.counted_steps`."""
     with counted_steps(work, loader, steps, what=what, observer=observer) as (batches, clock):

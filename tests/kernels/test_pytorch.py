@@ -25,6 +25,7 @@ import torch.distributed as dist
 from adapter import *
 from adapter import Adapter
 from agreed import (
+    assert_profile_is_whole,
     assert_stops_within_an_epoch,
     steps_of,
 )
@@ -48,6 +49,7 @@ from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
 import data_prep
+import gpumon
 from data_prep import FINDINGS
 from helpers.errors import UnsupportedError, UserError
 from helpers.fairness import custom_network, process_checks, reference, reference_checks
@@ -57,9 +59,10 @@ from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.runner.notebook_code import run_cells
-from helpers.training import pytorch_batches
+from helpers.training import pytorch_batches, step_profile
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.run_base import RunBase
+from helpers.training.step_clock import StepClock
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
@@ -406,7 +409,8 @@ def waits_for_all_reduce(
         dist.init_process_group(
             "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=devices
         )
-        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+        shallow = framework.shallow(reference.shallow_arrays(), TWO[:1])
+        model = DistributedDataParallel(shallow, bucket_cap_mb=0.001)  # several buckets
         clock, waits = AllReduceClock(model, reduce), []
         torch.manual_seed(rank)
         for steps in epochs:
@@ -415,7 +419,8 @@ def waits_for_all_reduce(
                     model.zero_grad()
                     model(torch.randn(2, 3, 32, 32)).square().mean().backward()
             assert host.found == []
-            waits.append(float(clock.seconds()))
+            waits.append(float(waited := clock.seconds()))
+            assert all((step.total or 0) >= step.seconds for step in waited.steps)
         dist.destroy_process_group()
         found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
         return waits, found
@@ -439,6 +444,31 @@ def test_a_slow_all_reduce_is_seen_in_every_epoch(tmp_path: Path) -> None:
         assert all(wait > 0 for wait in least) and len(set(least)) == len(steps)
         assert all(np.array_equal(gradients[name], expected[name]) for name in expected)
     assert found[0][0] == found[1][0], "all replicas give the same figure"
+
+
+def test_steps_of_two_ranks_are_profiled_on_the_monitors_clock(tmp_path: Path) -> None:
+    def replica(rank: int) -> str:
+        dist.init_process_group(
+            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
+        )
+        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
+
+        def train(observer: Any) -> None:
+            with StepClock(framework.completion, observer=observer) as clock:
+                for _ in clock.batches(range(2)):
+                    loss = model(torch.randn(2, 3, 32, 32)).square().mean()
+                    loss.backward()
+                    clock.queued(loss)
+
+        with monitor.phase(step_profile.PHASE):
+            file = step_profile.file_of(tmp_path, rank)
+            found = step_profile.take(framework, TWO, file, 2, train)
+        dist.destroy_process_group()
+        return found
+
+    with gpumon.Monitor(tmp_path / "trace") as monitor:
+        assert replicas.run(replica, 2) == ["", ""]
+    assert_profile_is_whole(tmp_path, 2)
 
 
 def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from helpers.results import (
 from helpers.results.charts import Chart
 from helpers.results.report import data_files
 from helpers.results.scaling import cost, speed, speedup_factors, step_parts
+from helpers.training import measurement_rounds
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +317,33 @@ def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
     waited = found.loc[("by ablation", "all-reduce"), "seconds"]
     assert waited == pytest.approx(batch / rate * (1 / 1.25 - 1 / 1.6), rel=0.01)
     assert ("by ablation", "update") not in found.index
+
+
+def test_what_computing_hides_of_the_all_reduce_is_in_the_table(tmp_path: Path) -> None:
+    measured, ablation, subtracted = (law.make(devices=4, nodes=2) for _ in range(3))
+    measured["cluster"]["step_parts"] = [
+        part | {"all_reduce_total": total}
+        for part, total in zip(law.parts(), (0.01, 0.02, 0.04, 0.04), strict=True)
+    ]
+    exposed = 4 * 128 / (law.ALONE * law.speed_up(4)) * (1 / 1.25 - 1 / 1.6)
+    ablation["no_allreduce"]["note"] = measurement_rounds.LEFT_OUT
+    for content, name in ((ablation, "MXNet Gluon"), (subtracted, "JAX")):
+        content["framework"]["name"] = name
+        seconds = {"seconds": 4 * exposed, "interval": [3 * exposed, 5 * exposed]}
+        alone = ALONE | seconds | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
+        content["cluster"]["all_reduce"] = alone
+    one = comparison.load(law.save(tmp_path / "b", [measured, ablation, subtracted]))
+    table = step_parts.table(one)
+    titles = [column.text for column in table.columns]
+    total, share = titles.index("all-reduce in total"), titles.index("of it hidden")
+    said = {name: (cells[total].text, str(cells[share])) for name, cells in table.rows}
+    assert list(said.values()) == [
+        ("30.0", "62 % (0 to 75)"),
+        (step_parts.short_number(4000 * exposed), "75 %"),
+        ("not known", "not known"),
+    ]
+    assert "In total it has what compute hides" in table.note
+    assert step_parts.numbers(one)["total_high"].iloc[2] == 0.04
 
 
 def test_one_loss_far_above_all_others_does_not_press_them_to_the_ground(tmp_path: Path) -> None:

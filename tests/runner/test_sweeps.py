@@ -236,7 +236,10 @@ def test_every_key_is_an_option_and_every_example_is_taken(suite: Suite, tmp_pat
         assert key in sweeps.read(sweep_file(tmp_path, f"{key} = {example}\n")).choices
 
 
-SETTINGS = ("epochs", "batch_size", "num_workers", "warmup_epochs", "strict_nodes")
+SETTINGS = (
+    *("epochs", "batch_size", "num_workers", "warmup_epochs"),
+    *("strict_nodes", "profile_steps"),
+)
 
 
 def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
@@ -255,18 +258,20 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
         "--warmup-epochs",
         "1.5",
         "--strict-nodes",
+        "--profile-steps",
+        "2",
     ]
     assert suite.compare("--name", "option", *options) == 0
-    assert given("option") == "(2, 16, 0, 1.5, True)"
+    assert given("option") == "(2, 16, 0, 1.5, True, 2)"
     text = 'epochs = "1"\nbatch_size = "auto"\nnum_workers = "auto"\nwarmup_epochs = 0.5\n'
-    text += "strict_nodes = true\n"
+    text += "strict_nodes = true\nprofile_steps = 3\n"
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
     assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
-    assert given("file") == "(1, 'auto', 'auto', 0.5, True)"
+    assert given("file") == "(1, 'auto', 'auto', 0.5, True, 3)"
     assert suite.compare("--name", "neither") == 0
-    assert given("neither") == "('default', 'default', 'default', 'default', False)"
+    assert given("neither") == "('default', 'default', 'default', 'default', False, 0)"
     written = suite.journal("option")
-    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5, True]
+    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5, True, 2]
 
 
 def test_other_epochs_batch_sizes_and_workers_are_another_plan(
@@ -317,6 +322,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("warmup_epochs = -1", "line 1: warmup_epochs is -1: give a number"),
         ("warmup_epochs = nan", "line 1: 'warmup_epochs' is nan: give a number of epochs"),
         ("strict_nodes = 1", "line 1: 'strict_nodes' is 1: give true or false, such as true"),
+        ("profile_steps = 101", "line 1: profile_steps is 101: give a whole number from 0 to 100"),
         ("warmup_epochs = [1]", "'warmup_epochs' is [1]: give a number of epochs, such as 0.5"),
         ("#\nepochs = 0", "line 2: epochs is 0: give a whole number from 1"),
         ("epochs = 1.5", "line 1: 'epochs' is 1.5: give one value, such as 5"),

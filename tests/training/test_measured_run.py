@@ -281,7 +281,7 @@ def test_one_device_says_why_a_measurement_is_missing(
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch_size=64),
         record=SimpleNamespace(add=lambda *given: None),
-        setup=SimpleNamespace(replicas=count),
+        setup=SimpleNamespace(replicas=count, profile_steps=0),
         check_parameters=lambda: None,
         _arithmetic=lambda seconds: records.arithmetic(100.0),
     )

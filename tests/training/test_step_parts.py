@@ -55,6 +55,17 @@ def test_a_step_falls_into_its_parts(time: Time) -> None:
     assert found["update"] is None and found["compute"] == pytest.approx(0.55)
 
 
+def test_what_computing_hides_of_the_all_reduce_is_told(time: Time) -> None:
+    clock, waits = epoch(time)
+    whole = [wait._replace(total=4 * wait.seconds) for wait in waits]
+    found = step_parts.of_epoch(clock, Waited.of(1.0, whole))
+    assert found["all_reduce_total"] == pytest.approx(1.2)
+    table = rank_tables.parts({"step_parts": [{"rank": 0, "host": "n1"} | found]})
+    assert table is not None and float(table["of it hidden"].iloc[0]) == pytest.approx(0.75)
+    assert step_parts.hidden_share(0.1, 0.2) == 0.0 and step_parts.hidden_share(0.0, 0.0) is None
+    assert step_parts.hidden_share(0.1, -0.2) == 1.0
+
+
 @pytest.mark.parametrize("waited", [None, 3.0, Waited.of(3.0, [Wait(3.0, 1.0)])])
 def test_what_is_not_seen_step_by_step_is_part_of_compute(time: Time, waited: Any) -> None:
     found = step_parts.of_epoch(epoch(time)[0], waited)

@@ -5,7 +5,9 @@ ablation*: section 11 left out loading and then the all-reduce, and the update i
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from math import nan
 from statistics import median
 from typing import Any
 
@@ -14,11 +16,13 @@ import pandas as pd
 from helpers.results import comparability, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.tables import ABSENT, Cell, Table, of_run, short_number
-from helpers.training import attribution
+from helpers.training import attribution, measurement_rounds
+from helpers.training.step_parts import TOTAL, hidden_share
 
 PARTS = ("load", "compute", "all-reduce", "update")
 _FIELDS = dict(zip(PARTS, ("data", "compute", "all_reduce", "update"), strict=True))
 MEASURED, BY_ABLATION = "measured", "by ablation"
+WHOLE = ("total", "hidden")
 STANDS_OUT = 0.10
 """The share of a step by which a slow rank's own work takes longer than the middle rank's."""
 
@@ -29,12 +33,16 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: run, label, devices, nodes, how (``measured`` or ``by ablation``), part, seconds (the
     median over the ranks, or over the rounds), low and high (over the ranks, or the rounds), ranks
-    (how many were measured; 0 by ablation). A part that cannot be separated from compute has no
-    row; a run whose measurement contradicts itself has none (:func:`left_out`).
+    (how many were measured; 0 by ablation), and of the all-reduce total (its seconds with what
+    computing hides of it) and hidden (that share), each with its _low and _high. A part that cannot
+    be separated from compute has no row; a run whose measurement contradicts itself has none
+    (:func:`left_out`).
     """
     rows = []
     for entry in latest_of_each(compared.finished):
         how, found = parts_of(entry)
+        totals, shares = _whole(entry.content, how, found.get("all-reduce", []))
+        whole: dict[str, Any] = _ends("total", totals) | _ends("hidden", shares)
         for part, values in found.items():
             rows.append(
                 {
@@ -49,8 +57,38 @@ def numbers(compared: Comparison) -> pd.DataFrame:
                     "high": max(values),
                     "ranks": len(values) if how == MEASURED else 0,
                 }
+                | (whole if part == "all-reduce" else {})
             )
     return pd.DataFrame(rows)
+
+
+def _ends(name: str, values: Sequence[float]) -> dict[str, float]:
+    """The median, minimum and maximum as columns; none without values."""
+    if not values:
+        return {}
+    return {name: median(values), f"{name}_low": min(values), f"{name}_high": max(values)}
+
+
+def _whole(
+    content: dict[str, Any], how: str, exposed: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Seconds of a step's whole all-reduce, and the share that computing hides; empty if unknown.
+
+    By ablation they need a round without all-reduce, and the all-reduce measured alone.
+    """
+    if not exposed:
+        return [], []
+    cluster = content.get("cluster", {})
+    totals = [rank.get(TOTAL) for rank in cluster.get("step_parts", [])]
+    if how == BY_ABLATION:
+        left_out = content["no_allreduce"].get("note") == measurement_rounds.LEFT_OUT
+        alone = cluster.get("all_reduce", {}).get("seconds") if left_out else None
+        totals, exposed = [alone], [median(exposed)]
+    known = [total for total in totals if total is not None]
+    if len(known) < len(totals):
+        return [], []
+    shares = [hidden_share(total, wait) for total, wait in zip(known, exposed, strict=True)]
+    return known, [share for share in shares if share is not None]
 
 
 def parts_of(entry: Entry) -> tuple[str, dict[str, list[float]]]:
@@ -117,6 +155,8 @@ def table(compared: Comparison) -> Table:
             for part in PARTS
         }
         cells["together"] = Cell(1000 * group["seconds"].sum(), short_number)
+        if "total" in group:
+            cells |= _of_all_reduce(parts.get("all-reduce", {}), ABSENT if alone else "not known")
         rows.append((names[run], cells | {"method": f"{group['how'].iloc[0]}, {of}"}))
     return tables.table(
         "A step's parts, in ms",
@@ -125,8 +165,17 @@ def table(compared: Comparison) -> Table:
         note="Measured parts are medians over the ranks, which timed their own steps; brackets "
         "hold the minimum and maximum over the ranks. Parts by ablation come from rounds that left "
         "out loading and then the all-reduce; brackets hold the rounds' minimum and maximum. The "
-        "all-reduce is the part that compute does not hide.",
+        "all-reduce is the part that compute does not hide."
+        + (" In total it has what compute hides, too." if "total" in found else ""),
     ).without_uniform("update", "method")
+
+
+def _of_all_reduce(found: dict[str, Any], missing: str) -> dict[str, Cell]:
+    """The whole all-reduce and what computing hides of it, as cells."""
+    total, share = ([found.get(name + end, nan) for end in ("", "_low", "_high")] for name in WHOLE)
+    hidden = Cell(share[0], lambda value: f"{100 * value:.0f} %", share[1], share[2])
+    cells = {"all-reduce in total": milliseconds(*total), "of it hidden": hidden}
+    return {name: replace(cell, missing=missing) for name, cell in cells.items()}
 
 
 def milliseconds(value: float, low: float, high: float) -> Cell:
