@@ -82,6 +82,8 @@ def place(name: str) -> Path:
 def publish_check(out: Path, target: Path) -> list[str]:
     """Copies what a check on a machine with GPUs has left, its summary too; its runs' names."""
     summary = json.loads((out / "summary.json").read_text("utf-8"))
+    if summary["rehearsal"] and target.is_relative_to(RESULTS):
+        raise SystemExit(f"{out}: a rehearsal's results, which are not published")
     home = summary.pop("folders")
     batches = [each for each in sorted((out / "runs").glob("*")) if not each.is_symlink()]
     found = publish(batches, target, home)

@@ -337,8 +337,8 @@ def test_on_gpus_a_goal_is_reached_or_missed() -> None:
 
 
 def test_what_we_need_is_pinned() -> None:
-    assert {"papermill", "pandas", "nvidia-ml-py", "ipykernel"} <= set(gpu_place.needs())
-    assert {"pip", "timm", "nvitop", *gpu_place.needs()} <= set(gpu_place.pins())
+    assert {"papermill", "pandas", "nvidia-ml-py", "ipykernel"} <= set(gpu_place.needs(bool))
+    assert {"pip", "timm", "nvitop", *gpu_place.needs(bool)} <= set(gpu_place.pins())
 
 
 def test_what_is_carried_is_what_we_need_and_what_that_needs() -> None:
