@@ -23,6 +23,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -191,7 +192,7 @@ def check(given: Any, parser: Parser, before: dict[str, Any]) -> int:
 def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
     """One step, if it can be run and there is time; its line is written before the next begins."""
     log = out / "logs" / f"{step.name.replace(' ', '-')}.log"
-    began, figures = time.monotonic(), []
+    began, busy, figures = time.monotonic(), _processor(), []
     if step.skipped:
         outcome, said = "skipped", step.skipped
     elif left < step.seconds / 2:
@@ -204,7 +205,14 @@ def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
             raise
         figures = list(_told(log, summary["machine"]))
     _note(summary, step, outcome, said, time.monotonic() - began, log, figures)
+    summary["steps"][-1]["processor_seconds"] = round(_processor() - busy, 1)
     write(summary, out)
+
+
+def _processor() -> float:
+    """The processor's seconds of all that has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _note(
@@ -217,7 +225,12 @@ def _note(
     figures: list[dict[str, Any]] | None = None,
 ) -> None:
     line: dict[str, Any] = {"step": step.name, "outcome": outcome, "said": said}
-    line |= {"seconds": round(seconds, 1), "log": None, "figures": figures or []}
+    line |= {
+        "limit": step.seconds,
+        "seconds": round(seconds, 1),
+        "log": None,
+        "figures": figures or [],
+    }
     if log is not None and log.exists():
         line["log"] = f"logs/{log.name}"
     summary["steps"].append(line)
