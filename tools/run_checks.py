@@ -84,7 +84,7 @@ NOT_FOR_EVER = (
     *("-o", "faulthandler_exit_on_timeout=true"),
 )
 REHEARSED = ("--minutes", "60")
-"""By the clock, of what may take twenty minutes of processor time: other parts share the cores."""
+"""Of what takes ten with nothing beside it: other parts share the cores."""
 NO_TESTS = 5
 """pytest's exit code where none was left to run."""
 

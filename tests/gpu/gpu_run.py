@@ -23,7 +23,6 @@ import argparse
 import json
 import math
 import os
-import resource
 import shlex
 import shutil
 import signal
@@ -147,7 +146,8 @@ def check(given: Any, parser: Parser, before: dict[str, Any]) -> int:
         "machine": before.get("machine", {}),
         "steps": [line for line in before.get("steps", []) if line["step"] not in again],
     }
-    shutil.rmtree(here.work, ignore_errors=True)
+    if before:
+        shutil.rmtree(here.work, ignore_errors=True)  # of a command that was killed
     (out / "logs").mkdir(parents=True, exist_ok=True)
     said = ", ".join(summary["gpus"]) or "no GPU: on the CPU, at a small size"
     kept = f"; {len(summary['steps'])} steps are done" if before else ""
@@ -192,7 +192,7 @@ def check(given: Any, parser: Parser, before: dict[str, Any]) -> int:
 def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
     """One step, if it can be run and there is time; its line is written before the next begins."""
     log = out / "logs" / f"{step.name.replace(' ', '-')}.log"
-    began, busy, figures = time.monotonic(), _processor(), []
+    began, figures = time.monotonic(), []
     if step.skipped:
         outcome, said = "skipped", step.skipped
     elif left < step.seconds / 2:
@@ -205,14 +205,7 @@ def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
             raise
         figures = list(_told(log, summary["machine"]))
     _note(summary, step, outcome, said, time.monotonic() - began, log, figures)
-    summary["steps"][-1]["processor_seconds"] = round(_processor() - busy, 1)
     write(summary, out)
-
-
-def _processor() -> float:
-    """The processor's seconds of all that has ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _note(

@@ -76,6 +76,7 @@ FIRST = ("fp32", "bf16")
 THEN = ("tf32", "bf16-compiled", "bf16-largest", "fp32-compiled", "fp32-largest")
 """Variants of :data:`MEASURED`: a precision, and how steps are executed or batches chosen."""
 MEASURED = ("PyTorch_MultiGPU", "pytorch"), ("JAX_MultiGPU", "jax")
+SMALL = ["--recipe", str(HERE / "small.toml"), "--devices", "1"]
 WORDS = {"compiled": ["--execution", "compiled"], "largest": ["--batch-size", "auto"]}
 
 
@@ -163,8 +164,9 @@ def _run(here: Here, name: str, notebook: str, skipped: str, seconds: int, *opti
     """One run of a notebook: fairness check, training on files, synthetic data, report."""
     batch = here.out / "runs" / name
     command = [*_helpers(here, "helpers"), "run", "--name", name, "--notebooks", notebook]
-    command += ["--data", str(here.work / "images"), "--epochs", "1" if here.small else "2"]
-    command += ["--recipe", "demo" if here.small else "chexnet", *options]
+    command += ["--data", str(here.work / "images")]
+    command += SMALL if here.small else ["--recipe", "chexnet", "--epochs", "2"]
+    command += options
     left = ["rm", "-rf", str(batch)]  # by a try that failed
     return Step(name, seconds, [left, command], skipped, partial(_of, batch))
 
