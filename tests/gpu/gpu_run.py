@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         "out", type=Path, nargs="?", metavar="OUT", help="a folder, new or to continue"
     )
     parser.add_argument("--small", action="store_true", help="the small size, also on GPUs")
-    parser.add_argument("--cpu", action="store_true", help="rehearse on the CPU, only monitor GPUs")
+    parser.add_argument("--cpu", action="store_true", help="train on the CPU and only monitor GPUs")
     parser.add_argument("--minutes", type=float, default=10, help="for all of it (default: 10)")
     parser.add_argument("--only", metavar="STEP,...", help="some steps, by the summary's names")
     parser.add_argument("--wheels", type=Path, default=WHEELS, metavar="FOLDER")

@@ -168,6 +168,16 @@ def test_of_repeats_the_last_ones_notebook_and_traces_are_published(
     assert [path.parent.name for path in target.glob("*/trace.jsonl")] == ["seed9"]
 
 
+def test_of_each_precision_a_notebook_is_published(results: Path, tmp_path: Path) -> None:
+    batches = [tmp_path / "fp32", tmp_path / "bf16"]
+    for batch in batches:
+        content = records.make()
+        content["recipe"]["precision"] = batch.name
+        records.save(batch, content).joinpath("notebook.ipynb").write_text(NOTEBOOK)
+    publish_results.publish(batches, target := results / "cpu" / "sweep")
+    assert len([*target.glob("*/notebook.ipynb")]) == 2
+
+
 # --- Its steps -------------------------------------------------------------------------------
 
 
