@@ -66,7 +66,8 @@ def make_environment() -> Path:
         python311.set_up_uv(VENVS)
         uv = python311.find_uv(VENVS)
         run = environment.runner(VENVS / "rehearsal.log")
-        run([uv, "venv", "--python", PYTHON, folder])
+        pyenv = sorted(Path.home().glob(f".pyenv/versions/{PYTHON}.*/bin/python"))
+        run([uv, "venv", "--python", pyenv[0] if pyenv else PYTHON, folder])
         run([uv, "pip", "sync", "--python", folder, LOCK])
         stamp.write_text(LOCK.read_text())
     return folder / "bin" / "python"
