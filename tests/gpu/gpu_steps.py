@@ -116,13 +116,16 @@ def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
 def _monitor(here: Here) -> Step:
     gpumon, trace = [str(here.python), "-m", "gpumon"], f"{here.out}/gpumon/load"
     load = [str(here.python), str(HERE / "load.py"), "2" if here.small else "8"]
-    which = ["--gpu-ids", ",".join(map(str, range(here.monitored)))] if here.monitored else []
+    which, seen = list[str](), list[str]()
+    if here.monitored > here.gpus:  # they are hidden from what trains, as from the load
+        which = ["--gpu-ids", ",".join(map(str, range(here.monitored)))]
+        seen = ["env", "-u", "CUDA_VISIBLE_DEVICES"]
     return Step(
         "monitor",
         40,
         [
             ["rm", "-rf", f"{here.out}/gpumon"],
-            [*gpumon, "devices"],
+            [*seen, *gpumon, "devices"],
             [*gpumon, "record", "--interval", "0.05", *which, "--out", trace, "--", *load],
             [*gpumon, "summary", trace],
             [*gpumon, "plot", trace, "--out", f"{trace}.png"],
