@@ -63,10 +63,12 @@ def publish(batches: list[Path], target: Path, home: Sequence[str] = HOME) -> li
     return found
 
 
-def _what(content: dict[str, Any]) -> tuple[str, int]:
-    """What runs are repeats of each other by: the framework's row, and on how many devices."""
+def _what(content: dict[str, Any]) -> tuple[Any, ...]:
+    """What repeats of a run share: the framework's row, the devices, and how they compute."""
     row = run_label(content["run"]["notebook"], content["framework"]["kernel"])
-    return row, content["devices"]["count"]
+    recipe = content["recipe"]
+    how = (recipe.get(key) for key in ("precision", "execution", "batch_size"))
+    return row, content["devices"]["count"], *how
 
 
 def place(name: str) -> Path:
@@ -82,6 +84,8 @@ def place(name: str) -> Path:
 def publish_check(out: Path, target: Path) -> list[str]:
     """Copies what a check on a machine with GPUs has left, its summary too; its runs' names."""
     summary = json.loads((out / "summary.json").read_text("utf-8"))
+    if summary["rehearsal"] and target.is_relative_to(RESULTS):
+        raise SystemExit(f"{out}: a rehearsal's results, which are not published")
     home = summary.pop("folders")
     batches = [each for each in sorted((out / "runs").glob("*")) if not each.is_symlink()]
     found = publish(batches, target, home)

@@ -83,6 +83,8 @@ NOT_FOR_EVER = (
     *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),
     *("-o", "faulthandler_exit_on_timeout=true"),
 )
+REHEARSED = ("--minutes", "60")
+"""Of what takes ten with nothing beside it: other parts share the cores."""
 NO_TESTS = 5
 """pytest's exit code where none was left to run."""
 
@@ -217,6 +219,7 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
+        "rehearsal": partial(command, "lab", "python", "tests/gpu/rehearsal.py", *REHEARSED),
         "notebooks": partial(executed, *framework_notebooks(), COMPARE, RECORDS),
         **{place: partial(slow, "lab", place) for place in APART},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},

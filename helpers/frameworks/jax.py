@@ -63,7 +63,9 @@ LESS_OPTIMISED = "--xla_backend_optimization_level=1"
 """XLA's flag for CPUs, to compile sooner; steps were as fast with it (docs/environments.md). Flags
 of the user's own take its place."""
 
-_ONCE = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+_ONCE: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
+if jax.__version_info__ < (0, 11):  # later ones refuse the option, on GPUs too
+    _ONCE["xla_cpu_use_fusion_emitters"] = False
 """XLA's options for what the fairness check computes, a few times at most.
 
 Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients

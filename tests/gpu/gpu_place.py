@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +27,8 @@ from kernels import KERNELS, write_json  # noqa: E402
 
 RUNNER = "jinja2", "papermill", "rich"
 """What `compare` needs beside what every kernel does."""
+BESIDE = {"jax": "grain"}
+"""What a framework's notebook loads images with, where the framework does not bring it."""
 RIVALS = "timm", "nvitop"
 """What benchmarks measure ours against where it is there."""
 
@@ -41,16 +44,32 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (--help shows the options)\n")
 
 
-def needs() -> list[str]:
-    """The packages that the notebooks and their runner need beside a framework."""
-    lines = (ENVIRONMENTS / "common.in").read_text(encoding="utf-8").splitlines()
-    named = {re.split(r"[^\w.-]", line)[0] for line in lines}
-    return sorted((named | set(RUNNER)) - {"", "pip", "pytest"})
+def needs(have: Callable[[str], bool]) -> list[str]:
+    """The packages that the notebooks and their runner need beside the frameworks we ``have``."""
+    loaders = {loader for framework, loader in BESIDE.items() if have(framework)}
+    return sorted(_named("common") | loaders | set(RUNNER))
+
+
+def _named(name: str) -> set[str]:
+    """The packages that a file of ``environments/`` names itself, pip and pytest apart."""
+    lines = (ENVIRONMENTS / f"{name}.in").read_text(encoding="utf-8").splitlines()
+    return {re.split(r"[^\w.-]", line)[0] for line in lines} - {"", "-r", "pip", "pytest"}
+
+
+def differing(kernel: str) -> list[str]:
+    """What is installed here in another version than a kernel's lock has, of what it names."""
+    lock = (ENVIRONMENTS / f"{kernel}.txt").read_text(encoding="utf-8")
+    named, found = _named(kernel) | _named("common"), []
+    for package, locked in re.findall(r"^([\w.-]+)==(\S+)", lock, re.M):
+        here = metadata.version(package) if is_installed(package) else "missing"
+        if package in named and here != locked:
+            found.append(f"{package} {here} (locked: {locked})")
+    return found
 
 
 def pins() -> dict[str, str]:
     """Each package of the locks that is carried if missing: its lines there, hashes and all."""
-    locks = [ENVIRONMENTS / f"{name}.txt" for name in ("lab", "rivals")]
+    locks = [ENVIRONMENTS / f"{name}.txt" for name in (*BESIDE, "lab", "rivals")]
     blocks = re.split(r"^(?=\w)", "".join(lock.read_text("utf-8") for lock in locks), flags=re.M)
     return {block.split("==")[0]: block for block in blocks if "==" in block}
 
@@ -66,7 +85,8 @@ def is_installed(package: str) -> bool:
 def lacks(kernel: str) -> str | None:
     """Why this Python cannot run a kernel's notebooks, in a clause; None where it can."""
     modules = [name.strip().split(".")[0] for name in KERNELS[kernel].imports.split(",")]
-    missing = [name for name in modules if util.find_spec(name) is None]
+    carried = needs(is_installed)
+    missing = [name for name in modules if name not in carried and util.find_spec(name) is None]
     return f"{missing[0]} is not installed here" if missing else None
 
 
@@ -79,7 +99,8 @@ def make(folder: Path, wheels: Path) -> Path:
     Raises:
         PlaceError: something is missing, here and among the wheels.
     """
-    missing = [name for name in needs() if not is_installed(name)]
+    needed = needs(is_installed)
+    missing = [name for name in needed if not is_installed(name)]
     extra = [n for n in RIVALS if not is_installed(n) and any(wheels.glob(f"{n}-*.whl"))]
     pip = next(iter(wheels.glob("pip-*.whl")), None)
     if missing and pip is None:
@@ -106,7 +127,7 @@ def make(folder: Path, wheels: Path) -> Path:
         install += ["--disable-pip-version-check", "--no-cache-dir", "--find-links", wheels]
         if missing:
             print(f"missing here, from the wheels: {', '.join(missing)}", flush=True)
-            run([*install, *needs()])
+            run([*install, *needed])
         if extra:
             run([*install, "--no-deps", *extra])
     _register(python, folder / "share" / "jupyter")

@@ -1,11 +1,12 @@
 """Tries everything that this machine's Python and GPUs allow, in ten minutes, without a network.
 
-    tests/gpu/run.sh OUT [--small] [--minutes 10] [--only STEP,...] [--wheels FOLDER]
+    tests/gpu/run.sh OUT [--small] [--cpu] [--minutes 10] [--only STEP,...] [--wheels FOLDER]
     tests/gpu/run.sh --have           what of our locks is installed here (for pack.py)
 
 Every step has its own limit of time, a log in OUT/logs and a line in OUT/summary.md and
 OUT/summary.json; none stops another. Nothing is installed into this machine's Python. Without a
-GPU all of it runs on the CPU, at a small size.
+GPU all of it runs on the CPU, at a small size. The same command again continues: steps that ended
+well are kept, those that were not reached come first, those that failed come last.
 Exit code: 0 nothing failed, 1 a step failed or it was stopped, 2 it could not begin.
 """
 
@@ -18,9 +19,11 @@ if sys.version_info < (3, 11):  # noqa: UP036 (the machine's Python may be any)
           "PYTHON=... names another", file=sys.stderr)  # fmt: skip
     sys.exit(2)
 
+import argparse
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -41,6 +44,8 @@ from helpers.runner import shutdown
 
 MARK = "GPU_CHECK"
 """Environment variable that all we start inherit: our process id, to find them again by."""
+KEPT = {"gpus", "driver", "small", "rehearsal", "commands", "machine", "steps", "folders"}
+"""What a summary needs for a second command to continue."""
 IN_STEPS = 0.95
 """The share of the minutes that steps may have; the rest is for tidying up."""
 GRACE_SECONDS = 15
@@ -51,13 +56,16 @@ GONE_SECONDS = 5
 
 def main(arguments: list[str]) -> int:
     parser = Parser(prog="run.sh", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="a folder, new or empty")
+    parser.add_argument(
+        "out", type=Path, nargs="?", metavar="OUT", help="a folder, new or to continue"
+    )
     parser.add_argument("--small", action="store_true", help="the small size, also on GPUs")
+    parser.add_argument("--cpu", action="store_true", help="train on the CPU and only monitor GPUs")
     parser.add_argument("--minutes", type=float, default=10, help="for all of it (default: 10)")
     parser.add_argument("--only", metavar="STEP,...", help="some steps, by the summary's names")
     parser.add_argument("--wheels", type=Path, default=WHEELS, metavar="FOLDER")
     parser.add_argument("--have", action="store_true", help="what is installed here, for pack.py")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(arguments, argparse.Namespace(words=arguments))
     if given.have:
         print(",".join(name for name in gpu_place.pins() if gpu_place.is_installed(name)))
         return 0
@@ -65,15 +73,16 @@ def main(arguments: list[str]) -> int:
         parser.error("name a folder for the results")
     if not 0 < given.minutes < math.inf:
         parser.error(f"--minutes {given.minutes:g}: give more than 0")
-    if given.out.exists() and (not given.out.is_dir() or any(given.out.iterdir())):
-        parser.error(f"{given.out}: exists and is not an empty folder; name another")
+    before = _before(given.out)
+    if before is None:
+        parser.error(f"{given.out}: exists and is neither empty nor a check's; name another folder")
     kernels = [kernel for kernel in KERNELS if kernel != "lab"]
     if all(gpu_place.lacks(kernel) for kernel in kernels):
         why = gpu_place.lacks("pytorch")
         parser.error(f"{why} ({sys.executable}), nor another framework: PYTHON=... names a Python")
     try:
         with shutdown.in_order():  # whoever asks twice gets a summary too
-            return check(given, parser)
+            return check(given, parser, before)
     except (gpus.DriverError, PlaceError, OSError) as error:
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
@@ -82,13 +91,28 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def check(given: Any, parser: Parser) -> int:
+def _before(out: Path) -> dict[str, Any] | None:
+    """What an earlier command has left in OUT, empty if it is new; None if OUT holds other things.
+
+    An interrupted command has left ``work``, which is made anew.
+    """
+    try:
+        before = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        return before if isinstance(before, dict) and before.keys() >= KEPT else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None if out.is_file() or (out.exists() and any(out.iterdir())) else {}
+    except ValueError:
+        return None
+
+
+def check(given: Any, parser: Parser, before: dict[str, Any]) -> int:
     """Make the place, run the steps, write the summary; returns the exit code."""
     began = time.monotonic()
     found = gpus.found()
     out = given.out.resolve()
-    here = Here(out, out / "work", out / "work/python/bin/python", len(found),
-                given.small or not found)  # fmt: skip
+    used = 0 if given.cpu else len(found)
+    here = Here(out, out / "work", out / "work/python/bin/python", used,
+                given.small or not used, len(found))  # fmt: skip
     chosen = list(gpu_steps.steps(here))
     if given.only is not None:
         names = given.only.split(",")
@@ -96,21 +120,41 @@ def check(given: Any, parser: Parser) -> int:
         if unknown := [name for name in names if name not in known]:
             parser.error(f"no step named '{unknown[0]}': the steps are {', '.join(known)}")
         chosen = [step for step in chosen if step.name in names]
+    machine = {
+        "gpus": [str(gpu) for gpu in found],
+        "driver": found[0].driver if found else None,
+        "small": here.small,
+        "rehearsal": given.cpu,
+    }
+    for what, value in machine.items():
+        if before and before[what] != value:
+            parser.error(f"{given.out}: was begun with {what} {before[what]}, here it is {value}; "
+                         "name another folder")  # fmt: skip
+    ended = {line["step"]: line["outcome"] for line in before.get("steps", [])}
+    chosen = [step for step in chosen if ended.get(step.name) != "ok" or not step.kept]
+    if not any(step.kept and not step.skipped for step in chosen):
+        chosen = [step for step in chosen if step.name not in ended]
+    chosen.sort(key=lambda step: ended.get(step.name) == "failed")
+    again = {step.name for step in chosen}
     summary: dict[str, Any] = {
         "state": "running",
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "minutes": given.minutes,
-        "small": here.small,
-        "gpus": [str(gpu) for gpu in found],
-        "driver": found[0].driver if found else None,
-        "folders": [str(out), str(ROOT)],
-        "machine": {},
-        "steps": [],
+        **machine,
+        "folders": list(dict.fromkeys([*before.get("folders", []), str(out), str(ROOT)])),
+        "commands": [*before.get("commands", []), shlex.join(["tests/gpu/run.sh", *given.words])],
+        "machine": before.get("machine", {}),
+        "steps": [line for line in before.get("steps", []) if line["step"] not in again],
     }
-    (out / "logs").mkdir(parents=True)
+    if before:
+        shutil.rmtree(here.work, ignore_errors=True)  # of a command that was killed
+    (out / "logs").mkdir(parents=True, exist_ok=True)
     said = ", ".join(summary["gpus"]) or "no GPU: on the CPU, at a small size"
-    print(f"{said}; {given.minutes:g} minutes at most; all in {out}", flush=True)
+    kept = f"; {len(summary['steps'])} steps are done" if before else ""
+    print(f"{said}{kept}; {given.minutes:g} minutes at most; all in {out}", flush=True)
     os.environ[MARK] = str(os.getpid())
+    if given.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if here.small:  # threads that wait by spinning bring a CPU that is shared to a stop
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
@@ -127,7 +171,8 @@ def check(given: Any, parser: Parser) -> int:
             if step.name not in done:
                 _note(summary, step, "skipped", summary["state"])
     except PlaceError:
-        shutil.rmtree(out)
+        if not before:
+            shutil.rmtree(out)
         raise
     finally:
         with shutdown.held():
@@ -173,7 +218,12 @@ def _note(
     figures: list[dict[str, Any]] | None = None,
 ) -> None:
     line: dict[str, Any] = {"step": step.name, "outcome": outcome, "said": said}
-    line |= {"seconds": round(seconds, 1), "log": None, "figures": figures or []}
+    line |= {
+        "limit": step.seconds,
+        "seconds": round(seconds, 1),
+        "log": None,
+        "figures": figures or [],
+    }
     if log is not None and log.exists():
         line["log"] = f"logs/{log.name}"
     summary["steps"].append(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from gpu_place import HERE, ROOT, lacks
 from kernels import KERNELS
 
+CORES = len(os.sched_getaffinity(0))
 Outcome = tuple[str, str]
 """``ok``, ``failed`` or ``skipped``, and what the summary says of it."""
 
@@ -23,7 +25,10 @@ class Here(NamedTuple):
     work: Path
     python: Path
     gpus: int
+    """To train on."""
     small: bool
+    monitored: int = 0
+    """GPUs that the driver names; with ``--cpu`` there may be more than are trained on."""
 
 
 class Step(NamedTuple):
@@ -39,6 +44,8 @@ class Step(NamedTuple):
     skipped: str = ""
     """Why it cannot be run here."""
     read: Callable[[int, str], Outcome] | None = None
+    kept: bool = True
+    """Whether its results stay in OUT; what is removed at the end is made anew to continue."""
 
 
 class Goal(NamedTuple):
@@ -53,7 +60,6 @@ GOALS = (
     Goal("ours", "the article's loop", 4),
     Goal("ours", "timm's step", 1.2),
     Goal("ours on files", "ours", 0.97),
-    Goal("training on png files", "on noise", 0.97),
 )
 
 
@@ -66,44 +72,65 @@ def goal(figure: dict[str, Any]) -> float | None:
     return None
 
 
+FIRST = ("fp32", "bf16")
+THEN = ("tf32", "bf16-compiled", "bf16-largest", "fp32-compiled", "fp32-largest")
+"""Variants of :data:`MEASURED`: a precision, and how steps are executed or batches chosen."""
+MEASURED = ("PyTorch_MultiGPU", "pytorch"), ("JAX_MultiGPU", "jax")
+SMALL = ["--recipe", str(HERE / "small.toml"), "--devices", "1"]
+WORDS = {"compiled": ["--execution", "compiled"], "largest": ["--batch-size", "auto"]}
+
+
 def steps(here: Here) -> Iterator[Step]:
     """Every step for this machine, those that it cannot run too."""
     python, out = [str(here.python)], here.out
-    bench = [*python, "-W", "ignore"]
     kernels = [kernel for kernel in KERNELS if kernel != "lab" and lacks(kernel) is None]
     yield Step("versions", 40, [[*python, str(HERE / "versions.py"), *kernels], *_tools()])
-    yield Step(
-        "probe",
-        60,
-        [
-            [
-                *_helpers(here, "helpers"),
-                "doctor",
-                "--here",
-                ",".join(kernels),
-                "--logs",
-                f"{out}/probe",
-            ]
-        ],
-    )
-    gpumon, trace = [*python, "-m", "gpumon"], f"{out}/gpumon/load"
-    load = [*python, str(HERE / "load.py"), "2" if here.small else "8"]
-    yield Step(
+    yield _images(here)
+    yield from _variants(here, FIRST)
+    yield _loaders(here, lacks("pytorch") or "")
+    yield _monitor(here)
+    yield _shared(here)
+    yield _rivals(here, lacks("pytorch") or "")
+    yield from _variants(here, THEN[:3] if here.small else THEN)  # fp32's take the same paths
+    doctor = [*_helpers(here, "helpers"), "doctor", "--here", ",".join(kernels)]
+    yield Step("probe", 90, [[*doctor, "--logs", f"{out}/probe"]])
+    others = sorted({*_notebooks()} - {*MEASURED}, key=lambda each: (each[1] not in kernels, each))
+    for notebook, kernel in others:
+        yield _run(here, notebook, notebook, lacks(kernel) or "", 120)
+    yield _benchmark(here, "monitor", 120, "--quick")._replace(name="monitor cost")
+
+
+def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
+    """Each of the notebooks in each variant that its framework has and others have not."""
+    for variant in variants:
+        precision, *more = variant.split("-")
+        options = [word for name in more for word in WORDS[name]]
+        for notebook, kernel in MEASURED:
+            if kernel == "jax" and "compiled" in more:  # it always is
+                continue
+            on_gpus = "" if here.gpus or precision != "tf32" else "TF32 is a mode of GPUs"
+            name, why = f"{notebook}-{variant}", lacks(kernel) or on_gpus
+            yield _run(here, name, notebook, why, 100, "--precision", precision, *options)
+
+
+def _monitor(here: Here) -> Step:
+    gpumon, trace = [str(here.python), "-m", "gpumon"], f"{here.out}/gpumon/load"
+    load = [str(here.python), str(HERE / "load.py"), "2" if here.small else "8"]
+    which, seen = list[str](), list[str]()
+    if here.monitored > here.gpus:  # they are hidden from what trains, as from the load
+        which = ["--gpu-ids", ",".join(map(str, range(here.monitored)))]
+        seen = ["env", "-u", "CUDA_VISIBLE_DEVICES"]
+    return Step(
         "monitor",
         40,
         [
-            [*gpumon, "devices"],
-            [*gpumon, "record", "--interval", "0.05", "--out", trace, "--", *load],
+            ["rm", "-rf", f"{here.out}/gpumon"],
+            [*seen, *gpumon, "devices"],
+            [*gpumon, "record", "--interval", "0.05", *which, "--out", trace, "--", *load],
             [*gpumon, "summary", trace],
             [*gpumon, "plot", trace, "--out", f"{trace}.png"],
         ],
     )
-    yield _images(here)
-    notebooks = sorted(_notebooks(), key=lambda found: (found[1] not in kernels, found[0]))
-    for notebook, kernel in notebooks:
-        yield _compare(here, notebook, notebook, lacks(kernel) or "", 150)
-    yield _shared(here)
-    yield from _benchmarks(here, bench, lacks("pytorch") or "")
 
 
 def _tools() -> list[list[str]]:
@@ -114,7 +141,7 @@ def _tools() -> list[list[str]]:
 
 def _images(here: Here) -> Step:
     """Generated X-rays, as files ready to train: the size of the article's, or the demo's."""
-    count, made, size = (200, 76, 38) if here.small else (1280, 528, 264)
+    count, made, size = (200, 76, 38) if here.small else (1536, 528, 264)  # 1,024 to train on
     data_prep = [str(here.python), "-m", "data_prep"]
     source, target = str(here.work / "source"), str(here.work / "images")
     return Step(
@@ -124,6 +151,7 @@ def _images(here: Here) -> Step:
             [*data_prep, "generate", source, "--num-images", str(count), "--size", str(made)],
             [*data_prep, "resize", source, target, "--size", str(size)],
         ],
+        kept=False,
     )
 
 
@@ -135,15 +163,15 @@ def _notebooks() -> Iterator[tuple[str, str]]:
             yield path.stem, metadata["kernelspec"]["name"]
 
 
-def _compare(
-    here: Here, batch: str, notebook: str, skipped: str, seconds: int, *options: str
-) -> Step:
-    """A batch of one notebook: fairness check, training on files, synthetic data, report."""
-    runs = here.out / "runs"
-    command = [*_helpers(here, "helpers"), "--name", batch, "--notebooks", notebook]
+def _run(here: Here, name: str, notebook: str, skipped: str, seconds: int, *options: str) -> Step:
+    """One run of a notebook: fairness check, training on files, synthetic data, report."""
+    batch = here.out / "runs" / name
+    command = [*_helpers(here, "helpers"), "run", "--name", name, "--notebooks", notebook]
     command += ["--data", str(here.work / "images")]
-    command += ["--recipe", "demo" if here.small else "chexnet", *options]
-    return Step(batch, seconds, [command], skipped, partial(_of, runs / batch))
+    command += SMALL if here.small else ["--recipe", "chexnet", "--epochs", "2"]
+    command += options
+    left = ["rm", "-rf", str(batch)]  # by a try that failed
+    return Step(name, seconds, [left, command], skipped, partial(_of, batch))
 
 
 def _helpers(here: Here, module: str) -> list[str]:
@@ -153,7 +181,7 @@ def _helpers(here: Here, module: str) -> list[str]:
 def _shared(here: Here) -> Step:
     why = lacks("pytorch") or ("" if here.gpus else "there is no GPU to share")
     options = "--devices", "2", "--gpus", "1"
-    return _compare(here, "shared", "PyTorch_MultiGPU", why, 120, *options)
+    return _run(here, "shared", "PyTorch_MultiGPU", why, 100, *options)
 
 
 def _of(batch: Path, code: int, last: str) -> Outcome:
@@ -162,7 +190,7 @@ def _of(batch: Path, code: int, last: str) -> Outcome:
     for path in sorted(batch.glob("*/record.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["state"] == "finished":
-            said.append(_run(record))
+            said.append(_finished(record))
             continue
         outcome = "skipped" if record["state"] == "skipped" else "failed"
         said.append(f"{record['state']}: {record.get('reason')}")
@@ -171,7 +199,7 @@ def _of(batch: Path, code: int, last: str) -> Outcome:
     return outcome, "; ".join(filter(None, said))
 
 
-def _run(record: dict[str, Any]) -> str:
+def _finished(record: dict[str, Any]) -> str:
     """A finished run in one line."""
     speeds = [
         f"{record[kind]['images_per_second']:,.0f} images/s {of}"
@@ -180,39 +208,37 @@ def _run(record: dict[str, Any]) -> str:
     ]
     checks = record["fairness"]["checks"]
     known = "comparable" if record["fairness"]["comparable"] else "NOT comparable"
+    share, joules = _share(record), record["energy"]["images_per_joule"]
+    energy = f"{joules:.2f} images/J; " if joules else ""
     cadence = record["monitor"]["cadence"]
     devices = record["devices"]
     name = devices["names"][0] if devices["kind"] == "gpu" else "CPU device"
     return (
-        f"{devices['count']} x {name}: {', '.join(speeds)}; "
+        f"{devices['count']} x {name}, batch {record['recipe']['batch_size']}: "
+        f"{', '.join(speeds)}; {share}{energy}"
         f"fairness check: {known}, {len(checks)} checks; monitor: {cadence.get('missed')} of "
         f"{cadence['samples']} samples missed"
     )
 
 
-def _benchmarks(here: Here, bench: list[str], skipped: str) -> Iterator[Step]:
-    """Ours beside others', and the monitor's cost."""
+def _share(record: dict[str, Any]) -> str:
+    found = record["arithmetic"].get("synthetic")
+    return f"{found['share']:.1%} of a matrix product; " if found else ""
 
-    def script(name: str, *options: str) -> list[str]:
-        return [*bench, str(ROOT / "benchmarks" / f"{name}.py"), *options]
 
-    only = ["--frameworks", "pytorch"]
-    if here.small:
-        rivals = [
-            "--recipe",
-            "demo",
-            "--batch-size",
-            "4",
-            "--steps",
-            "1",
-            "--images",
-            "48",
-            "--quick",
-        ]
-        files = [*only, "--quick", "--batch-size", "4"]
-    else:
-        rivals = ["--precision", "bf16", "--images", "384"]
-        files = [*only, "--batch-size", "64"]
-    yield Step("rivals", 180, [script("rivals", *rivals)], skipped)
-    yield Step("monitor cost", 120, [script("monitor", "--quick")])
-    yield Step("files", 120, [script("files", *files)], skipped)
+def _benchmark(here: Here, name: str, seconds: int, *options: str, skipped: str = "") -> Step:
+    script = str(ROOT / "benchmarks" / f"{name}.py")
+    return Step(name, seconds, [[str(here.python), "-W", "ignore", script, *options]], skipped)
+
+
+def _loaders(here: Here, skipped: str) -> Step:
+    """PNG, JPEG and packed images of 264 px, with a worker on each core."""
+    options = ["--frameworks", "pytorch", "--of", "xrays", "--workers", str(CORES)]
+    options += ["--quick", "--images", "128"] if here.small else ["--rounds", "5", "--seconds", "1"]
+    return _benchmark(here, "loaders", 120, *options, skipped=skipped)
+
+
+def _rivals(here: Here, skipped: str) -> Step:
+    small = ["--recipe", "demo", "--batch-size", "4", "--steps", "1", "--images", "48", "--quick"]
+    options = small if here.small else ["--precision", "bf16", "--images", "384"]
+    return _benchmark(here, "rivals", 180, *options, skipped=skipped)

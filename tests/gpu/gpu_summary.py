@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+REHEARSAL = "**A rehearsal: GPUs were monitored only, and every figure is of CPU cores.**"
+
 
 def write(summary: dict[str, Any], out: Path) -> None:
     """Both files, each whole at every moment."""
@@ -20,8 +22,11 @@ def _page(summary: dict[str, Any]) -> str:
     what = ", ".join(summary["gpus"]) or "no GPU"
     size = "the small size" if summary["small"] else "224 px"
     lines = [f"# What ran on {what}", ""]
+    if summary["rehearsal"]:
+        lines = [f"# Rehearsal for {what}", "", REHEARSAL, ""]
     state = f"{summary['started']}, at {size}, {summary['state']}"
     lines += [f"{state}; every figure is of one run.", ""]
+    lines += [f"- command: `{_plain(command)}`" for command in summary["commands"]]
     for name, value in summary["machine"].items():
         values = value.items() if isinstance(value, dict) else [(name, value)]
         lines += [f"- {each}: {_plain(of)}" for each, of in values if of]
@@ -32,7 +37,10 @@ def _page(summary: dict[str, Any]) -> str:
     figures = [figure for step in summary["steps"] for figure in step["figures"]]
     if figures:
         lines += ["", "| figure | here | beside | ratio | asked for |", "|---|---|---|---|---|"]
-        lines += [_figure(figure, judged=bool(summary["gpus"])) for figure in figures]
+        lines += [
+            _figure(figure, judged=bool(summary["gpus"]) and not summary["rehearsal"])
+            for figure in figures
+        ]
     return "\n".join(lines) + "\n"
 
 

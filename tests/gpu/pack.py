@@ -30,7 +30,7 @@ GLIBC = ("_2_28", "_2_27", "_2_26", "_2_24", "_2_17", "2014", "_2_12", "2010", "
 def wanted(have: set[str]) -> list[str]:
     """The packages to carry where ``have`` are installed: what we need, and what that needs."""
     known = pins()
-    found = {"pip", *RIVALS, *needs()} - have
+    found = {*RIVALS, *needs(have.__contains__)} - have | {"pip"}  # the wheel itself installs
     while True:
         more = {name for name in known if _needed_by(known[name]) & found} - found - have
         if not more:

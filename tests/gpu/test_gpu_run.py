@@ -29,6 +29,8 @@ import records  # noqa: E402
 from gpu_place import ROOT  # noqa: E402
 from gpu_steps import Step  # noqa: E402
 
+from helpers import __main__ as helpers_main  # noqa: E402
+
 NOTEBOOK = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
 PYTORCH = ROOT / ".venvs" / "pytorch" / "bin" / "python"
 
@@ -75,7 +77,7 @@ def check(out: Path, steps: list[Step], monkeypatch: pytest.MonkeyPatch, *words:
     ("words", "said"),
     [
         ([], "name a folder for the results"),
-        (["full"], "full: exists and is not an empty folder; name another"),
+        (["full"], "full: exists and is neither empty nor a check's; name another"),
         (["new", "--minutes", "0"], "--minutes 0: give more than 0"),
         (["new", "--minutes", "inf"], "--minutes inf: give more than 0"),
         (["new", "--minutes", "soon"], "invalid float value: 'soon'"),
@@ -117,7 +119,7 @@ def test_an_unknown_step_is_named(out: Path, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as ended:
             gpu_run.main([str(out), "--only", only])
         assert ended.value.code == 2
-        said = f"no step named '{name}': the steps are versions, probe"
+        said = f"no step named '{name}': the steps are versions, images"
         assert said in capsys.readouterr().err
 
 
@@ -164,6 +166,16 @@ def test_of_repeats_the_last_ones_notebook_and_traces_are_published(
     assert publish_results.publish([batch], target) == ["seed10", "seed9"]
     assert [path.parent.name for path in target.glob("*/notebook.ipynb")] == ["seed9"]
     assert [path.parent.name for path in target.glob("*/trace.jsonl")] == ["seed9"]
+
+
+def test_of_each_precision_a_notebook_is_published(results: Path, tmp_path: Path) -> None:
+    batches = [tmp_path / "fp32", tmp_path / "bf16"]
+    for batch in batches:
+        content = records.make()
+        content["recipe"]["precision"] = batch.name
+        records.save(batch, content).joinpath("notebook.ipynb").write_text(NOTEBOOK)
+    publish_results.publish(batches, target := results / "cpu" / "sweep")
+    assert len([*target.glob("*/notebook.ipynb")]) == 2
 
 
 # --- Its steps -------------------------------------------------------------------------------
@@ -239,6 +251,92 @@ def test_what_does_not_fit_into_its_minutes_is_skipped(
     assert re.fullmatch(r"\d\d s are left, it may take 300", lines["long"]["said"])
 
 
+def test_the_same_command_continues(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ended well is kept; what was not reached comes first, what failed comes last."""
+    done = tmp_path / "done"
+
+    def one(name: str, code: int = 0, seconds: int = 9, **how: Any) -> Step:
+        count = f"open({str(done)!r}, 'a').write('{name} '); raise SystemExit({code})"
+        return Step(name, seconds, [python(count)], **how)
+
+    steps = [one("images", kept=False), one("bad", 1), one("good"), one("late", seconds=300)]
+    steps.append(Step("never", 9, skipped="there is no GPU"))
+    assert check(out, steps, monkeypatch, "--minutes", "0.5")[0] == 1
+    steps[1] = one("bad")
+    code, lines = check(out, steps, monkeypatch)
+    assert done.read_text() == "images bad good images late bad "
+    assert code == 0 and sorted(lines) == ["bad", "good", "images", "late", "never"]
+    check(out, steps, monkeypatch)
+    assert done.read_text() == "images bad good images late bad ", "nothing is left to do"
+    assert f"`tests/gpu/run.sh {out} --minutes 0.5`" in (out / "summary.md").read_text()
+
+
+def test_results_of_another_machine_are_not_continued(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [Step("one", 20, [python("")])]
+    check(out, steps, monkeypatch)
+    text = (out / "summary.json").read_text()
+    summary = json.loads(text) | {"gpus": ["NVIDIA H200"]}
+    for damaged, said in (
+        (json.dumps(summary), "begun with gpus ['NVIDIA H200'], here it is []"),
+        ("[]", "neither empty nor a check's"),
+        (text[:20], "neither empty nor a check's"),
+    ):
+        (out / "summary.json").write_text(damaged)
+        with pytest.raises(SystemExit) as ended:
+            gpu_run.main([str(out)])
+        error = capsys.readouterr().err
+        assert ended.value.code == 2 and said in error and error.count("\n") == 1
+        assert (out / "summary.json").read_text() == damaged
+
+
+def test_a_rehearsal_says_so_and_is_not_published(
+    out: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert check(out, [Step("one", 20, [python("")])], monkeypatch, "--cpu")[0] == 0
+    assert (out / "summary.md").read_text().startswith("# Rehearsal for no GPU\n\n**A rehearsal:")
+    with pytest.raises(SystemExit, match="a rehearsal's results, which are not published"):
+        publish_results.publish_check(out, results / "nvidia-h100")
+
+
+def here(tmp_path: Path, gpus: int) -> gpu_steps.Here:
+    return gpu_steps.Here(tmp_path, tmp_path, Path(sys.executable), gpus, not gpus, gpus)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_the_most_important_steps_come_first_and_their_commands_are_known(
+    gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_steps, "lacks", lambda kernel: None)
+    found = {step.name: step for step in gpu_steps.steps(here(tmp_path, gpus))}
+    first = [f"{name}-{precision}" for precision in ("fp32", "bf16")
+             for name in ("PyTorch_MultiGPU", "JAX_MultiGPU")]  # fmt: skip
+    first = ["versions", "images", *first, "loaders", "monitor", "shared", "rivals"]
+    assert list(found)[: len(first)] == first
+    assert "JAX_MultiGPU-bf16-largest" in found and "JAX_MultiGPU-bf16-compiled" not in found
+    assert bool(found["PyTorch_MultiGPU-tf32"].skipped) == (gpus == 0)
+    rosetta, _ = helpers_main.build()
+    for command in (command for step in found.values() for command in step.commands):
+        if "helpers" in command:
+            rosetta.parse_args(command[command.index("helpers") + 1 :])
+
+
+def test_versions_that_differ_from_a_lock_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        return {"torch": "2.11.0"}.get(package) or re.findall(
+            rf"^{package}==(\S+)", (ROOT / "environments/pytorch.txt").read_text(), re.M
+        )[0]
+
+    monkeypatch.setattr(gpu_place, "is_installed", lambda package: package != "mpich")
+    monkeypatch.setattr(gpu_place.metadata, "version", version)
+    [mpich, torch] = gpu_place.differing("pytorch")
+    assert mpich.startswith("mpich missing (locked: ") and torch.startswith("torch 2.11.0 (locked")
+
+
 def test_sigterm_ends_the_step_and_writes_the_summary(tmp_path: Path) -> None:
     out, orphan = tmp_path / "out", tmp_path / "orphan"
     code = (
@@ -311,7 +409,7 @@ def _lives(told: Path) -> bool:
         ("ours on files", "ours", 0.97),
         ("ours", "timm's step as it comes", 1.2),
         ("ours", "timm's step, bf16, channels last", 1.2),
-        ("training on png files, pytorch", "on noise", 0.97),
+        ("training on png files, pytorch", "on noise", None),
         ("a mark", None, None),
     ],
 )
@@ -337,14 +435,16 @@ def test_on_gpus_a_goal_is_reached_or_missed() -> None:
 
 
 def test_what_we_need_is_pinned() -> None:
-    assert {"papermill", "pandas", "nvidia-ml-py", "ipykernel"} <= set(gpu_place.needs())
-    assert {"pip", "timm", "nvitop", *gpu_place.needs()} <= set(gpu_place.pins())
+    assert {"papermill", "pandas", "nvidia-ml-py", "ipykernel"} <= set(gpu_place.needs(bool))
+    assert {"pip", "timm", "nvitop", *gpu_place.needs(bool)} <= set(gpu_place.pins())
 
 
 def test_what_is_carried_is_what_we_need_and_what_that_needs() -> None:
     everything = set(pack.wanted(set()))
     assert {"papermill", "nbclient", "nbformat", "fonttools", "pip", "timm"} <= everything
     assert not {"jupyterlab", "ruff", "hypothesis", "pytest"} & everything
+    assert "grain" not in everything and {"grain", "array-record"} <= set(pack.wanted({"jax"}))
+    assert "pip" in pack.wanted({"pip"}), "its wheel installs the others"
     without = set(pack.wanted({"matplotlib", "ipython"}))
     assert not {"matplotlib", "fonttools", "ipython", "jedi"} & without and "papermill" in without
 
@@ -435,20 +535,3 @@ def test_some_steps_in_earnest(tmp_path: Path) -> None:
     assert summary["state"] == "finished" and "torch" in summary["machine"]
     assert {line["outcome"] for line in summary["steps"]} == {"ok"}
     assert (out / "gpumon" / "load.jsonl").exists() and (out / "gpumon" / "load.png").exists()
-
-
-@pytest.mark.slow
-def test_the_small_form_as_a_whole_and_what_is_published_of_it(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = start(out, "--small", "--minutes", "30", python=PYTORCH, **borrowed())
-    assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((out / "summary.json").read_text())
-    lines = {line["step"]: line for line in summary["steps"]}
-    for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss", "rivals", "files"):
-        assert lines[name]["outcome"] == "ok", lines[name]
-    assert "comparable" in lines["PyTorch_MultiGPU"]["said"]
-    assert any(figure["goal"] == 4 for figure in lines["rivals"]["figures"])
-    found = publish_results.publish_check(out, target := tmp_path / "published")
-    assert {"PyTorch_MultiGPU-2x", "PyTorch_MultiGPU_Exp_Loss-2x"} <= set(found)
-    for file in target.rglob("*"):
-        assert not file.is_file() or str(tmp_path).encode() not in file.read_bytes(), file
