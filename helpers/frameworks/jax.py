@@ -301,7 +301,11 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 def host_copy(size: int, device: Device) -> Callable[[], None]:
     source = np.zeros((size, size), np.float32)
-    return lambda: jax.block_until_ready(jax.device_put(source, device)) and None
+
+    def copy() -> None:
+        jax.block_until_ready(jax.device_put(source, device))
+
+    return copy
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
