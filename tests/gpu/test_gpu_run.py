@@ -317,7 +317,9 @@ def test_the_most_important_steps_come_first_and_their_commands_are_known(
              for name in ("PyTorch_MultiGPU", "JAX_MultiGPU")]  # fmt: skip
     first = ["versions", "images", *first, "loaders", "monitor", "shared", "rivals"]
     assert list(found)[: len(first)] == first
-    assert "JAX_MultiGPU-fp32-largest" in found and "JAX_MultiGPU-fp32-compiled" not in found
+    assert "PyTorch_MultiGPU-fp32-compiled" in found
+    assert "JAX_MultiGPU-fp32-compiled" not in found, "it always is"
+    assert ("JAX_MultiGPU-bf16-largest" in found) == (gpus > 0)
     assert ("PyTorch_MultiGPU-tf32" in found) == (gpus > 0)
     rosetta, _ = helpers_main.build()
     for command in (command for step in found.values() for command in step.commands):
