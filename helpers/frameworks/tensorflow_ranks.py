@@ -51,15 +51,14 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
     if here is None or here.nodes == 1:
         return None
     if _Joined.strategy is None:
-        how = tf.distribute.experimental.CommunicationImplementation
-        options = tf.distribute.experimental.CommunicationOptions(
-            implementation=how.RING if shares_gpus else how.AUTO
-        )
+        _Joined.by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
+        # By name: with AUTO, TensorFlow reduces between GPUs by its ring too.
+        how = tf.distribute.experimental.CommunicationImplementation[_Joined.by.upper()]
+        options = tf.distribute.experimental.CommunicationOptions(implementation=how)
         with _only_on(devices):
             _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
                 communication_options=options
             )
-        _Joined.by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
     wanted = here.nodes * len(devices)
     if (found := _Joined.strategy.num_replicas_in_sync) != wanted:
         raise RuntimeError(f"{found} replicas have joined; {wanted} were asked for")

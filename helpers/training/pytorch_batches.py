@@ -9,6 +9,7 @@ start; what travels is the number of a place there, and the host's tensors lie i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -179,7 +180,20 @@ class _Encoded(NamedTuple):
 
     def arrived(self) -> Arrived:
         """The crops, decoded on this process's GPU; on the CPU where it has none."""
-        device = torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+        targets = torch.from_numpy(self.targets)
+        if not torch.cuda.is_initialized():
+            return self._decoded(torch.device("cpu")), targets
+        # nvJPEG writes at once, whatever is queued on the current stream, to memory that was freed
+        # there. So it gets a stream of its own, which has nothing queued (pytorch/vision, 9606).
+        decoding, computing = _decoding(), torch.cuda.current_stream()
+        decoding.synchronize()
+        with torch.cuda.stream(decoding):
+            pixels = self._decoded(torch.device("cuda"))
+        computing.wait_stream(decoding)
+        pixels.record_stream(computing)
+        return pixels, targets
+
+    def _decoded(self, device: torch.device) -> torch.Tensor:
         planes = self.shape[2]
         mode = ImageReadMode.RGB if planes == 3 else ImageReadMode.GRAY
         if all(self.files):
@@ -194,7 +208,13 @@ class _Encoded(NamedTuple):
         crops = [
             image[:, at[:, None], to] for image, at, to in zip(images, rows, columns, strict=True)
         ]
-        return torch.stack(crops).permute(0, 2, 3, 1), torch.from_numpy(self.targets)
+        return torch.stack(crops).permute(0, 2, 3, 1)
+
+
+@cache
+def _decoding() -> torch.cuda.Stream:
+    """The stream on which this process decodes: memory freed on it is used again by it alone."""
+    return torch.cuda.Stream()
 
 
 def _arrived(batch: Any) -> Arrived:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -28,7 +29,15 @@ from tensorflow.python.eager import context
 
 from helpers.errors import UserError
 from helpers.fairness import reference_checks
-from helpers.frameworks import devices, installed, keras, memory, tensorflow
+from helpers.frameworks import (
+    devices,
+    installed,
+    keras,
+    memory,
+    rank_info,
+    tensorflow,
+    tensorflow_ranks,
+)
 from helpers.frameworks.capabilities import Gpu
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
@@ -114,6 +123,23 @@ def test_the_fairness_check_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
     places, reduction = tensorflow._strategy(None, found)
     assert places == ["GPU:0", "GPU:1"]
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+
+
+@pytest.mark.parametrize(
+    ("device", "shares_gpus", "by"),
+    [("GPU:0", False, "nccl"), ("GPU:0", True, "ring"), ("CPU:0", False, "ring")],
+)
+def test_several_nodes_reduce_by_what_the_record_says_stand_in(
+    device: str, shares_gpus: bool, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow takes NCCL only by its name: AUTO is the ring between GPUs too."""
+    monkeypatch.setattr(tensorflow_ranks, "_Joined", SimpleNamespace(strategy=None))
+    monkeypatch.setattr(rank_info, "here", lambda: SimpleNamespace(nodes=2))
+    told = mock.Mock(return_value=SimpleNamespace(num_replicas_in_sync=2))
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", told)
+    tensorflow_ranks.join([device], shares_gpus)
+    options = told.call_args.kwargs["communication_options"]
+    assert options.implementation.value.lower() == tensorflow_ranks.reduces_by() == by
 
 
 SKIPPED = 'this_run.progress.skip("check_fairness")'
