@@ -4,7 +4,6 @@ import re
 
 EVERYWHERE = {  # in names and code too: tests/docs/test_vocabulary.py
     r"(?<!TLS )(?<!ca-)certificates?": "fairness check",
-    r"rehears\w*": "training-loop check",
     r"roll[ -]calls?": "data-coverage check",
     r"lessons?": "the notebook's functions",
     r"luggage": "payload",

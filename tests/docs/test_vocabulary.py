@@ -85,8 +85,8 @@ def test_the_glossary_is_short() -> None:
 
 
 def test_the_check_can_fail() -> None:
-    assert found("The rehearsal of nobody, in a batch of runs") == [
-        "rehearsal", "nobody", "batch of runs"
+    assert found("The luggage of nobody, in a batch of runs") == [
+        "luggage", "nobody", "batch of runs"
     ]  # fmt: skip
-    assert found("def failed_in_rehearsal(): ...") == ["rehearsal"]
+    assert found("def failed_in_roll_call(): ...") == ["roll call"]
     assert found("A batch of images, and a virtual environment") == []
