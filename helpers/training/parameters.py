@@ -101,6 +101,8 @@ def resolve(
     found = device_helpers.resolve(devices, gpus, cores_per_device)
     if found.kind == "cpu" and device_helpers.visible():
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
+    if found.kind == "gpu":  # the driver's order, as above; CUDA puts the fastest of them first
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if recipe == "auto":
         recipe = "chexnet" if found.kind == "gpu" else "demo"
     warmup = epochs_of_warmup(warmup_epochs)

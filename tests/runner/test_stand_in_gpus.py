@@ -310,6 +310,19 @@ def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Pat
     assert done.stdout == "2 CPU devices [] ''\n", done.stderr
 
 
+def test_stand_in_a_notebook_run_by_hand_trains_on_the_gpu_that_it_names(images: Path) -> None:
+    """CUDA by itself puts the fastest GPU first, and the driver the one on the first slot."""
+    ask = (
+        "import os\n"
+        "from helpers.training import parameters\n"
+        "asked = dict(recipe='demo', devices=1, run='run', data=os.environ['DATA'])\n"
+        "found = parameters.resolve('N', **asked)\n"
+        "print(found.devices.names, os.environ['CUDA_DEVICE_ORDER'])"
+    )
+    done = run("V100 and H100", sys.executable, "-c", ask, DATA=str(images))
+    assert done.stdout == "('Tesla V100-SXM2-16GB',) PCI_BUS_ID\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("machine", "asked", "said"),
     [
