@@ -335,7 +335,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.zeros((size, size), np.float32)
+    source = np.ones((size, size), np.float32)
     return lambda: mx.nd.array(source, device).wait_to_read()
 
 

@@ -281,7 +281,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = torch.zeros(size, size)
+    source = torch.ones(size, size)
     target = torch.empty_like(source, device=device)
 
     def copy() -> None:

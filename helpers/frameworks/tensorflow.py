@@ -358,7 +358,7 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 
 
 def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.zeros((size, size), np.float32)
+    source = np.ones((size, size), np.float32)
 
     def copy() -> None:
         with tf.device(device):
