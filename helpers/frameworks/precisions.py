@@ -29,9 +29,12 @@ def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
 def allow_tf32(allowed: bool) -> None:
     """For frameworks with no switch of their own: cuDNN rounds convolutions to TF32 by default.
 
+    CuPy does not let cuBLAS round its matrix products unless ``CUPY_TF32`` is set.
+
     The CUDA libraries read the environment variable once, some of them when they are loaded: this
     has to be called before the framework is imported.
     """
+    os.environ["CUPY_TF32"] = str(int(allowed))
     if allowed:
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     else:

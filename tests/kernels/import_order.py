@@ -1,4 +1,4 @@
-"""What ``NVIDIA_TF32_OVERRIDE`` is at the moment a notebook first imports its framework.
+"""What the variables for TF32 are at the moment a notebook first imports its framework.
 
     python tests/kernels/import_order.py NOTEBOOK MODULE PRECISION
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from helpers.runner.notebook_code import run_cells
 
-VARIABLE = "NVIDIA_TF32_OVERRIDE"
+VARIABLES = ("NVIDIA_TF32_OVERRIDE", "CUPY_TF32")
 
 
 def at_import(notebook: str, module: str, precision: str) -> str:
-    """Its value in a fresh process; empty where it is not set."""
+    """Their values in a fresh process, ``0 0``; a ``-`` where one is not set."""
     command = [sys.executable, __file__, notebook, module, precision]
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return done.stdout.splitlines()[-1]
 
@@ -43,7 +43,7 @@ def main(notebook: str, module: str, precision: str) -> None:
     try:
         run_cells(notebook, until="## 4.", precision=precision)
     except Found:
-        print(os.environ.get(VARIABLE, ""))
+        print(*(os.environ.get(name, "-") for name in VARIABLES))
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
     assert done == ["recorded", "waited for"]
 
 
-@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0"), ("tf32", "")])
+@pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "chainer", precision) == expected
 
