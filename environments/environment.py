@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Python before 3.9 cannot evaluate it
     Wheels = concurrent.futures.Future[list[Path]]  # wheels in the making, for all environments
 
 STOP = threading.Event()  # set by Ctrl-C: start no further command
-EDITED = "certifi/cacert.pem"  # people and proxies append their own authority to this list
+EDITED = "certifi/cacert.pem"  # people and proxies append their own TLS certificates
 
 
 class BuildError(Exception):
@@ -101,7 +101,7 @@ def discard(kernel: str) -> None:
 def damage(kernel: str) -> str | None:
     """Describe the first damaged file of an environment's packages; None if all are unchanged.
 
-    Every package lists its files with their sizes in a RECORD. An added TLS authority is no damage.
+    Every package lists its files with their sizes in a RECORD. Added TLS certificates do not count.
     """
     lock = kernels.lock_of(kernel, kernels.status(kernel)["form"])
     pins = re.findall(r"^([a-z0-9._-]+)(?:\[.*?\])?==\S+ \\$", lock.read_text(), re.M)

@@ -84,7 +84,7 @@ NOT_FOR_EVER = (
     *("-o", "faulthandler_exit_on_timeout=true"),
 )
 REHEARSED = ("--minutes", "60")
-"""Of what takes ten with nothing beside it: other parts share the cores."""
+"""The rehearsal takes ten on idle cores; here other parts share them."""
 NO_TESTS = 5
 """pytest's exit code where none was left to run."""
 

@@ -42,7 +42,6 @@ from helpers.recipe import RECIPES
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
 with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
     import tensorflow as tf
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
@@ -429,6 +428,8 @@ def profiler() -> Profiler:
     tf.profiler.experimental.start(folder.name)
 
     def write(file: Path) -> None:
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2  # no part of TensorFlow's API
+
         tf.profiler.experimental.stop()
         (written,) = Path(folder.name).rglob("*.xplane.pb")
         space = xplane_pb2.XSpace.FromString(written.read_bytes())

@@ -15,7 +15,7 @@ from typing import Any
 from helpers import paths
 from helpers.errors import UserError, naming
 from helpers.record import tasks
-from helpers.results import comparison
+from helpers.results import comparison, machines
 from helpers.results.comparison import Entry
 
 PROJECT = "rosetta"
@@ -105,7 +105,7 @@ def _exported(entry: Entry) -> Exported:
     settings = {
         "framework": entry.label,
         "devices": entry.devices,
-        "device names": ", ".join(dict.fromkeys(content["devices"]["names"])),
+        "device names": machines.models(content["devices"]),
         "machine": run["host"],
         "commit": run["commit"],
         "fairness check": "passed" if content["fairness"]["comparable"] else "not passed",

@@ -1,13 +1,14 @@
 """Compare what each run's loader delivers with what its devices take."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
 from helpers.results import tables
 from helpers.results.comparability import RANKED
-from helpers.results.comparison import Comparison, repeats
+from helpers.results.comparison import KEPT, Comparison, repeats
 from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, share, short_number
@@ -19,6 +20,7 @@ _SUPPLY, _DEMAND = "loader_images_per_second", "synthetic_images_per_second"
 _FILES = "images_per_second"
 
 
+@lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
     """A row a label and number of devices, with medians and extremes of repeats.
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import terminal
-from helpers.results import comparability, run_sets
+from helpers.results import comparability, machines, run_sets
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
 from helpers.results.rates import ENDS, Rate, rate
 from helpers.results.tables import (
@@ -56,7 +56,7 @@ def _by_machine(compared: Comparison) -> dict[str, list[Entry]]:
 
 def label_anywhere(entry: Entry) -> str:
     """Its label without the machine and the device, for tables that have columns for these."""
-    gpus = ", ".join(dict.fromkeys(map(str, entry.content["devices"]["names"])))
+    gpus = machines.models(entry.content["devices"])
     label = entry.label
     for part in filter(None, (entry.machine, gpus, "the CPU")):
         label = label.replace(f" on {part}", "")
@@ -223,7 +223,7 @@ def devices_text(found: dict[str, Any]) -> str:
     """``2 x NVIDIA H100``, ``2 on the CPU, sharing cores``."""
     if found["kind"] == "cpu":
         return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
-    names = ", ".join(dict.fromkeys(found["names"]))
+    names = machines.models(found)
     if gpus := found.get("shared_gpus"):
         return f"{found['count']} replicas on {gpus} x {names}"
     return f"{found['count']} x {names}"

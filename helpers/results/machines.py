@@ -25,6 +25,11 @@ def key(content: Mapping[str, Any]) -> Key | None:
     return hardware["cpu"], hardware["cores"], _installed(hardware["memory_bytes"] / 2**30)
 
 
+def models(devices: Mapping[str, Any]) -> str:
+    """The models of a run's devices, each once: ``NVIDIA A100, NVIDIA H100``."""
+    return ", ".join(dict.fromkeys(devices["names"]))
+
+
 def _installed(memory: float) -> int:
     """The size of the memory modules (12, 16, 24, 32 ... GiB) of a machine with so much for use.
 

@@ -41,7 +41,7 @@ def _differ(entries: Iterable[Entry]) -> str | None:
     """In what the machines of these runs differ, so that they do not rank; None if in nothing."""
     contents = [entry.content for entry in entries]
     on_gpus = [content["devices"] for content in contents if content["devices"]["kind"] == "gpu"]
-    gpus = {", ".join(dict.fromkeys(devices["names"])) for devices in on_gpus}
+    gpus = set(map(machines.models, on_gpus))
     if len(gpus) > 1:
         return f"GPU ({', '.join(sorted(gpus))})"
     of_machine = {

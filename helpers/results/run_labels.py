@@ -112,7 +112,7 @@ _EXECUTIONS = {AS_USUAL: "as usual", EAGER: "eager", COMPILED: "compiled"}
 
 
 def _device(devices: dict[str, Any]) -> str:
-    return ", ".join(dict.fromkeys(devices["names"])) if devices["kind"] == "gpu" else "the CPU"
+    return machines.models(devices) if devices["kind"] == "gpu" else "the CPU"
 
 
 _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -396,8 +396,8 @@ class Run(RunBase):
                 kind=self.setup.devices.kind,
             )
             self.record.add("recipe", self.recipe.as_record())
-        given = self._estimated, self.recipe.recipe, self.setup.devices
-        for line in memory_estimate.lines(*given):
+        recipe = self.recipe.recipe
+        for line in memory_estimate.lines(self._estimated, recipe, self.setup.devices):
             self._say(line)
         return self.recipe
 
@@ -507,9 +507,7 @@ class Run(RunBase):
         self.functions = replace(self.functions, **functions)
         steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[StepMeasurements] = self.with_replica(
-            train_loop.measure,
-            *(self.initial.arrays, 0),
-            *(steps, self.setup.profile_steps, self.folder),
+            train_loop.measure, self.initial.arrays, 0, steps, self.setup.profile_steps, self.folder
         )
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size

@@ -23,9 +23,9 @@ TURN_SECONDS = 2.0
 LOADER_SECONDS = 0.3
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
+"""Those that are counted in images."""
 IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
 """Why several devices have no measurement without all-reduce."""
-"""Those that are counted in images."""
 LEFT_OUT = "trained without all-reduce"
 """A note of ``no_allreduce`` where a step did without; else its time alone was subtracted."""
 PRODUCT = "product"

@@ -6,7 +6,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import rank_info
+from helpers.frameworks import ROWS, rank_info, row_of
 from helpers.launch import exchange
 from helpers.networks.weights import Weights
 from helpers.recipe.settings import ON_GPU
@@ -70,13 +70,15 @@ class RunBase:
         with exchange.first_rank_first():
             return image_data.load_data(self.setup)
 
-    def why_not_decoded(self, row: str) -> str | None:
+    def why_not_decoded(self, notebook: str) -> str | None:
         """Why the recipe's decoder cannot read the images of this notebook; None if it can."""
         recipe = self.recipe.recipe
         if recipe.decoder != ON_GPU:
             return None
-        if row != "PyTorch_MultiGPU":
-            why = "only the notebook PyTorch_MultiGPU can decode on the GPU"
+        row = row_of(notebook, self.framework.KERNEL)
+        if row is None or not row.decodes_on_gpu:
+            able = ", ".join(one.notebook for one in ROWS if one.decodes_on_gpu)
+            why = f"only the notebook {able} can decode on the GPU"
         elif not self.on_gpu:
             why = "these devices are CPU devices"
         elif not self.images.files or self.images.format not in ("jpg", "jpeg"):

@@ -307,12 +307,13 @@ def measure(
             meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
     no_profile = ""
     if profiled:
+
+        def train(observer: Observes) -> object:
+            return take_steps(work, replica, files, profiled, "section 11", observer)
+
         file = step_profile.file_of(folder, world.rank)
         with work.monitor.phase(step_profile.PHASE):
-            no_profile = step_profile.take(
-                *(work.framework, world.devices, file, profiled),
-                lambda observer: take_steps(work, replica, files, profiled, "section 11", observer),
-            )
+            no_profile = step_profile.take(work.framework, world.devices, file, profiled, train)
     return StepMeasurements(seconds, all_reduce, meetings, no_profile)
 
 

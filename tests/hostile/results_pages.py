@@ -12,8 +12,8 @@ LINKS = {name: "a link, which is not followed" for name in STRANGE if name.start
 
 def below(put: Put) -> Callable[[Path], list[str]]:
     def lay(folder: Path) -> list[str]:
-        (folder / "from" / "somebody").mkdir(parents=True)
-        put(folder / "from" / "somebody" / "record.json")
+        (folder / "from" / "others").mkdir(parents=True)
+        put(folder / "from" / "others" / "record.json")
         return ["rosetta", "report", "--results", str(folder)]
 
     return lay

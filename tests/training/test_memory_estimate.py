@@ -13,7 +13,7 @@ from helpers.recipe import Recipe, lookup
 from helpers.training import memory_estimate
 
 PARAMETERS = 6_968_206
-"""Of DenseNet121 with 14 outputs."""
+"""The parameters of DenseNet121 with 14 outputs."""
 GPU, GPUS = Devices("gpu", ("NVIDIA H100",)), Devices("gpu", ("NVIDIA H100",) * 3, 2)
 RECIPE = lookup("chexnet")
 

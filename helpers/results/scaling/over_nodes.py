@@ -6,7 +6,7 @@ fitted to all numbers of nodes but the largest, judged on that, and silent where
 """
 
 from functools import lru_cache
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +51,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
             "devices": entry.devices,
             "how": how,
         }
-        for name, values in (("own", own), ("all_reduce", reduced)):
-            row |= {name: median(values), f"{name}_low": min(values), f"{name}_high": max(values)}
-        rows.append(row)
+        rows.append(row | step_parts.ends("own", own) | step_parts.ends("all_reduce", reduced))
     found = pd.DataFrame(rows)
     if found.empty:
         return found

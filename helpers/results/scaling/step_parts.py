@@ -15,7 +15,8 @@ import pandas as pd
 
 from helpers.results import comparability, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.tables import ABSENT, Cell, Table, of_run, short_number
+from helpers.results.rates import ENDS
+from helpers.results.tables import ABSENT, Cell, Table, of_run, share, short_number
 from helpers.training import attribution, measurement_rounds
 from helpers.training.step_parts import TOTAL, hidden_share
 
@@ -42,7 +43,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     for entry in latest_of_each(compared.finished):
         how, found = parts_of(entry)
         totals, shares = _whole(entry.content, how, found.get("all-reduce", []))
-        whole: dict[str, Any] = _ends("total", totals) | _ends("hidden", shares)
+        whole: dict[str, Any] = ends("total", totals) | ends("hidden", shares)
         for part, values in found.items():
             rows.append(
                 {
@@ -62,7 +63,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _ends(name: str, values: Sequence[float]) -> dict[str, float]:
+def ends(name: str, values: Sequence[float]) -> dict[str, float]:
     """The median, minimum and maximum as columns; none without values."""
     if not values:
         return {}
@@ -172,9 +173,9 @@ def table(compared: Comparison) -> Table:
 
 def _of_all_reduce(found: dict[str, Any], missing: str) -> dict[str, Cell]:
     """The whole all-reduce and what computing hides of it, as cells."""
-    total, share = ([found.get(name + end, nan) for end in ("", "_low", "_high")] for name in WHOLE)
-    hidden = Cell(share[0], lambda value: f"{100 * value:.0f} %", share[1], share[2])
-    cells = {"all-reduce in total": milliseconds(*total), "of it hidden": hidden}
+    total, hidden = ([found.get(name + end, nan) for end in ENDS] for name in WHOLE)
+    part = Cell(hidden[0], share, *hidden[1:])
+    cells = {"all-reduce in total": milliseconds(*total), "of it hidden": part}
     return {name: replace(cell, missing=missing) for name, cell in cells.items()}
 
 
