@@ -94,7 +94,11 @@ def _within(recording: Recording, start: float, end: float) -> Recording:
         times=recording.times[kept],
         columns=[column[kept] for column in recording.columns],
         events=[event for event in recording.events if start <= event["t"] <= end],
-        marks=[mark for mark in recording.marks if mark.start <= end and mark.end >= start],
+        marks=[
+            replace(mark, start=max(mark.start, start), end=min(mark.end, end))
+            for mark in recording.marks
+            if mark.start < end and mark.end > start
+        ],
     )
 
 

@@ -98,12 +98,13 @@ def merge(folder: Path, failures: Sequence[str], ahead: Sequence[float] = ()) ->
     Returns:
         Lines for the user: where the file is, and what it lacks.
     """
-    found, missing = {}, dict[str, list[str]]()
+    found, missing, processes = {}, dict[str, list[str]](), dict[int, int]()
     for rank, why in enumerate(failures):
         try:
             if why:
                 raise MonitorError(why)
-            began, events = _of_rank(file_of(folder, rank), rank)
+            began, events, numbers = _of_rank(file_of(folder, rank), rank)
+            processes = numbers | processes
             found[rank] = began - round(1e9 * (ahead[rank] if ahead else 0)), events
         except MonitorError as error:
             missing.setdefault(str(error), []).append(str(rank))
@@ -124,16 +125,35 @@ def merge(folder: Path, failures: Sequence[str], ahead: Sequence[float] = ()) ->
         marks = [mark for mark in trace.recording.marks if mark.name == PHASE]
         window = min(mark.start for mark in marks), max(mark.end for mark in marks)
         trace.export(target, profile=target, window=window)
+        _finish(target, processes)
     except (OSError, ValueError, MonitorError) as error:
         said.append(f"The profile is not whole: {_first_line(error)}.")
     ranks = f"{len(found)} rank{'s' * (len(found) > 1)}"
     return [f"Profile of {ranks}: {target}; open it in Perfetto.", *said]
 
 
-def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]]]:
-    """When a trace's mark was made, and its events, in microseconds from there.
+def _finish(file: Path, processes: Mapping[int, int]) -> None:
+    """Put the monitor's phases into the ranks' processes, and let the time begin at 0.
 
-    The processes' numbers and names tell the rank. Identifiers of arrows are unique to it.
+    Perfetto drops what is earlier.
+    """
+    whole = json.loads(file.read_text())
+    timed = [event for event in whole["traceEvents"] if "ts" in event]
+    zero = min(event["ts"] for event in timed)
+    for event in timed:
+        event["ts"] -= zero
+    whole[BASE] += round(zero * 1e3)
+    for event in whole["traceEvents"]:
+        event["pid"] = processes.get(event["pid"], event["pid"])
+    write_atomic(file, json.dumps(whole).encode())
+
+
+def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]], dict[int, int]]:
+    """When a trace's mark was made, its events, in microseconds from there, and its processes.
+
+    The processes' numbers and names tell the rank; the last result has them by what they were.
+    Identifiers of arrows are unique to the rank. Notes of the profiler about itself are left out:
+    their process is no number.
     """
     events = read_profile(file)["traceEvents"]
     if not all(isinstance(each, dict) and _is_number(each.get("ts", 0)) for each in events):
@@ -145,11 +165,17 @@ def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]]]:
     start, names = marks[0]["ts"], {}
     numbers: dict[str, dict[str, int]] = {"pid": {}, "id": {}}
     firsts = {"pid": FIRST_PROCESS + OF_A_RANK * rank, "id": rank << 32}
-    kept = [each for each in events if each and each.get("name") != "process_sort_index"]
+    kept = [
+        each
+        for each in events
+        if str(each.get("pid")).isdecimal() and each.get("name") != "process_sort_index"
+    ]
     for event in kept:
         for key, known in numbers.items():
             if key in event:
                 event[key] = known.setdefault(str(event[key]), firsts[key] + len(known))
+        if event.get("ph") == "M":
+            event.pop("ts", None)  # a name holds for all times
         if "ts" in event:
             event["ts"] -= start
         if event.get("name") == "process_name" and isinstance(event.get("args"), Mapping):
@@ -158,7 +184,7 @@ def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]]]:
     for was, number in numbers["pid"].items():
         named = {"name": f"rank {rank} {names.get(number) or was}"}
         kept.append({"ph": "M", "name": "process_name", "pid": number, "args": named})
-    return int(wall), kept
+    return int(wall), kept, {int(was): number for was, number in numbers["pid"].items()}
 
 
 def _is_number(value: Any) -> bool:

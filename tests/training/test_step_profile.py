@@ -1,6 +1,7 @@
 """The profiles of all ranks in one file, on the monitor's clock."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -26,10 +27,11 @@ def write(folder: Path, rank: int, mark: int | None, zero: float) -> Path:
     at = {"ph": "X", "pid": 7, "tid": 7, "dur": 5}
     named = {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}}
     events: list[Any] = [named, at | {"name": "step 1", "ts": zero + 10}]
-    events += [{"ph": kind, "name": "flow", "pid": "GPU", "ts": zero, "id": 3} for kind in "sf"]
+    events += [{"ph": kind, "name": "flow", "pid": 0, "ts": zero, "id": 3} for kind in "sf"]
     if mark is not None:
         events.append(at | {"name": f"{step_profile.MARK}{mark}", "ts": zero})
     file = step_profile.file_of(folder, rank)
+    events.append({"ph": "i", "s": "g", "name": "its own", "pid": "Traces", "ts": zero - 9})
     file.write_text(json.dumps({"traceEvents": [*events, {}]}))  # as JAX ends its list
     return file
 
@@ -58,7 +60,7 @@ def test_ranks_are_put_on_one_clock_and_told_apart(folder: Path) -> None:
     assert said == f"Profile of 2 ranks: {folder / 'profile.json'}; open it in Perfetto."
     events = events_of(folder)
     first, second = (each for each in events if each["name"] == "step 1")
-    assert (first["ts"], second["ts"]) == pytest.approx((10, 40)) and first["pid"] != second["pid"]
+    assert second["ts"] - first["ts"] == pytest.approx(30, abs=1) and first["pid"] != second["pid"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert (names[first["pid"]], names[second["pid"]]) == ("rank 0 python", "rank 1 python")
     arrows = [each["id"] for each in events if each["name"] == "flow"]
@@ -80,6 +82,18 @@ def test_the_monitors_lanes_are_those_of_the_profiled_seconds(folder: Path) -> N
     assert "files" not in {each["name"] for each in events}
     moments = [each["ts"] for each in events if each["ph"] == "C"]
     assert moments and min(moments) > phase["ts"] - 2.5e5
+    assert min(each["ts"] for each in events if "ts" in each) == 0, "Perfetto drops what is before"
+
+
+def test_a_ranks_phases_stand_with_its_steps(folder: Path) -> None:
+    """In the process that ran them, by its number of the profile's."""
+    file = write(folder, 0, time.time_ns(), 0.0)
+    file.write_text(file.read_text().replace('"pid": 7', f'"pid": {os.getpid()}'))
+    step_profile.merge(folder, [""])
+    events = events_of(folder)
+    assert not [each for each in events if each["name"] == "its own"]
+    of = {each["name"]: each["pid"] for each in events if each["ph"] == "X"}
+    assert of["step 1"] == of[step_profile.PHASE]
 
 
 @pytest.mark.parametrize(
