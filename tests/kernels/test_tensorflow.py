@@ -91,6 +91,21 @@ def test_only_a_convolution_with_stride_pads_by_numbers(network: str) -> None:
     assert all(2 in op.get_attr("strides") for op in by_numbers)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_xla_takes_a_step_of_every_network(network: str) -> None:
+    """As `execution = "compiled"` does; it refuses, for one, to pool with paddings as numbers."""
+    model = networks.build(network, reference.arrays(network), RECIPES["chexnet"])
+
+    @tf.function(jit_compile=True)
+    def gradients(images: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(images, True))
+        return list(tape.gradient(loss, model.trainable_variables))
+
+    program = gradients.experimental_get_compiler_ir(tf.zeros((1, 32, 32, 3)))("hlo")
+    assert program.startswith("HloModule")
+
+
 WRONG_STRIDE = (
     ('self.convolution(x, f"{name}.conv1")', 'self.convolution(x, f"{name}.conv1", stride)'),
     (
