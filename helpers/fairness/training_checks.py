@@ -295,7 +295,8 @@ def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Che
     """What convolutions computed in while it trained, and how the program was executed."""
     seen = observed[0].seen
     wanted = DTYPES[recipe.precision]
-    how = seen.execution + (f", {seen.threads} threads" if seen.threads else "")
+    threads = f"{seen.threads} thread{'s' * (seen.threads != 1)}"
+    how = f"{seen.execution}, {threads}" if seen.threads else seen.execution
     said, asked = [], recipe.execution
     if asked != AS_USUAL and (asked == EAGER) != (seen.execution == EAGER):
         said.append(f"execution {seen.execution} instead of {asked}")
