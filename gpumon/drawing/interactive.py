@@ -15,8 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpumon.drawing.device_lanes import lanes_of
 from gpumon.drawing.lanes import (
     LABELS,
@@ -35,6 +33,7 @@ from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recorded, Recording
 from gpumon.trace_notes import notes
+from gpumon.words import gpu_name
 
 STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
@@ -82,8 +81,7 @@ def fragment(
         The HTML.
     """
     recording = trace.recording
-    names = [series] if isinstance(series, str) else series
-    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), names)
+    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), series)
     data = _data(recording, lanes, theme)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     return markup(data, kinds, title=title, notes=notes(recording))
@@ -202,7 +200,7 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             "unit": line.unit,
             "scale": line.scale,
             "digits": digits,
-            "t": [round(float(t), 3) for t in times],
+            "t": _rounded(times),
             "v": plain_values(mean, decimals),
         }
         if KINDS[line.kind].area and low is not high:
@@ -293,7 +291,7 @@ def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
     members, end = [], run.recording.end
     for device, values in of.items():
         times, mean, _, _ = condense(run.recording.times, values, end, COMPARED_STEPS)
-        name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
+        name = gpu_name(device) if kind != "host" else "CPU"
         members.append({"name": name, "v": plain_values(mean)})
     return {
         "kind": kind,
@@ -309,7 +307,7 @@ def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def _rounded(times: Floats) -> list[float]:
-    return [float(time) for time in np.round(times, 3)]
+    return [round(float(time), 3) for time in times]
 
 
 def _controls(runs: Sequence[str], gpus: Sequence[str]) -> str:
