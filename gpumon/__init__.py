@@ -32,8 +32,6 @@ _LAZY = {
     "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
-
-
 _MODULES = ("callbacks", "otel")
 
 

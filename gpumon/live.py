@@ -72,9 +72,7 @@ class Tail:
             there = self.path.stat()
         except OSError:
             return True
-        if self._file is None:
-            return True
-        return os.path.samestat(os.fstat(self._file.fileno()), there)
+        return self._file is None or os.path.samestat(os.fstat(self._file.fileno()), there)
 
     def _new(self) -> list[Any]:
         try:

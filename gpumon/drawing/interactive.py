@@ -35,7 +35,7 @@ from gpumon.recording import Mark, Recorded, Recording
 from gpumon.trace_notes import notes
 from gpumon.words import gpu_name
 
-STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
+STEPS = {"busy": 1500, "activity": 1500, "memory": 500}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
 MOST_STEPS = 1000
 MOST_MARKS = 3000
