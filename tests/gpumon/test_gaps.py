@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -19,13 +18,11 @@ from gpumon_tools import Marks, write
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
 from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
-from gpumon.drawing.style import THEMES
 from gpumon.live import Follower
 from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
@@ -133,22 +130,6 @@ def test_matplotlibs_lines_and_areas_break(
                 for path in area.get_paths():
                     xs = np.asarray(path.vertices, float)[:, 0]
                     assert xs.max() <= GAP[0] or xs.min() >= GAP[1]
-
-
-def test_the_picture_is_empty_in_the_gap(tmp_path: Path) -> None:
-    chart = holed(tmp_path).plot()
-    data = io.BytesIO()
-    chart.savefig(data, format="png", dpi=100)
-    picture = np.array(Image.open(data).convert("RGB"), dtype=float) / 255
-    axes = lanes_of(chart)[0]
-    for second, empty in ((2.0, False), (6.0, True), (10.0, False)):
-        x, top = axes.transData.transform((second, 90))
-        column = picture[picture.shape[0] - int(top) : picture.shape[0] - int(top) + 30, int(x)]
-        low = axes.transData.transform((second, 10))[1]
-        pixel = picture[picture.shape[0] - int(low), int(x)]
-        ground = np.array([int(THEMES["light"].lane[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        assert np.allclose(pixel, ground, atol=0.01) == empty
-        assert not empty or np.allclose(column[0], ground, atol=0.01)
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -173,39 +173,6 @@ def test_csv_round_trip(tmp_path: Path) -> None:
     assert pd.Timestamp(table["wall time"].iloc[1]).timestamp() == pytest.approx(1.8e9 + 1)
 
 
-def test_prometheus_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [1, 42]}, power=None, energy=[0.0, 1234.5])
-    trace = gpumon.read(path)
-    text = trace.export(tmp_path / "t.prom").read_text()
-    labels = '{device="gpu0",host="node",product="NVIDIA H200",uuid="GPU-node-gpu0"}'
-    assert f"gpumon_utilisation_percent{labels} 42" in text
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
-    assert float(values[f"gpumon_memory_used_bytes{labels}"]) == 101 * 2**20
-    assert "gpumon_power_watts" not in text  # not available is not zero
-    # What only grows is a counter, and says so in its name.
-    assert "# TYPE gpumon_energy_joules_total counter" in text
-    assert f"gpumon_energy_joules_total{labels} 1234.5" in text
-    sample = re.compile(r'[a-z_][a-z0-9_]*\{([a-z]+="[^"]*",?)+\} [-+0-9.e]+')
-    for line in text.splitlines():
-        assert line.startswith(("# HELP ", "# TYPE ")) or sample.fullmatch(line)
-
-
-def test_prometheus_own_parser_takes_it(tmp_path: Path) -> None:
-    parser = pytest.importorskip("prometheus_client.parser", reason="no prometheus_client here")
-    a = write(tmp_path / "a", {"gpu0": [1, 42]}, host='n"1\\', boot="x", energy=[0.0, 9.5])
-    b = write(tmp_path / "b", {"gpu0": [5, 6]}, host="n2", boot="y", energy=[0.0, 2.5])
-    text = gpumon.read([a, b]).export(tmp_path / "t.prom").read_text()
-    found = {family.name: family for family in parser.text_string_to_metric_families(text)}
-    energy = found["gpumon_energy_joules"]
-    assert energy.type == "counter"
-    assert {sample.name for sample in energy.samples} == {"gpumon_energy_joules_total"}
-    assert [sample.value for sample in energy.samples] == [9.5, 2.5]
-    assert {family.type for family in found.values()} == {"counter", "gauge"}
-    for family in found.values():
-        keys = [tuple(sorted(sample.labels.items())) for sample in family.samples]
-        assert len(keys) == len(set(keys))
-
-
 def test_export_errors_name_the_way_out(tmp_path: Path) -> None:
     trace = gpumon.read(write(tmp_path / "t", {}))
     with pytest.raises(gpumon.MonitorError, match=r"\.parquet, \.prom or \.json"):
