@@ -145,11 +145,7 @@ def measure_offset(
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> ClockOffset | None:
-    """How far this host's clocks are ahead of those of the host that made the offer.
-
-    Returns:
-        None without an answer.
-    """
+    """How far this host's clocks are ahead of those that made the offer; None without an answer."""
     least, most, walls = -float("inf"), float("inf"), 0.0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(ANSWER_SECONDS)

@@ -249,13 +249,7 @@ def processes_on(handle: Any) -> list[Holder]:
 def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
 
-    Opens NVML for this one question.
-
-    Args:
-        uuids: the GPUs.
-
-    Raises:
-        Unavailable: the driver does not report them.
+    Opens NVML for this one question. Raises Unavailable if the driver does not report them.
     """
     open_nvml()
     try:

@@ -205,8 +205,7 @@ def _header(
 def save(recording: Recording, target: Path) -> Path:
     """Write a merged recording as a new trace, which every command reads.
 
-    Raises:
-        MonitorError: it cannot be written, or there is a trace already.
+    Raises MonitorError where it cannot be written, or there is a trace already.
     """
     prefix = prefix_of(target)
     for file in (samples_file(prefix), marks_file(prefix)):

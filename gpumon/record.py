@@ -40,23 +40,11 @@ USAGE = "%%gpumon [TRACE] [--interval SECONDS] [--live]"
 
 
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
-    """Run a command under a monitor.
+    """Run a command under a monitor; gives its exit code, or 128 + n if signal n ended it.
 
     Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
     is under nohup. Ctrl-C in a terminal reaches the command directly, and this process waits for it
-    to react.
-
-    Args:
-        command: the program and its arguments.
-        monitor: records while it runs.
-        rank_info: in a job of several processes. Of those on one host only the first samples; the
-            others mark their phases.
-
-    Returns:
-        The command's exit code, or 128 + n if signal n ended it.
-
-    Raises:
-        MonitorError: the command cannot be started.
+    to react. Of a job's processes on one host only the first samples; the others mark their phases.
     """
     check_can_record()
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}

@@ -153,11 +153,7 @@ class Source:
 
 
 def allocate(kind: Any, **fields: Any) -> Any:
-    """A number or a structure in that memory, zero but for these fields.
-
-    Raises:
-        ValueError: there is no room left.
-    """
+    """A number or a structure in that memory, zero but for these fields."""
     made = kind.from_buffer(MEMORY, _taken[0])
     _taken[0] += -(-ctypes.sizeof(kind) // ALIGNED) * ALIGNED
     for name, value in fields.items():

@@ -77,6 +77,11 @@ def gpu(number: int, lines: str = "") -> str:
     return base + "\n".join(f"{number} {line}" for line in lines.strip().splitlines()) + "\n"
 
 
+def row_of(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> Any:
+    """A row of the summary."""
+    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
+
+
 def reasons_of(trace: gpumon.Trace) -> dict[str, Any]:
     """By series, why it is missing."""
     return {series["key"]: series["reason"] for series in trace.metadata()["series"]}

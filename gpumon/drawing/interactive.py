@@ -71,14 +71,7 @@ def fragment(
 ) -> str:
     """Return the HTML of one chart, for a page that includes :func:`script` before it.
 
-    Args:
-        trace: the trace to draw.
-        title: text above the chart. None: no title.
-        theme: ``"auto"``, ``"light"`` or ``"dark"``.
-        series: more lanes, as for :meth:`gpumon.Trace.plot`.
-
-    Returns:
-        The HTML.
+    theme and series: see :meth:`gpumon.Trace.html`.
     """
     recording = trace.recording
     lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), series)
@@ -244,15 +237,8 @@ def comparison_fragment(
     recorded. The lane of a run without GPUs shows its CPU. The reader can zoom, read values, and
     hide a run or a GPU.
 
-    Args:
-        traces: the traces, by the label of each run.
-        align: the phase whose first start is time 0; a run without it starts with its trace.
-        until: the first view ends with the last end of these phases.
-        title: text above the chart. None: no title.
-        theme: ``"auto"``, ``"light"`` or ``"dark"``.
-
-    Returns:
-        The HTML.
+    traces: by the label of each run. align: the phase whose first start is time 0; a run without it
+    starts with its trace. until: the first view ends with the last end of these phases.
     """
     runs = runs_of({name: trace.recording for name, trace in traces.items()}, align, until)
     lanes: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ import gpumon_canvas
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, row_of, write
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -39,10 +39,6 @@ def holed(folder: Path, **more: Any) -> gpumon.Trace:
     return gpumon.read(write(folder / "t", {"gpu0": STEPS}, without=HOLE, **more))
 
 
-def row(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> pd.Series:
-    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
-
-
 def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
     trace = holed(tmp_path)
     frame = trace.to_pandas()
@@ -63,12 +59,12 @@ def test_three_intervals_are_no_hole_yet(tmp_path: Path) -> None:
 
 
 def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
-    found = row(holed(tmp_path, marks=TRAIN))
+    found = row_of(holed(tmp_path, marks=TRAIN))
     assert (found["seconds"], found["measured (s)"]) == (12, 6)
     assert found["utilisation mean (%)"] == pytest.approx(60)
     assert found["energy (J)"] == pytest.approx(600)  # 100 W for the six seconds
     assert found["energy covers (s)"] == pytest.approx(6)
-    together = row(holed(tmp_path, marks=TRAIN), device="gpus")
+    together = row_of(holed(tmp_path, marks=TRAIN), device="gpus")
     assert together["energy (J)"] == pytest.approx(600)
     # 50 items/s at 100 W: the items of the hole are left out as its joules are.
     assert together["items/J"] == pytest.approx(0.5)
@@ -76,7 +72,7 @@ def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
 
 def test_the_counters_growth_in_a_hole_is_left_out_too(tmp_path: Path) -> None:
     counter: list[float | None] = [0, 100, 200, *[None] * 6, 5000, 5100, 5200]
-    found = row(holed(tmp_path, marks=TRAIN, energy=counter))
+    found = row_of(holed(tmp_path, marks=TRAIN, energy=counter))
     assert found["energy (J)"] == pytest.approx(400)
     assert found["energy covers (s)"] == pytest.approx(4)
 
@@ -86,8 +82,8 @@ def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
     path = write(tmp_path / "t", {"gpu0": steps}, without=[*range(5), *range(7, 12)], marks=TRAIN)
     trace = gpumon.read(path)
     assert [(gap["t"], gap["seconds"]) for gap in trace.recording.gaps] == [(0, 5), (7, 5)]
-    assert row(trace)["measured (s)"] == pytest.approx(2)
-    assert row(trace)["energy (J)"] == pytest.approx(200)
+    assert row_of(trace)["measured (s)"] == pytest.approx(2)
+    assert row_of(trace)["energy (J)"] == pytest.approx(200)
 
 
 def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> None:
@@ -96,7 +92,7 @@ def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> Non
     path.with_name("t.jsonl").write_text("\n".join(lines) + "\n")
     trace = gpumon.read(path)
     assert trace.recording.end == 20 and trace.recording.gaps[0]["t"] == 4
-    whole = row(trace, "(all)", "gpus")
+    whole = row_of(trace, "(all)", "gpus")
     assert whole["seconds"] == 20 and whole["measured (s)"] == 4
     assert whole["items/J"] == pytest.approx(1 / 100)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import START, Marks, write
+from gpumon_tools import START, Marks, row_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,14 +22,10 @@ from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
 
 
-def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
-    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
-
-
 def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
     write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"items": 20}),))
     trace = gpumon.read(tmp_path / "t")
-    row = figures(trace, "train", "gpu0")
+    row = row_of(trace, "train", "gpu0")
     assert row["seconds"] == pytest.approx(2)
     # half a second of 0, one of 100, half of 50
     assert row["utilisation mean (%)"] == pytest.approx((0 * 0.5 + 100 + 50 * 0.5) / 2)
@@ -37,9 +33,9 @@ def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None
     assert row["memory peak (MiB)"] == 102
     assert row["energy (J)"] == pytest.approx(200)  # no counter: power times time
     assert row["items/s"] == pytest.approx(10)
-    assert figures(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
-    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
-    assert figures(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
+    assert row_of(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
+    assert row_of(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
+    assert row_of(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
 
 
 def test_a_notebook_shows_a_summary_as_a_table_and_acts_on_no_name(tmp_path: Path) -> None:
@@ -54,9 +50,9 @@ def test_a_notebook_shows_a_summary_as_a_table_and_acts_on_no_name(tmp_path: Pat
 def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
     write(tmp_path / "t", {"gpu0": [80, None, None, 80], "gpu1": [40, 40, 40, 40]}, power=None)
     trace = gpumon.read(tmp_path / "t")
-    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
-    assert figures(trace, "(all)", "gpu0")["idle share (%)"] == 0
-    assert math.isnan(figures(trace, "(all)", "gpus")["energy (J)"])
+    assert row_of(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
+    assert row_of(trace, "(all)", "gpu0")["idle share (%)"] == 0
+    assert math.isnan(row_of(trace, "(all)", "gpus")["energy (J)"])
     assert trace.metadata()["energy"] == {"gpu0": "not available", "gpu1": "not available"}
 
 
@@ -67,9 +63,9 @@ def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> Non
         ("train", 2.0, 3.0, {"epoch": 2, "items": 30}),
     )
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, marks=marks))
-    row = figures(trace, "train", "gpu0")
+    row = row_of(trace, "train", "gpu0")
     assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
-    assert figures(trace, "(all)", "gpu0")["items"] == 40
+    assert row_of(trace, "(all)", "gpu0")["items"] == 40
     each = trace.summary(by="mark").to_pandas().query("device == 'gpu0' and phase == 'train'")
     assert list(each["epoch"]) == [1, 2]
     assert list(each["utilisation mean (%)"]) == [0, 100]
@@ -135,7 +131,7 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     phases = trace.phases()
     assert list(phases["start (s)"]) == pytest.approx([0, 1], abs=1e-6)
     assert list(phases["rank"]) == [0, 1]
-    assert figures(trace, "train", "gpu1")["items"] == 10
+    assert row_of(trace, "train", "gpu1")["items"] == 10
     assert len(trace.metadata()["parts"]) == 2
     trace.plot()
 
@@ -148,7 +144,7 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     assert names == ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
     assert trace.to_pandas()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
     assert list(trace.to_pandas().index) == pytest.approx([0, 1, 2], abs=1e-6)
-    together = figures(trace, "(all)", "gpus")
+    together = row_of(trace, "(all)", "gpus")
     assert together["utilisation imbalance (%)"] == pytest.approx(50)
     trace.plot()
 
