@@ -133,6 +133,7 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     assert list(phases["rank"]) == [0, 1]
     assert row_of(trace, "train", "gpu1")["items"] == 10
     assert len(trace.metadata()["parts"]) == 2
+    assert trace.header["clocks"] == [], "one boot has one clock"
     trace.plot()
 
 
