@@ -32,17 +32,11 @@ _LAZY = {
     "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
-
-
 _MODULES = ("callbacks", "otel")
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add the cell magic ``%%gpumon`` to a notebook; IPython calls this for ``%load_ext gpumon``.
-
-    Args:
-        shell: the IPython shell.
-    """
+    """Add the cell magic ``%%gpumon``; IPython calls this for ``%load_ext gpumon``."""
     from gpumon.record import register
 
     register(shell)

@@ -10,9 +10,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from gpumon import __version__
 from gpumon.errors import MonitorError, required_for, warnings_as_lines
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has ended, as in `… | head`: that of SIGPIPE."""
 PICTURES = ("png", "svg", "pdf")
+Run = Callable[[argparse.Namespace], Optional[int]]
+"""Runs a parsed command; returns an exit code other than 0."""
 
 FORMER = {
     "--gpus": "--gpu-ids",
@@ -66,7 +68,7 @@ def parser() -> Parser:
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     record = _command(
-        commands, "record", "run a command, and record the GPUs and the host while it runs"
+        commands, "record", _record, "run a command, and record the GPUs and the host while it runs"
     )
     record.usage = "%(prog)s [OPTIONS] -- COMMAND ..."
     record.add_argument(
@@ -100,22 +102,19 @@ def parser() -> Parser:
     )
 
     watch = _command(
-        commands, "watch", "show the latest values of a trace or of this machine in the terminal"
+        commands,
+        "watch",
+        _watch,
+        "show the latest values of a trace or of this machine in the terminal",
     )
-    watch.add_argument(
-        "trace",
-        nargs="?",
-        type=Path,
-        metavar="TRACE",
-        help="show this trace (default: this machine, recorded from now on)",
-    )
+    _add_followed(watch, "show")
     watch.add_argument(
         "--once",
         action="store_true",
         help="print the current values and exit (default: update until Ctrl-C)",
     )
 
-    summary = _command(commands, "summary", "print statistics for each phase and device")
+    summary = _command(commands, "summary", _summary, "print statistics for each phase and device")
     _add_traces(summary)
     summary.add_argument(
         "--by",
@@ -140,7 +139,7 @@ def parser() -> Parser:
         help="print how the trace was recorded, as JSON (default: print the statistics)",
     )
 
-    plot = _command(commands, "plot", "draw the chart of a trace")
+    plot = _command(commands, "plot", _plot, "draw the chart of a trace")
     _add_traces(plot)
     _add_chart(plot, "write the chart to FILE: .png, .svg, .pdf or .html (default: TRACE.png)")
     plot.add_argument(
@@ -150,7 +149,9 @@ def parser() -> Parser:
         "(default: none)",
     )
 
-    compare = _command(commands, "compare", "list the differences between traces and draw them")
+    compare = _command(
+        commands, "compare", _compare, "list the differences between traces and draw them"
+    )
     compare.add_argument(
         "trace",
         nargs="+",
@@ -164,7 +165,7 @@ def parser() -> Parser:
     )
     _add_chart(compare, "write the chart to FILE: .png, .svg or .pdf (default: gpumon-compare.png)")
 
-    merge = _command(commands, "merge", "merge traces of ranks and hosts into one trace")
+    merge = _command(commands, "merge", _merge, "merge traces of ranks and hosts into one trace")
     _add_traces(merge)
     merge.add_argument(
         "-o",
@@ -176,7 +177,10 @@ def parser() -> Parser:
     )
 
     export = _command(
-        commands, "export", "write a trace as CSV, Parquet, Prometheus text or a Chrome trace"
+        commands,
+        "export",
+        _export,
+        "write a trace as CSV, Parquet, Prometheus text or a Chrome trace",
     )
     _add_traces(export)
     export.add_argument(
@@ -194,14 +198,8 @@ def parser() -> Parser:
         help="add the events of this torch.profiler trace to the .json file (default: none)",
     )
 
-    serve = _command(commands, "serve", "serve the latest values to Prometheus over HTTP")
-    serve.add_argument(
-        "trace",
-        nargs="?",
-        type=Path,
-        metavar="TRACE",
-        help="serve this trace (default: this machine, recorded from now on)",
-    )
+    serve = _command(commands, "serve", _serve, "serve the latest values to Prometheus over HTTP")
+    _add_followed(serve, "serve")
     serve.add_argument(
         "--host",
         default="127.0.0.1",
@@ -210,18 +208,31 @@ def parser() -> Parser:
     )
     serve.add_argument("--port", type=int, default=9401, help="listen on port PORT (default: 9401)")
 
-    devices = _command(commands, "devices", "list what gpumon can measure on this machine")
+    devices = _command(
+        commands, "devices", _devices, "list what gpumon can measure on this machine"
+    )
     devices.add_argument(
         "--json", action="store_true", help="print the list as JSON (default: as text)"
     )
     return main
 
 
-def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, run: Run, text: str) -> argparse.ArgumentParser:
     """Add a command with one sentence for the list of commands and for the command's own help."""
     description = f"{text[0].upper()}{text[1:]}."
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=description)
+    command.set_defaults(run=run)
     return command
+
+
+def _add_followed(command: argparse.ArgumentParser, verb: str) -> None:
+    command.add_argument(
+        "trace",
+        nargs="?",
+        type=Path,
+        metavar="TRACE",
+        help=f"{verb} this trace (default: this machine, recorded from now on)",
+    )
 
 
 def _add_traces(command: argparse.ArgumentParser) -> None:
@@ -247,68 +258,29 @@ def _add_chart(command: argparse.ArgumentParser, out: str) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run a parsed command; returns the exit code."""
-    if options.command == "record":
-        return _record(options)
-    if options.command == "devices":
-        from gpumon.sampler import capabilities, describe
-
-        found = capabilities()
-        print(json.dumps(found, indent=1) if options.json else describe(found))
-        return 0
-    if options.command == "watch":
-        return _watch(options)
-    if options.command == "serve":
-        return _serve(options)
-    if options.command == "compare":
-        return _compare(options)
-    if options.command == "merge":
-        return _merge(options)
-    from gpumon.diagnosis import sentences
+def _read(trace: Any) -> Trace:
+    """A trace to work with; prints what is missing in it, whatever else the command shows."""
     from gpumon.trace import read
-    from gpumon.words import write_csv
-
-    *others, last = options.trace
-    drawn = _kind(last) in (*PICTURES, "html") and not options.out
-    if options.command == "plot" and others and drawn:
-        traces = " ".join(map(str, others))
-        raise MonitorError(
-            f"{last} is no trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
-        )
-    trace = read(options.trace)
-    _print_problems(trace)
-    if options.command == "summary":
-        if options.metadata:
-            print(json.dumps(trace.metadata(), indent=1))
-            return 0
-        table = trace.summary(options.by, options.idle_threshold)
-        if options.csv:
-            write_csv(sys.stdout, table.columns, table)
-        else:
-            print(table)
-            for sentence in sentences(trace.diagnosis()):
-                print(sentence)
-    elif options.command == "export":
-        print(trace.export(options.out, profile=options.profile))
-    else:
-        out = options.out or trace.path.with_name(trace.path.name + ".png")
-        series = [name.strip() for name in (options.series or "").split(",") if name.strip()]
-        if out.suffix == ".html":
-            _write(
-                out, trace.html(title=options.title, theme=options.theme, series=series).encode()
-            )
-        else:
-            _save(trace.plot(theme=options.theme, title=options.title, series=series), out)
-    return 0
-
-
-def _print_problems(trace: Trace) -> None:
-    """Print what is missing in a trace, whatever else the command shows."""
     from gpumon.trace_notes import problems
 
-    for note in problems(trace.recording):
+    found = read(trace)
+    for note in problems(found.recording):
         print(f"gpumon: {note}", file=sys.stderr)
+    return found
+
+
+@contextlib.contextmanager
+def _followed(trace: Path | None, interval: float) -> Iterator[Path]:
+    """The prefix of a trace, or of this machine's, which is recorded meanwhile."""
+    from gpumon.monitor import machine_monitor
+    from gpumon.trace_files import prefix_of
+
+    if trace is not None:
+        yield prefix_of(trace)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        with machine_monitor(Path(folder) / "trace", interval) as monitor:
+            yield monitor.path
 
 
 def _record(options: argparse.Namespace) -> int:
@@ -331,54 +303,50 @@ def _record(options: argparse.Namespace) -> int:
     return code
 
 
-def _merge(options: argparse.Namespace) -> int:
-    from gpumon.merge import save
-    from gpumon.trace import read
-
-    trace = read(options.trace)
-    _print_problems(trace)
-    print(save(trace.recording, options.out))
-    return 0
-
-
-def _watch(options: argparse.Namespace) -> int:
+def _watch(options: argparse.Namespace) -> None:
     from gpumon.live import watch
-    from gpumon.monitor import machine_monitor
-    from gpumon.trace_files import prefix_of
 
-    if options.trace is not None:
-        watch(prefix_of(options.trace), once=options.once)
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        with machine_monitor(Path(folder) / "trace", interval=0.25) as monitor:
-            if options.once:
-                time.sleep(1.3)  # until the slowest series has a value
-            watch(monitor.path, once=options.once)
-    return 0
+    with _followed(options.trace, interval=0.25) as prefix:
+        if options.once and options.trace is None:
+            time.sleep(1.3)  # until the slowest series has a value
+        watch(prefix, once=options.once)
 
 
-def _serve(options: argparse.Namespace) -> int:
-    from gpumon.monitor import machine_monitor
-    from gpumon.prometheus import server
-    from gpumon.trace_files import prefix_of
+def _summary(options: argparse.Namespace) -> None:
+    from gpumon.diagnosis import sentences
+    from gpumon.words import write_csv
 
-    with contextlib.ExitStack() as stack:
-        if options.trace is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            machine = machine_monitor(Path(folder) / "trace", interval=1.0)
-            prefix = stack.enter_context(machine).path
-        else:
-            prefix = prefix_of(options.trace)
-        serving = stack.enter_context(server(prefix, options.host, options.port))
-        where = f"http://{options.host}:{serving.server_address[1]}/metrics"
-        print(f"gpumon: serving {where}; end with Ctrl-C", file=sys.stderr, flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            serving.serve_forever()
-    return 0
+    trace = _read(options.trace)
+    if options.metadata:
+        print(json.dumps(trace.metadata(), indent=1))
+        return
+    table = trace.summary(options.by, options.idle_threshold)
+    if options.csv:
+        write_csv(sys.stdout, table.columns, table)
+    else:
+        print(table)
+        for sentence in sentences(trace.diagnosis()):
+            print(sentence)
 
 
-def _compare(options: argparse.Namespace) -> int:
-    from gpumon.trace import read
+def _plot(options: argparse.Namespace) -> None:
+    *others, last = options.trace
+    if others and not options.out and _kind(last) in (*PICTURES, "html"):
+        traces = " ".join(map(str, others))
+        raise MonitorError(
+            f"{last} is no trace: to write the chart there, give -o: gpumon plot {traces} -o {last}"
+        )
+    trace = _read(options.trace)
+    out = options.out or trace.path.with_name(trace.path.name + ".png")
+    series = [name.strip() for name in (options.series or "").split(",") if name.strip()]
+    look = {"title": options.title, "theme": options.theme, "series": series}
+    if out.suffix == ".html":
+        _write(out, trace.html(**look).encode())
+    else:
+        _save(trace.plot(**look), out)
+
+
+def _compare(options: argparse.Namespace) -> None:
     from gpumon.trace_comparison import describe
 
     traces: dict[str, Trace] = {}
@@ -389,15 +357,41 @@ def _compare(options: argparse.Namespace) -> int:
             raise MonitorError(
                 f"two traces have the label {name}: give each trace its own, as NAME=TRACE"
             )
-        traces[name] = read(path)
-        _print_problems(traces[name])
+        traces[name] = _read(path)
     drawn = _compared(options, traces)
     (first, before), *others = traces.items()
     for number, (name, after) in enumerate(others):
         print("\n" * (number > 0) + "\n".join(describe(before, after, (first, name))))
     if drawn is not None:
         _save(drawn, options.out or Path("gpumon-compare.png"))
-    return 0
+
+
+def _merge(options: argparse.Namespace) -> None:
+    from gpumon.merge import save
+
+    print(save(_read(options.trace).recording, options.out))
+
+
+def _export(options: argparse.Namespace) -> None:
+    print(_read(options.trace).export(options.out, profile=options.profile))
+
+
+def _serve(options: argparse.Namespace) -> None:
+    from gpumon.prometheus import server
+
+    with _followed(options.trace, interval=1.0) as prefix:
+        with server(prefix, options.host, options.port) as serving:
+            where = f"http://{options.host}:{serving.server_address[1]}/metrics"
+            print(f"gpumon: serving {where}; end with Ctrl-C", file=sys.stderr, flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                serving.serve_forever()
+
+
+def _devices(options: argparse.Namespace) -> None:
+    from gpumon.sampler import capabilities, describe
+
+    found = capabilities()
+    print(json.dumps(found, indent=1) if options.json else describe(found))
 
 
 def _name_of(path: str, among: Sequence[str]) -> str:
@@ -445,7 +439,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             with warnings_as_lines():
-                code = run(parser().parse_args(arguments))
+                options = parser().parse_args(arguments)
+                code = options.run(options) or 0
         except SystemExit:  # argparse's, once it has printed the help
             _flush()
             raise

@@ -62,9 +62,6 @@ class _Phases:
     def __getstate__(self) -> dict[str, Any]:
         return {"monitor": self.monitor, "_open": {}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
 
 class Keras(_Phases):
     """Mark the phases of ``fit``, ``evaluate`` and ``predict`` in Keras.

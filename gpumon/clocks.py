@@ -9,12 +9,13 @@ folder, a firewall), the offset stays unknown, and a note in the merged trace sa
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,25 @@ def answer_queries(prefix: Path) -> Iterator[None]:
             yield
             return
         server.settimeout(0.2)
-        ended = threading.Event()
-        thread = threading.Thread(target=_answer, args=(server, token.encode(), ended), daemon=True)
-        thread.start()
         try:
-            yield
+            with _in_thread(functools.partial(_answer, server, token.encode())):
+                yield
         finally:
-            ended.set()
-            thread.join()
             with contextlib.suppress(OSError):
                 file.unlink()
+
+
+@contextlib.contextmanager
+def _in_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Do some work in a thread, which is to end once the event is set."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _answer(server: socket.socket, token: bytes, ended: threading.Event) -> None:
@@ -98,15 +108,15 @@ def _addresses() -> list[str]:
     return [*found, "127.0.0.1"]  # the last: two containers of one machine
 
 
-@contextlib.contextmanager
-def query_reference(prefix: Path, report: Callable[[ClockOffset], object]) -> Iterator[None]:
+def query_reference(
+    prefix: Path, report: Callable[[ClockOffset], object]
+) -> contextlib.AbstractContextManager[None]:
     """Query rank 0's clock in a thread, and pass the measured offset to ``report``.
 
     prefix: of rank 0's trace.
     """
-    ended = threading.Event()
 
-    def ask() -> None:
+    def ask(ended: threading.Event) -> None:
         deadline = time.monotonic() + ASK_SECONDS
         while not ended.is_set() and time.monotonic() < deadline:
             offer = _offer(prefix)
@@ -118,13 +128,7 @@ def query_reference(prefix: Path, report: Callable[[ClockOffset], object]) -> It
                 return
             ended.wait(AGAIN_SECONDS)
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return _in_thread(ask)
 
 
 def _offer(prefix: Path) -> dict[str, Any] | None:
@@ -141,11 +145,7 @@ def measure_offset(
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> ClockOffset | None:
-    """How far this host's clocks are ahead of those of the host that made the offer.
-
-    Returns:
-        None without an answer.
-    """
+    """How far this host's clocks are ahead of those that made the offer; None without an answer."""
     least, most, walls = -float("inf"), float("inf"), 0.0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(ANSWER_SECONDS)
@@ -194,16 +194,12 @@ def stated_offsets(header: dict[str, Any]) -> list[str]:
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
-def unknown_offset(machine: str, reference: str) -> str:
-    return (
-        f"The clock offset between {machine} and {reference} is not known: the traces are aligned "
-        "by wall time."
-    )
-
-
-def unknown_boot(machine: str, trace: str, reference: str) -> str:
-    """The same of two traces of one name that do not say of which boot they are."""
-    return (
-        f"Whether the traces {trace} and {reference}, both of {machine}, share a clock is not "
-        "known: they are aligned by wall time."
-    )
+def unknown_offset(machines: Sequence[str], traces: Sequence[Path]) -> str:
+    """The same where none was measured; both traces may be of one boot that they do not name."""
+    what, they = "The clock offset between {} and {}".format(*machines), "the traces"
+    if machines[0] == machines[1]:
+        what = "Whether the traces {} and {}, both of {}, share a clock".format(
+            *traces, machines[0]
+        )
+        they = "they"
+    return f"{what} is not known: {they} are aligned by wall time."

@@ -256,10 +256,9 @@ RULES: dict[str, Callable[[Phase], Found]] = {
 
 def sentences(found: Sequence[Diagnosis]) -> list[str]:
     """As lines for people: ``train: GPU 0 had no work for 51 % of the time, ...``."""
-    return [
-        ("" if one.phase == WHOLE else f"{one.phase}: ")
-        + one.sentence[:1].upper()
-        + one.sentence[1:]
-        + "."
-        for one in found
-    ]
+    return [("" if one.phase == WHOLE else f"{one.phase}: ") + line(one) for one in found]
+
+
+def line(one: Diagnosis) -> str:
+    """The sentence as it stands alone, without its phase."""
+    return f"{one.sentence[:1].upper()}{one.sentence[1:]}."

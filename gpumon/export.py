@@ -38,26 +38,7 @@ def export(
     profile: str | os.PathLike[str] | None = None,
     window: tuple[float, float] | None = None,
 ) -> Path:
-    """Write a trace to a file.
-
-    CSV and Parquet contain every sample, with wall time and the outermost open phase; the
-    Prometheus file contains the last value of each series, for a node exporter's textfile folder;
-    the JSON file is Chrome's trace format, which Perfetto opens too.
-    The file appears whole or not at all.
-
-    Args:
-        recording: what to write.
-        target: the file.
-        kind: ``csv``, ``parquet``, ``prom`` or ``json``; None: the target's ending.
-        profile: for ``json``, a profile of torch.profiler that the file is to hold as well.
-        window: the first and last second to write; None: all of them.
-
-    Returns:
-        The file.
-
-    Raises:
-        MonitorError: the kind is unknown, or the target cannot be written.
-    """
+    """See :meth:`gpumon.Trace.export`; the file appears whole or not at all."""
     recording = recording if window is None else _within(recording, *window)
     path = Path(target)
     kind = kind or path.suffix.lstrip(".").lower()
@@ -71,17 +52,22 @@ def export(
         with required_for("Parquet"):
             import pandas  # noqa: F401
             import pyarrow  # noqa: F401
-    if kind == "prom":
-        data = _prometheus(recording)
-        write_atomically(path, lambda file: file.write_bytes(data))
-    elif kind == "json":
-        text = json.dumps(chrome_document(recording, Path(profile) if profile else None))
-        write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"))
-    elif kind == "csv":
-        write_atomically(path, lambda file: _write_csv(recording, file))
-    else:
-        table = _table(recording)
-        write_atomically(path, lambda file: table.to_parquet(file))
+
+    def write(file: Path) -> None:
+        if kind == "prom":
+            file.write_bytes(_prometheus(recording))
+        elif kind == "json":
+            document = chrome_document(recording, Path(profile) if profile else None)
+            file.write_text(json.dumps(document), encoding="utf-8")
+        elif kind == "csv":
+            _write_csv(recording, file)
+        else:
+            frame = to_pandas(recording)
+            frame.insert(0, "wall time", _wall_times(recording))
+            frame.insert(1, "phase", _phases(recording))
+            frame.to_parquet(file)
+
+    write_atomically(path, write)
     return path
 
 
@@ -111,13 +97,6 @@ def _write_csv(recording: Recording, path: Path) -> None:
         for moment, wall, phase, *values in zip(*front, *recording.columns):
             text = ("" if math.isnan(value) else f"{value:.6g}" for value in values)
             table.writerow([moment, wall.isoformat(" ", "microseconds"), phase, *text])
-
-
-def _table(recording: Recording) -> pd.DataFrame:
-    frame = to_pandas(recording)
-    frame.insert(0, "wall time", _wall_times(recording))
-    frame.insert(1, "phase", _phases(recording))
-    return frame
 
 
 def to_pandas(recording: Recording) -> pd.DataFrame:

@@ -68,20 +68,8 @@ def _no_gpm(device: Device, reason: str) -> Source:
         raise Unavailable(reason, permanent=True)
 
     names = [name for _, name, _ in METRICS if name.endswith("(%)")]
-    return _source(device, names, "nvmlGpmMetricsGet", read, every=LONGER)
-
-
-def _source(
-    device: Device,
-    names: list[str],
-    api: str,
-    read: Callable[[], Any],
-    *,
-    digits: int = 0,
-    every: float = 0.0,
-) -> Source:
-    series = [Series(f"{device.name}/{name}", api, digits) for name in names]
-    return Source(device.name, series, read, every)
+    series = [Series(f"{device.name}/{name}", "nvmlGpmMetricsGet") for name in names]
+    return Source(device.name, series, read, LONGER)
 
 
 def _polled(

@@ -9,7 +9,7 @@ from ctypes import byref
 from statistics import median
 from typing import Any
 
-from gpumon.nvml import Device, call, failure, nvml, poll, query, struct_field
+from gpumon.nvml import Device, call, failure, field_values, nvml, poll, query, struct_field
 from gpumon.series import Number, Poll, Series, Source, Unavailable, allocate
 from gpumon.stats import LONGEST
 
@@ -221,17 +221,14 @@ def _counters(device: Device, bus: str, fields: list[Any], per_mib: int, excuse:
     before: list[tuple[float, list[int]]] = []
 
     def read() -> list[float | None]:
-        values = query(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
+        try:
+            counts = field_values(device.handle, fields)
+        except Unavailable as error:
+            error.args = (f"{error}{excuse}",)
+            # What a driver does not know, it will not learn.
+            error.permanent |= error.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
+            raise
         now = time.monotonic()
-        for value in values:
-            # The call succeeds, whatever became of the fields.
-            if value.nvmlReturn:
-                error = failure(f"field {value.fieldId}", value.nvmlReturn)
-                error.args = (f"{error}{excuse}",)
-                # What a driver does not know, it will not learn.
-                error.permanent |= error.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
-                raise error
-        counts = [int(value.value.ullVal) for value in values]
         rates: list[float | None] = [None, None]
         if before and now > before[0][0]:
             then, old = before[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -12,7 +11,16 @@ from typing import Any, Optional
 
 import psutil
 
-from gpumon.nvml import Device, close_nvml, failure, function_of, nvml, open_nvml, query
+from gpumon.nvml import (
+    Device,
+    close_nvml,
+    failure,
+    field_values,
+    function_of,
+    nvml,
+    open_nvml,
+    query,
+)
 from gpumon.series import Series, Source, Unavailable
 
 MOST_AT_ONCE = 16
@@ -55,7 +63,7 @@ def _xids(device: Device) -> Source:
             try:
                 query(pynvml.nvmlDeviceRegisterEvents, device.handle, XID, made)
             except Unavailable:
-                with contextlib.suppress(Unavailable):
+                with suppress(Unavailable):
                     query(pynvml.nvmlEventSetFree, made)
                 raise
             queue.append(made)
@@ -112,12 +120,7 @@ def _pages(device: Device) -> Source:
     api = f"nvmlDeviceGetFieldValues {fields}"
 
     def counts() -> list[int]:
-        values = query(pynvml.nvmlDeviceGetFieldValues, device.handle, fields)
-        for value in values:
-            # The call succeeds, whatever became of the fields.
-            if value.nvmlReturn:
-                raise failure(api, value.nvmlReturn)
-        corrected, uncorrected, pending = (int(value.value.ullVal) for value in values)
+        corrected, uncorrected, pending = field_values(device.handle, fields)
         return [corrected + uncorrected, pending]
 
     names = ["retired pages (count)", "retired pages pending (count)"]
@@ -246,13 +249,7 @@ def processes_on(handle: Any) -> list[Holder]:
 def compute_processes(uuids: Sequence[str]) -> list[tuple[str, int, float | None]]:
     """GPU, process and its memory in MiB (None where the driver does not say) on these GPUs.
 
-    Opens NVML for this one question.
-
-    Args:
-        uuids: the GPUs.
-
-    Raises:
-        Unavailable: the driver does not report them.
+    Opens NVML for this one question. Raises Unavailable if the driver does not report them.
     """
     open_nvml()
     try:

@@ -96,39 +96,45 @@ def _memory() -> Source:
     return Source("host", [Series("host/memory used (MiB)", api)], read, every=1.0)
 
 
-def _rates(keys: list[str], api: str, counters: Callable[[], list[tuple[int, int]]]) -> Source:
-    """MiB/s from pairs of byte counters that only grow, of all that count."""
-    before: list[tuple[float, tuple[int, int]]] = []
+def _rates(
+    names: tuple[str, str],
+    fields: tuple[str, str],
+    api: str,
+    counters: Callable[[], dict[str, Any] | None],
+    counts: Callable[[str], bool],
+) -> Source:
+    """MiB/s from two byte counters that only grow, summed over the devices that count."""
+    before: list[tuple[float, list[int]]] = []
 
     def read() -> list[float | None]:
-        now, found = time.monotonic(), counters()
-        if not found:
+        found: dict[str, Any] = {}
+        with contextlib.suppress(FileNotFoundError):  # some containers show no disks at all
+            found = counters() or {}
+        now, counted = time.monotonic(), [each for name, each in found.items() if counts(name)]
+        if not counted:
             raise Unavailable("the system shows no such device (a container?)", permanent=True)
-        counts = sum(one for one, _ in found), sum(other for _, other in found)
+        sums = [sum(getattr(each, field) for each in counted) for field in fields]
         rates: list[float | None] = [None, None]
         if before and now - before[0][0] > 0.1:
-            seconds = now - before[0][0]
+            then, old = before[0]
             rates = [
-                (new - old) / MIB / seconds if new >= old else None
-                for new, old in zip(counts, before[0][1])
+                (new - was) / MIB / (now - then) if new >= was else None
+                for new, was in zip(sums, old)
             ]
-        before[:] = [(now, counts)]
+        before[:] = [(now, sums)]
         return rates
 
-    return Source("host", [Series(key, api, 2) for key in keys], read, every=1.0)
+    return Source("host", [Series(f"host/{name} (MiB/s)", api, 2) for name in names], read, 1.0)
 
 
 def _disk() -> Source:
-    def moved() -> list[tuple[int, int]]:
-        # Some containers show no disks at all.
-        with contextlib.suppress(FileNotFoundError):
-            disks = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
-            found = [disk for name, disk in disks.items() if _physical(name)]
-            return [(disk.read_bytes, disk.write_bytes) for disk in found]
-        return []
-
-    keys = ["host/disk read (MiB/s)", "host/disk written (MiB/s)"]
-    return _rates(keys, "psutil.disk_io_counters, all physical disks", moved)
+    return _rates(
+        ("disk read", "disk written"),
+        ("read_bytes", "write_bytes"),
+        "psutil.disk_io_counters, all physical disks",
+        lambda: psutil.disk_io_counters(perdisk=True, nowrap=False),
+        _physical,
+    )
 
 
 @functools.cache
@@ -140,15 +146,13 @@ def _physical(name: str) -> bool:
 
 
 def _network() -> Source:
-    def moved() -> list[tuple[int, int]]:
-        with contextlib.suppress(FileNotFoundError):
-            cards = psutil.net_io_counters(pernic=True, nowrap=False) or {}
-            found = [card for name, card in cards.items() if name not in LOOPBACK]
-            return [(card.bytes_recv, card.bytes_sent) for card in found]
-        return []
-
-    keys = ["host/network received (MiB/s)", "host/network sent (MiB/s)"]
-    return _rates(keys, "psutil.net_io_counters, all interfaces except the loopback", moved)
+    return _rates(
+        ("network received", "network sent"),
+        ("bytes_recv", "bytes_sent"),
+        "psutil.net_io_counters, all interfaces except the loopback",
+        lambda: psutil.net_io_counters(pernic=True, nowrap=False),
+        lambda name: name not in LOOPBACK,
+    )
 
 
 def _sampler() -> Source:

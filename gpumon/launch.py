@@ -50,10 +50,7 @@ def interpreter(module: str) -> list[str]:
 
 
 def start(
-    module: str,
-    config: dict[str, Any],
-    stdout: int,
-    stderr: int | IO[bytes],
+    module: str, config: dict[str, Any], stdout: int, stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Run a module of gpumon with a configuration; its standard input ends when we do.
 
@@ -84,8 +81,6 @@ LAUNCHERS = (
     ("PMIX_RANK", "PMIX_LOCAL_RANK", "PMIX_SIZE"),
     ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
 )
-
-
 """Rank, rank among those of this host, and their number, as torchrun, Open MPI, MPICH and Intel
 MPI, PMIx and Slurm name them. Slurm comes last: what a batch script starts by mpiexec inherits the
 script's own variables."""
@@ -123,11 +118,6 @@ def rank_info() -> RankInfo:
             local = _count(os.environ.get("SLURM_LOCALID", ""))  # srun --mpi=pmi2
         return RankInfo(rank, local, size, _job(names[0]))
     return RankInfo()
-
-
-def rank() -> int | None:
-    """This process's rank as torchrun, MPI or Slurm give it, or None."""
-    return rank_info().rank
 
 
 def _count(text: str) -> int | None:

@@ -28,20 +28,16 @@ if TYPE_CHECKING:
 class Tail:
     """The whole new lines of a growing file since the last look.
 
-    Where another file has taken its place, as when a long trace begins a new part, the rest of the
-    old one comes first. One that was emptied is read from its beginning, however much has been
-    written since: the first line, which holds when a recording began, is no longer the same.
+    Where another file has taken its place, as when a long trace begins a new part or a later
+    recording begins, the rest of the old one comes first.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] | None = None
         self._rest = b""
-        self._first = b""
 
     def lines(self) -> list[Any]:
-        if self._emptied():
-            self.close()
         values = self._new()
         if not self._same():
             self.close()
@@ -51,20 +47,7 @@ class Tail:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-        self._file, self._rest, self._first = None, b"", b""
-
-    def _emptied(self) -> bool:
-        """Whether the file that is read begins otherwise than it did, or has become shorter."""
-        if self._file is None:
-            return False
-        try:
-            read = self._file.tell()
-            self._file.seek(0)
-            first = self._file.read(len(self._first))
-            self._file.seek(read)
-            return first != self._first or os.fstat(self._file.fileno()).st_size < read
-        except OSError:
-            return False
+        self._file, self._rest = None, b""
 
     def _same(self) -> bool:
         """Whether the file that is read is still that of the name, or none has taken its place."""
@@ -72,9 +55,7 @@ class Tail:
             there = self.path.stat()
         except OSError:
             return True
-        if self._file is None:
-            return True
-        return os.path.samestat(os.fstat(self._file.fileno()), there)
+        return self._file is None or os.path.samestat(os.fstat(self._file.fileno()), there)
 
     def _new(self) -> list[Any]:
         try:
@@ -82,8 +63,6 @@ class Tail:
             data = self._file.read()
         except OSError:
             return []
-        if not self._first.endswith(b"\n"):
-            self._first += data[: data.find(b"\n") + 1 or len(data)]
         *whole, self._rest = (self._rest + data).split(b"\n")
         values = []
         for line in whole:

@@ -9,25 +9,20 @@ thread, through IPython's display.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpumon import launch
-from gpumon.errors import required_for
-from gpumon.trace_files import (
-    temporary_path,
-    write_atomically,
-)
-
-if TYPE_CHECKING:
-    from gpumon.trace import Trace
+from gpumon.errors import MonitorError, required_for
+from gpumon.trace import Trace, read
+from gpumon.trace_files import temporary_path, write_atomically
 
 REST = 20.0
 
@@ -52,7 +47,7 @@ class LiveView:
         self._prefix = prefix
         self._file = chart_file(prefix)
         self._file.unlink(missing_ok=True)
-        self._display = display or _notebook_display
+        self._display = display or _NotebookOutput
         self._handle: Any = None
         self._shown = 0
         self._period = period
@@ -95,17 +90,11 @@ class LiveView:
         self._thread.join(5)
         for file in (self._file, temporary_path(self._file, self._process.pid)):
             file.unlink(missing_ok=True)
-        from gpumon.trace import read
-
         self._put(_draw(read(self._prefix)))
 
 
 def _draw(trace: Trace) -> bytes:
     return trace.plot()._repr_png_()  # type: ignore[attr-defined, no-any-return]
-
-
-def _put_bytes(data: bytes, file: Path) -> None:
-    file.write_bytes(data)
 
 
 class _NotebookOutput:
@@ -121,17 +110,8 @@ class _NotebookOutput:
         self._handle.update(self._image(data))
 
 
-def _notebook_display(data: bytes) -> _NotebookOutput:
-    return _NotebookOutput(data)
-
-
 def main(arguments: list[str]) -> int:
     """Draw again and again until standard input ends or the parent is gone; then once more."""
-    import select
-
-    from gpumon.errors import MonitorError
-    from gpumon.trace import read
-
     config = json.loads(arguments[0])
     prefix = Path(config["path"])
     target = chart_file(prefix)
@@ -145,8 +125,7 @@ def main(arguments: list[str]) -> int:
             return 0
         started = time.monotonic()
         with contextlib.suppress(MonitorError, OSError):
-            data = _draw(read(prefix))
-            write_atomically(target, functools.partial(_put_bytes, data))
+            write_atomically(target, lambda file: file.write_bytes(_draw(read(prefix))))
         wait = max(config["period"], REST * (time.monotonic() - started))
     return 0
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 import binascii
 import json
 import math
-import re
 import sys
 import zlib
 from array import array
@@ -40,7 +39,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpumon.stats import gap_threshold
-from gpumon.trace_format import HUGE, is_count, is_number
+from gpumon.trace_format import HUGE, is_count, is_number, is_part_name
 
 if sys.byteorder == "big":
     raise ImportError("gpumon writes little-endian numbers, which this machine does not have")
@@ -52,7 +51,6 @@ LINES, SERIES = 100, 16
 SCALE, TICKS = 100, 10_000
 NOTHING = -(2**62)
 """A value that is not available."""
-MOST_PARTS = 100_000
 MOST_SAMPLES = 2_000_000
 MOST_BYTES = 64 * 2**20
 PART_LEVEL = 5
@@ -83,7 +81,7 @@ def remove_parts(prefix: Path) -> None:
     folder = parts_folder(prefix)
     if folder.is_dir() and not folder.is_symlink():
         for file in folder.iterdir():
-            if _named(file.name):
+            if is_part_name(file.name):
                 file.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -183,22 +181,6 @@ def read_part(prefix: Path, part: dict[str, Any], series: int) -> Columns:
     except (OSError, LookupError, ValueError, TypeError, OverflowError, zlib.error) as error:
         raise DamagedPart from error
     return times, found
-
-
-def header_error(header: dict[str, Any]) -> str | None:
-    """What is wrong with a header's parts."""
-    parts = header.get("parts", [])
-    if not isinstance(parts, list) or len(parts) > MOST_PARTS:
-        return "'parts' is no list"
-    for place, part in enumerate(parts):
-        sound = isinstance(part, dict) and _named(part.get("file"))
-        if not sound or not (is_number(part.get("from"), 0) and is_count(part.get("samples"))):
-            return f"parts[{place}] is no part"
-    return None
-
-
-def _named(name: object) -> bool:
-    return isinstance(name, str) and re.fullmatch(r"[0-9]{6}\.part", name) is not None
 
 
 def _scaled(values: array[float], scale: int) -> array[int]:

@@ -144,39 +144,27 @@ def _machine_names(recordings: Sequence[Recording]) -> list[str]:
 def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list[float], list[str]]:
     """Seconds to add to each trace's times, and what is to be said of the machines' clocks."""
     headers = [part.header for part in recordings]
-    first: dict[Any, dict[str, Any]] = {}
+    boots = [header["boot"] or number for number, header in enumerate(headers)]
+    first = {boot: boots.index(boot) for boot in boots}
     offsets: dict[Any, dict[str, Any]] = {}
-    machines: dict[Any, str] = {}
-    traces: dict[Any, Path] = {}
-    for number, (part, header, name) in enumerate(zip(recordings, headers, names)):
-        boot = header["boot"] or number
-        first.setdefault(boot, header)
-        machines.setdefault(boot, name)
-        traces.setdefault(boot, part.prefix)
+    for boot, header in zip(boots, headers):
         if is_clock_offset(header.get("clock offset")):
             offsets.setdefault(boot, header["clock offset"])
     starts, sentences = [], []
-    for number, header in enumerate(headers):
-        boot = header["boot"] or number
+    for number, (boot, header) in enumerate(zip(boots, headers)):
         reference, began = first[boot], header["start (monotonic s)"]
         offset = offsets.get(boot)
         if offset is not None and offset["boot"] in first:
             reference, began = first[offset["boot"]], began - offset["ahead (s)"]
-        starts.append(reference["start (unix s)"] + began - reference["start (monotonic s)"])
-        known = offset is not None and offset["boot"] in first and offset["boot"] != boot
-        if header is not first[boot] or (boot == next(iter(first)) and not known):
+        zero = headers[reference]
+        starts.append(zero["start (unix s)"] + began - zero["start (monotonic s)"])
+        if number != first[boot]:
             continue
-        if known and offset is not None:
-            sentences.append(
-                clocks.offset_sentence(offset, machines[boot], machines[offset["boot"]])
-            )
-        elif not any(each["boot"] == boot for each in offsets.values()):
-            before = next(iter(first))
-            sentences.append(
-                clocks.unknown_offset(machines[boot], machines[before])
-                if machines[boot] != machines[before]
-                else clocks.unknown_boot(machines[boot], str(traces[boot]), str(traces[before]))
-            )
+        if offset is not None and reference != number:
+            sentences.append(clocks.offset_sentence(offset, names[number], names[reference]))
+        elif number and not any(each["boot"] == boot for each in offsets.values()):
+            traces = [recordings[place].prefix for place in (number, 0)]
+            sentences.append(clocks.unknown_offset((names[number], names[0]), traces))
     return [start - min(starts) for start in starts], sentences
 
 
@@ -217,8 +205,7 @@ def _header(
 def save(recording: Recording, target: Path) -> Path:
     """Write a merged recording as a new trace, which every command reads.
 
-    Raises:
-        MonitorError: it cannot be written, or there is a trace already.
+    Raises MonitorError where it cannot be written, or there is a trace already.
     """
     prefix = prefix_of(target)
     for file in (samples_file(prefix), marks_file(prefix)):

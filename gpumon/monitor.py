@@ -81,7 +81,7 @@ class Monitor:
             )
         if isinstance(gpu_ids, str):
             gpu_ids = [gpu_ids]
-        self.rank = launch.rank() if rank is None else rank
+        self.rank = launch.rank_info().rank if rank is None else rank
         try:
             self.path = prefix_of(path).absolute()
         except FileNotFoundError:
@@ -123,7 +123,7 @@ class Monitor:
         self.stop()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _marker, (self.marker.__getstate__(),)
+        return self.marker.__reduce__()
 
     @property
     def running(self) -> bool:
@@ -340,10 +340,6 @@ class Monitor:
                     raise MonitorError(line[7:].decode("utf-8", "replace"))
             seconds = 0.0
         return ready
-
-
-def _marker(state: dict[str, Any]) -> Marker:
-    return Marker(state["path"], state["parent"])
 
 
 def create_files(monitor: Monitor) -> FileLock:

@@ -125,6 +125,16 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL("libnvidia-ml.so.1")
 
 
+def field_values(handle: Any, fields: list[Any]) -> list[int]:
+    """The whole numbers of these fields of a device; Unavailable if one of them failed."""
+    values = query(nvml().nvmlDeviceGetFieldValues, handle, fields)
+    for value in values:
+        # The call succeeds, whatever became of the fields.
+        if value.nvmlReturn:
+            raise failure(f"field {value.fieldId}", value.nvmlReturn)
+    return [int(value.value.ullVal) for value in values]
+
+
 def failure(name: str, code: int) -> Unavailable:
     """What became of a call that gave that code."""
     pynvml = nvml()
@@ -257,20 +267,16 @@ def _all_devices() -> list[Device]:
 
 def _device(name: str, handle: Any) -> Device:
     pynvml = nvml()
+    memory = _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
     limit = _maybe(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     return Device(
         name=name,
         handle=handle,
         uuid=_text(query(pynvml.nvmlDeviceGetUUID, handle)),
         product=_text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"),
-        memory_mib=_total_memory(handle),
+        memory_mib=None if memory is None else round(memory.total / 2**20) or None,
         power_limit_w=None if limit is None else limit / 1000,
     )
-
-
-def _total_memory(handle: Any) -> float | None:
-    memory = _maybe(nvml().nvmlDeviceGetMemoryInfo, handle)
-    return None if memory is None else round(memory.total / 2**20) or None
 
 
 def _mig_instances(parent: Device, index: int) -> list[Device]:

@@ -146,15 +146,7 @@ def phase_of(
     rows: Sequence[Row],
     seconds: float,
 ) -> Phase:
-    """What is known of a phase.
-
-    Args:
-        recording: the trace's.
-        spans: see :class:`Phase`.
-        starts: see :class:`Phase`.
-        rows: the phase's, of the summary.
-        seconds: that the spans last.
-    """
+    """What is known of a phase; rows: those that the summary has of it."""
     weights = stats.weights(recording.times, recording.end, spans)
     phase = Phase(recording, spans, starts, weights, seconds, [], [], False)
     kinds = {device["name"]: device["kind"] for device in recording.devices}
@@ -223,11 +215,9 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
     idle = counted = 0.0
     count = 0
     for start, end in phase.spans:
-        place = max(0, bisect_right(edges, start) - 1)
         begun = resting = False
         following = bisect_right(phase.starts, start)
-        while place < len(edges) - 1 and edges[place] < end:
-            seconds = min(edges[place + 1], end) - max(edges[place], start)
+        for place, seconds in stats.inside(edges, [(start, end)]):
             while following < len(phase.starts) and phase.starts[following] < edges[place + 1]:
                 begun, following = False, following + 1  # another repeat, without time between
             if not math.isnan(values[place]):  # a hole neither ends a pause nor begins one
@@ -238,7 +228,6 @@ def idle_pauses(phase: Phase, device: str) -> tuple[float, int]:
                     idle += seconds * rests
                     count += rests and not resting
                 resting = rests
-            place += 1
     return (100 * idle / counted if counted else 0.0), count
 
 

@@ -83,11 +83,8 @@ class Marker:
         self._owed: deque[str] = deque(maxlen=MOST_OWED)
         self._torn = False
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": str(self.path), "parent": self.current}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["path"], state["parent"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Marker, (str(self.path), self.current)
 
     @property
     def current(self) -> str:

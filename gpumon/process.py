@@ -280,18 +280,14 @@ def _folders(groups: str, mounts: str) -> dict[str, list[Path]]:
         for name in ["v2"] if kind[0] == "cgroup2" else kind[2].split(","):
             if name in paths:
                 folder = mount / _below(paths[name], fields[3])
-                found[name] = [each for each in (folder, *folder.parents) if _under(each, mount)]
+                found[name] = [p for p in (folder, *folder.parents) if p.is_relative_to(mount)]
     return found
 
 
 def _below(path: str, root: str) -> str:
     """A group's path below the one that is mounted; the mount itself where it is not below."""
-    inside = path == root or path.startswith(root.rstrip("/") + "/")
-    return path[len(root.rstrip("/")) :].lstrip("/") if inside and ".." not in path else ""
-
-
-def _under(path: Path, mount: Path) -> bool:
-    return path == mount or mount in path.parents
+    inside = Path(path).is_relative_to(root) and ".." not in path
+    return str(Path(path).relative_to(root)) if inside else ""
 
 
 def _read(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import functools
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from gpumon import clocks
 from gpumon.errors import MonitorError, required_for
@@ -39,23 +40,11 @@ USAGE = "%%gpumon [TRACE] [--interval SECONDS] [--live]"
 
 
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
-    """Run a command under a monitor.
+    """Run a command under a monitor; gives its exit code, or 128 + n if signal n ended it.
 
     Signals to this process are passed on, except those that were ignored when it started, as SIGHUP
     is under nohup. Ctrl-C in a terminal reaches the command directly, and this process waits for it
-    to react.
-
-    Args:
-        command: the program and its arguments.
-        monitor: records while it runs.
-        rank_info: in a job of several processes. Of those on one host only the first samples; the
-            others mark their phases.
-
-    Returns:
-        The command's exit code, or 128 + n if signal n ended it.
-
-    Raises:
-        MonitorError: the command cannot be started.
+    to react. Of a job's processes on one host only the first samples; the others mark their phases.
     """
     check_can_record()
     environment = {**os.environ, TRACE_VARIABLE: str(monitor.path)}
@@ -180,13 +169,14 @@ def register(shell: Any) -> None:
     """Add the magic to an IPython shell."""
 
     def gpumon(line: str, cell: str) -> None:
-        path, interval, live = options(line)
+        given = options(line)
         with required_for("%%gpumon"):
             import matplotlib  # noqa: F401
-        with Monitor(path, interval, live=live) as monitor:
+        trace = given.trace or default_path()
+        with Monitor(trace, given.interval, live=given.live) as monitor:
             done = shell.run_cell(cell)
         done.raise_error()  # otherwise "run all cells" would continue with the next cell
-        if not live:
+        if not given.live:
             from IPython.display import display
 
             display(monitor.plot())
@@ -194,29 +184,18 @@ def register(shell: Any) -> None:
     shell.register_magic_function(gpumon, magic_kind="cell", magic_name="gpumon")
 
 
-def options(line: str) -> tuple[Path, float, bool]:
-    """The trace, the interval (seconds) and whether it is live, from what is behind ``%%gpumon``.
+class _Line(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise MonitorError(f"{message}: use {USAGE}")
 
-    Raises MonitorError for what it cannot take.
-    """
-    path: Path | None = None
-    interval, live = 0.1, False
+
+def options(line: str) -> argparse.Namespace:
+    """The options behind ``%%gpumon``; MonitorError for what it cannot take."""
+    parser = _Line("%%gpumon", add_help=False)
+    parser.add_argument("trace", nargs="?", type=Path)
+    parser.add_argument("--interval", type=float, default=0.1)
+    parser.add_argument("--live", action="store_true")
     try:
-        words = iter(shlex.split(line))
+        return parser.parse_args(shlex.split(line))
     except ValueError as error:  # a quote that is not closed
-        raise MonitorError(f"{error} in {line}: {USAGE}") from None
-    for word in words:
-        if word == "--live":
-            live = True
-        elif word == "--interval":
-            try:
-                interval = float(next(words, ""))
-            except ValueError:
-                raise MonitorError(f"--interval needs seconds: {USAGE}") from None
-        elif word.startswith("-"):
-            raise MonitorError(f"{word} is not an option: use {USAGE}")
-        elif path is not None:
-            raise MonitorError(f"{word} is a second trace in addition to {path}: {USAGE}")
-        else:
-            path = Path(word)
-    return path or default_path(), interval, live
+        parser.error(f"{error} in {line}")

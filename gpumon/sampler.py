@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,8 @@ def collect_sources(
     """Every source, the devices' descriptions, and what became of NVML."""
     sources: list[Source] = []
     devices: list[dict[str, Any]] = []
-    rest = host_sources()
-    if sys.platform == "linux":
-        rest += [process_source(config["process_root"]), *limit_sources(config["process_root"])]
     try:
         nvml = open_nvml()
-    except Unavailable as error:
-        nvml = _without_gpus(config, error)
-        devices.append(host_description())
-        return rest, devices, nvml
-    try:
         found = with_parents(find_devices(config["gpu_ids"], config["visible"], config["order"]))
         family = ProgramProcesses(lambda: program_processes(config))
         for device in found:
@@ -66,7 +59,10 @@ def collect_sources(
     except Unavailable as error:
         nvml = _without_gpus(config, error)
     devices.append(host_description())
-    return sources + rest, devices, nvml
+    sources += host_sources()
+    if sys.platform == "linux":
+        sources += [process_source(config["process_root"]), *limit_sources(config["process_root"])]
+    return sources, devices, nvml
 
 
 def program_processes(config: dict[str, Any]) -> list[int]:
@@ -90,21 +86,20 @@ def _without_gpus(config: dict[str, Any], error: Unavailable) -> dict[str, Any]:
     return {"available": False, "reason": str(error), **code}
 
 
-def probe(sources: list[Source]) -> list[Source]:
+def probe(sources: list[Source]) -> None:
     """Read each source once; one that can never work keeps its series, with the reason."""
     for source in sources:
+        values: Sequence[float | Exception | None]
         try:
-            for series, value in zip(source.series, source.read()):
-                if isinstance(value, Unavailable):
-                    series.reason = str(value)
+            values = source.read()
         except Unavailable as error:
-            for series in source.series:
-                series.reason = str(error)
+            values = [error] * len(source.series)
             source.dead = error.permanent or error.lost
         except Exception as error:
-            for series in source.series:
-                series.reason = f"{type(error).__name__}: {error}"
-    return sources
+            values = [Unavailable(f"{type(error).__name__}: {error}")] * len(source.series)
+        for series, value in zip(source.series, values):
+            if isinstance(value, Unavailable):
+                series.reason = str(value)
 
 
 def header_of(
@@ -196,7 +191,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def capabilities(interval: float = 0.1) -> dict[str, Any]:
+def capabilities() -> dict[str, Any]:
     """Devices, NVML's state, and every series with its API or the reason why it is missing."""
     check_can_record()
     config = {
@@ -207,7 +202,7 @@ def capabilities(interval: float = 0.1) -> dict[str, Any]:
         "parent": os.getppid(),
         "process_root": os.getppid(),
         "program_root": os.getppid(),
-        "interval": interval,
+        "interval": 0.1,
     }
     sources, devices, nvml = collect_sources(config)
     probe(sources)

@@ -70,25 +70,16 @@ class _Calls(NamedTuple):
             unpacker([number.storage for number, _ in found]),
             tuple(place.number for _, place in found),
             tuple(number.start or 0 for number, _ in found),
-            tuple(None if _is_whole(*pair) else _unit(*pair) for pair in found),
+            tuple(_unit(*pair) for pair in found),
             tuple(place.scale for _, place in found),
         )
 
 
-def _calls_alone(source: Source) -> Poll | None:
-    """What a source is, if it is but calls."""
-    poll = source.poll
-    return poll if poll and poll.ready and not source.dead else None
-
-
-def _is_whole(number: Number, place: _Place) -> bool:
-    """Whether a number is taken as it is."""
+def _unit(number: Number, place: _Place) -> float | None:
+    """By what a number is divided; None where it is taken as it is."""
     small = type(number.storage) in (c_uint, c_int)
-    return small and number.unit == 1 and not number.start and not place.scale
-
-
-def _unit(number: Number, place: _Place) -> float:
-    return number.unit / (place.scale or 1)
+    whole = small and number.unit == 1 and not number.start and not place.scale
+    return None if whole else number.unit / (place.scale or 1)
 
 
 @dataclass
@@ -134,7 +125,9 @@ class Scheduler:
             turn.others.append(index)
         for turn in chain.from_iterable(self._turns.values()):
             polls = [
-                (index, poll) for index in turn.others if (poll := _calls_alone(sources[index]))
+                (index, poll)
+                for index in turn.others
+                if (poll := sources[index].poll) and poll.ready and not sources[index].dead
             ]
             following = [(index, poll.alternate or poll) for index, poll in polls]
             turn.calls = [_Calls.of(each, self._places) for each in (polls, following)]

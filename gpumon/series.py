@@ -75,8 +75,6 @@ class Number:
 
 
 Call = tuple[Callable[..., int], tuple[Any, ...]]
-
-
 """A function that gives 0, or the code of an error, and its arguments."""
 
 
@@ -84,7 +82,7 @@ Call = tuple[Callable[..., int], tuple[Any, ...]]
 class Poll:
     """Calls that fill numbers; made often, so nothing is made for them anew.
 
-    failure: what a code other than 0 means. following: what the next reading is, where readings
+    failure: what a code other than 0 means. alternate: what the next reading is, where readings
     take turns.
     """
 
@@ -125,8 +123,6 @@ class Poll:
 
 
 Read = Callable[[], Sequence["float | Unavailable | None"]]
-
-
 """Gives values, in their series' order."""
 
 
@@ -137,7 +133,7 @@ class Source:
     A value may be None (nothing to say yet) or an Unavailable (this one failed, the others not).
     every: seconds between two readings, 0 for each sample. device: the name before the slash.
     poll: the calls, where reading is no more than these.
-    noted: events (name and details) that a reading came upon, until the sampler has written them.
+    pending_events: name and details of what a reading came upon, until the sampler writes them.
     """
 
     device: str
@@ -157,11 +153,7 @@ class Source:
 
 
 def allocate(kind: Any, **fields: Any) -> Any:
-    """A number or a structure in that memory, zero but for these fields.
-
-    Raises:
-        ValueError: there is no room left.
-    """
+    """A number or a structure in that memory, zero but for these fields."""
     made = kind.from_buffer(MEMORY, _taken[0])
     _taken[0] += -(-ctypes.sizeof(kind) // ALIGNED) * ALIGNED
     for name, value in fields.items():

@@ -60,11 +60,7 @@ PEAKS = ("memory", "others' memory")
 class Summary(list[Row]):
     """The rows of a summary: dictionaries by column, without what a row has no figure for.
 
-    It prints as a table, and a notebook shows it as one.
-
-    Args:
-        columns: the names of all columns, in their order.
-        rows: the rows, one for each phase and device.
+    It prints as a table, and a notebook shows it as one. ``columns`` names all, in their order.
     """
 
     def __init__(self, columns: Sequence[str], rows: Iterable[Row]) -> None:

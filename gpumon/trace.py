@@ -305,25 +305,22 @@ class Trace:
 
     def _cost(self, end: dict[str, Any] | None) -> dict[str, Any]:
         """The sampler's own cost: exact from its last line, else from its series."""
-        seconds = self.recording.end
         if self.parts:
             return {}
+        seconds, exact = self.recording.end, {}
         if end is not None:
             used = end.get("sampler cpu (s)")
             share = None if used is None or not seconds else round(100 * used / seconds, 3)
-            return {
+            exact = {
                 "cpu (s)": used,
                 "memory (MiB)": end.get("sampler memory (MiB)"),
                 "cpu, start-up included (% of a core)": share,
-                "cpu (% of a core)": self._own_share(),
             }
-        return {"cpu (% of a core)": self._own_share()}
-
-    def _own_share(self) -> float | None:
-        own = self.recording.series("sampler/cpu (%)")
-        return (
-            None if own is None else round(statistics.fmean(v for v in own if not math.isnan(v)), 3)
-        )
+        shares = [v for v in self.recording.series("sampler/cpu (%)") or () if not math.isnan(v)]
+        return {
+            **exact,
+            "cpu (% of a core)": round(statistics.fmean(shares), 3) if shares else None,
+        }
 
 
 def _p99(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpumon import stats
-from gpumon.diagnosis import sentences
+from gpumon.diagnosis import line
 from gpumon.phase_metrics import IDLE_BELOW, MEASURED, host_share
 from gpumon.recording import Recording
 from gpumon.summary import WHOLE, summarize
@@ -103,10 +103,13 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
     lines = [f"{names[0]} -> {names[1]}"]
     lines += configuration_differences(before.recording, after.recording, names)
     found = changes(before, after)
-    said = [_by_phase(trace) for trace in (before, after)]
+    said = [{one.phase: line(one) for one in trace.diagnosis()} for trace in (before, after)]
     for phase, each in found.items():
         name = "the whole run" if phase == WHOLE else phase
-        counts = [max(len(values) for values in sides) for sides in _sides(each)]
+        counts = [
+            max((len(values) for values in sides), default=0)
+            for sides in ([c.before for c in each], [c.after for c in each])
+        ]
         if min(counts) == 1:
             how = "once in each: no spread is known"
             if counts != [1, 1]:
@@ -125,11 +128,7 @@ def describe(before: Trace, after: Trace, names: tuple[str, str]) -> list[str]:
         lines += [f"  {change.text()}; known once, it may be chance" for change in alone]
         if rest:
             lines.append(f"  {nothing}: {', '.join(change.figure for change in rest)}")
-        lines += [
-            f"  {own}: {sentence}"
-            for own, sentences_of in zip(names, said)
-            for sentence in sentences_of.get(phase, [])
-        ]
+        lines += [f"  {own}: {of[phase]}" for own, of in zip(names, said) if phase in of]
     for own, name, other in ((before, names[0], after), (after, names[1], before)):
         theirs = {mark.name for mark in other.recording.marks}
         lines += [
@@ -232,10 +231,6 @@ def _add(found: dict[str, dict[str, list[float]]], row: Row, figures: dict[str, 
             own.setdefault(name, []).append(value)
 
 
-def _sides(each: Sequence[Change]) -> list[list[list[float]]]:
-    return [[change.before for change in each] or [[]], [change.after for change in each] or [[]]]
-
-
 def _seconds(recording: Recording) -> dict[str, float]:
     """By phase, for how long it was open in any process."""
     spans: dict[str, list[stats.Span]] = {}
@@ -244,17 +239,6 @@ def _seconds(recording: Recording) -> dict[str, float]:
     return {
         name: sum(end - start for start, end in stats.union(own)) for name, own in spans.items()
     }
-
-
-def _by_phase(trace: Trace) -> dict[str, list[str]]:
-    said: dict[str, list[str]] = {}
-    for one in trace.diagnosis():
-        (text,) = sentences([one])
-        start = f"{one.phase}: "
-        said.setdefault(one.phase, []).append(
-            text[len(start) :] if text.startswith(start) else text
-        )
-    return said
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -1,21 +1,8 @@
-"""This module opens the files of a trace, which are named and laid out as follows.
+"""This module opens the files of a trace, whose lines ``docs/trace.md`` describes.
 
-``PREFIX.jsonl`` is written by the sampler alone. One JSON value a line:
-
-* the first line, an object, is the header: clock, host, devices, and every series with its key
-  (unit included), the API it is read with, its cadence, and why it is missing if it is;
-* a list ``[t, i, v, i, v, ...]`` is a sample: at ``t`` seconds since the start, series ``i`` has
-  changed to ``v`` (``null``: not available). A series that is not named has kept its value, so
-  a trace costs bytes only for what moves;
-* any later object is an event: a series lost or back, a device lost, a gap and its reason, the end.
-
-``PREFIX.marks.jsonl`` is written by every process that marks phases, with O_APPEND:
-``["B", t, pid, number, "train/step", {attributes}]`` opens a phase and ``["E", t, pid, number]``
-closes it; ``t`` is the machine's monotonic clock in nanoseconds, the same in all processes.
-
-A long trace has two more, described in :mod:`gpumon.long_traces`.
-
-A line torn by a kill or a full disk is left out and counted; what stands before it is whole.
+The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
+``PREFIX.marks.jsonl``. A long trace has more files (:mod:`gpumon.long_traces`). A line torn by a
+kill or a full disk is left out and counted; what stands before it is whole.
 """
 
 from __future__ import annotations
@@ -27,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpumon.errors import MonitorError
-from gpumon.long_traces import header_error
 from gpumon.trace_format import (
     DAMAGED,
     check_header,
@@ -137,8 +123,6 @@ def read_lines(prefix: Path) -> Iterator[Any]:
         what = what if path.exists() else "does not exist"
         raise MonitorError(f"no trace at {prefix}: {path} {what}; give the path that Monitor got")
     check_header(header, path)
-    if wrong := header_error(header):
-        raise MonitorError(f"{path} is damaged, or not a gpumon trace: in its header {wrong}")
     yield header
     yield from [None] * damaged
     for line in lines:
@@ -154,15 +138,11 @@ def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, in
     for line in parse_lines(marks_file(prefix)):
         if is_mark(line):
             marks.append(line)
-        elif not _heads_marks(line):
+        elif not isinstance(line, dict) or "gpumon marks" not in line:
             damaged += 1
         elif is_clock_offset(line.get("clock")):
             clock = line["clock"]
     return marks, clock, damaged
-
-
-def _heads_marks(line: Any) -> bool:
-    return isinstance(line, dict) and "gpumon marks" in line
 
 
 def temporary_path(path: Path, process: int) -> Path:

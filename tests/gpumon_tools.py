@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +18,25 @@ import pytest
 
 import gpumon
 
+ROOT = Path(__file__).resolve().parents[1]
 START = 1000.0
 Marks = tuple[tuple[str, float, float, dict[str, Any]], ...]
 Play = Callable[..., gpumon.Trace]
+
+
+def python(
+    *words: str | Path, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process that knows this checkout, and every GPU."""
+    known = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env={**known, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 @pytest.fixture(name="play")
@@ -56,6 +75,16 @@ def play_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
 def gpu(number: int, lines: str = "") -> str:
     base = fake_nvml.H200.format(gpu=number)
     return base + "\n".join(f"{number} {line}" for line in lines.strip().splitlines()) + "\n"
+
+
+def row_of(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> Any:
+    """A row of the summary."""
+    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
+
+
+def reasons_of(trace: gpumon.Trace) -> dict[str, Any]:
+    """By series, why it is missing."""
+    return {series["key"]: series["reason"] for series in trace.metadata()["series"]}
 
 
 def changes(values: list[float]) -> list[float]:

@@ -75,18 +75,19 @@ class Bands:
         for mark in self.marks:
             if counts[mark.name] > MOST_LABELS:
                 continue
-            left, right = self._seen(mark, (start, end))
-            text = self._fitting(mark, (right - left) / (end - start) * inches)
-            if text:
+            left, right = self._seen(mark)
+            room = (right - left) / (end - start) * inches
+            fitting = (form for form in labels(mark) if len(form) * LETTER + 0.05 <= room)
+            if text := next(fitting, ""):
                 self._texts.append(((left + right) / 2, mark.depth, text))
                 self.labelled.add(mark.name)
 
-    def _seen(self, mark: Mark, window: stats.Span) -> stats.Span:
+    def _seen(self, mark: Mark) -> stats.Span:
         """The longest part of a phase that no phase of another process is drawn over."""
         order = list(self.colours)
         above = set(order[order.index(mark.name) + 1 :])
         over = [(m.start, m.end) for m in self.marks if m.depth == mark.depth and m.name in above]
-        left, right = max(mark.start, window[0]), min(mark.end, window[1])
+        left, right = max(mark.start, self.window[0]), min(mark.end, self.window[1])
         free, begin = [], left
         for start, end in stats.union(over):
             free.append((begin, min(start, right)))
@@ -119,9 +120,6 @@ class Bands:
         return [
             (name, colour) for name, colour in self.colours.items() if name not in self.labelled
         ]
-
-    def _fitting(self, mark: Mark, room: float) -> str:
-        return next((form for form in labels(mark) if len(form) * LETTER + 0.05 <= room), "")
 
 
 def legend_handles(

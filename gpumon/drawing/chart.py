@@ -67,7 +67,7 @@ def draw(
     start, end = window or (0.0, max(recording.end, 1e-3))
     if not start < end:
         raise MonitorError(f"window={window!r}: the start must come before the end, in seconds")
-    lanes = lanes_of(recording, (start, end), _names(series))
+    lanes = lanes_of(recording, (start, end), series)
     if devices is not None:
         lanes = [lane for lane in lanes if lane.name in devices]
         if not lanes:
@@ -76,10 +76,6 @@ def draw(
     bands = Bands(recording.marks, (start, end), colours)
     with mpl.rc_context(CONTEXT):
         return _draw(recording, lanes, bands, colours, title, (start, end), size)
-
-
-def _names(series: Sequence[str]) -> Sequence[str]:
-    return [series] if isinstance(series, str) else series
 
 
 def _draw(
@@ -118,15 +114,7 @@ def _draw(
     span = (left / width, inside / width)
     top = height - TOP
     if title:
-        figure.text(
-            left / width,
-            top / height,
-            title,
-            color=colours.text,
-            fontsize=12,
-            weight="bold",
-            va="top",
-        )
+        draw_title(figure, title, left, top, colours)
         top -= TITLE
     legend_at = top
     top -= space
@@ -148,6 +136,13 @@ def _draw(
         foot = (0.09 + NOTE * number) / height
         figure.text(left / width, foot, text, color=colours.faint, fontsize=8.5)
     return figure
+
+
+def draw_title(figure: Figure, title: str, left: float, top: float, colours: Theme) -> None:
+    """Write the title; ``left`` and ``top`` in inches from the figure's lower left corner."""
+    width, height = figure.get_size_inches()
+    look: dict[str, Any] = {"color": colours.text, "fontsize": 12, "weight": "bold", "va": "top"}
+    figure.text(left / width, top / height, title, **look)
 
 
 def _sides(lanes: Sequence[Lane], width: float) -> tuple[float, float]:

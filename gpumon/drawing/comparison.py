@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from gpumon import stats
 from gpumon.drawing.bands import Bands, draw_legend, legend_handles, legend_rows
-from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, Chart, frame_axes, steps
+from gpumon.drawing.chart import BOTTOM, CONTEXT, RIBBON, TOP, Chart, draw_title, frame_axes, steps
 from gpumon.drawing.lanes import LABELS, WORDS, Run, condense, figure_text, outline, runs_of
 from gpumon.drawing.style import Theme, colour_of, phase_colours, theme
 from gpumon.errors import MonitorError
@@ -77,15 +77,7 @@ def compare(
         figure = Chart(figsize=(width, height), facecolor=colours.background)
         FigureCanvasAgg(figure)
         if title:
-            figure.text(
-                LEFT / width,
-                1 - 0.12 / height,
-                title,
-                color=colours.text,
-                fontsize=12,
-                weight="bold",
-                va="top",
-            )
+            draw_title(figure, title, LEFT, height - TOP, colours)
         # One colour a phase in all lanes; what is named in no lane goes into the legend.
         marks = [[mark for mark in run.marks if mark.start < run.end] for run in runs]
         outer = dict.fromkeys(mark.name for of_run in marks for mark in of_run)

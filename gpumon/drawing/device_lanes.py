@@ -39,7 +39,7 @@ ADDING_UP = ("count)", "J)")
 
 
 def lanes_of(
-    recording: Recording, window: tuple[float, float], series: Sequence[str] = ()
+    recording: Recording, window: tuple[float, float], series: str | Sequence[str] = ()
 ) -> list[Lane]:
     """The lanes of a trace, host by host, GPUs first, the figures at their side over the window.
 
@@ -51,7 +51,7 @@ def lanes_of(
             "host another rank recorded; draw both traces together"
         )
     machines = {device["name"]: device.get("machine") for device in recording.devices}
-    lanes = _lanes(recording, window, series)
+    lanes = _lanes(recording, window, [series] if isinstance(series, str) else series)
     # A process's own lanes are no device's, and stay where they are: a trace of it is of one host.
     order = list(dict.fromkeys(machines.get(lane.name) for lane in lanes))
     return sorted(lanes, key=lambda lane: order.index(machines.get(lane.name)))
@@ -76,30 +76,17 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     name = device["name"]
     lane = Lane(name, gpu_name(name), _subtitle(device))
     busy = recording.series(f"{name}/utilisation (%)")
-    if busy is not None:
-        note = figure_text(stats.mean(stats.known(busy, weights)), "% busy")
-        lane.lines.append(Line("busy", "GPU utilisation", np.asarray(busy), note))
-        lane.lines[-1].ranged = _ranged(recording, f"{name}/utilisation (%)")
+    lane.lines += _mean_line("busy", "GPU utilisation", busy, "% busy", weights)
+    for line in lane.lines:
+        line.ranged = _ranged(recording, f"{name}/utilisation (%)")
     activity = recording.series(f"{name}/SM activity (%)")
-    if activity is not None:
-        note = figure_text(stats.mean(stats.known(activity, weights)), "% SM active")
-        lane.lines.append(Line("activity", "SM activity", np.asarray(activity), note))
-    if memory := memory_line(recording, device, "memory used (MiB)", weights):
-        lane.lines.append(memory)
+    lane.lines += _mean_line("activity", "SM activity", activity, "% SM active", weights)
+    lane.lines += memory_line(recording, device, "memory used (MiB)", weights)
     power = recording.series(f"{name}/power (W)")
-    if power is not None:
-        limit = device.get("power limit (W)") or float(np.nanmax(power)) or 1.0
-        note = figure_text(stats.mean(stats.known(power, weights)), "W")
-        lane.lines.append(
-            Line(
-                "power",
-                "power, % of the limit",
-                100 * np.asarray(power) / limit,
-                note,
-                limit / 100,
-                "W",
-            )
-        )
+    for line in _mean_line("power", "power, % of the limit", power, "W", weights):
+        limit = device.get("power limit (W)") or float(np.nanmax(line.values)) or 1.0
+        line.values, line.scale, line.unit = 100 * line.values / limit, limit / 100, "W"
+        lane.lines.append(line)
     for event in recording.events:
         if event["event"] == "device lost" and event["device"] == name:
             lane.lost = (event["t"], f"lost {at_time(event['t'], recording)}")
@@ -108,6 +95,16 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
         reasons = [s["reason"] for s in keys if s.get("reason")]
         lane.reason = f"utilisation: {reasons[0]}" if reasons else lane.subtitle
     return lane
+
+
+def _mean_line(
+    kind: str, label: str, values: Sequence[float] | None, unit: str, weights: stats.Weights
+) -> list[Line]:
+    """A line with its mean over the window at its side; none where there are no values."""
+    if values is None:
+        return []
+    note = figure_text(stats.mean(stats.known(values, weights)), unit)
+    return [Line(kind, label, np.asarray(values), note)]
 
 
 def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
@@ -125,14 +122,14 @@ def _subtitle(device: dict[str, Any]) -> str:
 
 def memory_line(
     recording: Recording, device: dict[str, Any], quantity: str, weights: stats.Weights
-) -> Line | None:
-    """A series of MiB of a device's memory; None where it was not recorded."""
+) -> list[Line]:
+    """A series of MiB of a device's memory; none where it was not recorded."""
     key = f"{device['name']}/{quantity}"
     memory, highest = recording.series(key), recording.highest(key)
     if memory is None or highest is None:
-        return None
+        return []
     total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-    return _memory(memory, total, highest, weights)
+    return [_memory(memory, total, highest, weights)]
 
 
 def _memory(
@@ -152,15 +149,13 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     cpu = recording.series(f"{name}/cpu (%)")
     if mine.cpu is not None and cpu is not None:
         lane.subtitle = f"{mine.cores:g} of {lane.subtitle}"
-        note = figure_text(stats.mean(stats.known(mine.cpu, weights)), "% of its CPU")
-        lane.lines.append(Line("host", "CPU, allowed cores", np.asarray(mine.cpu), note))
-        note = figure_text(stats.mean(stats.known(cpu, weights)), "% of all")
-        lane.lines.append(Line("machine", "CPU, all cores", np.asarray(cpu), note))
-    elif cpu is not None:
-        note = figure_text(stats.mean(stats.known(cpu, weights)), "% CPU")
-        lane.lines.append(Line("host", "CPU, all cores", np.asarray(cpu), note))
-        lane.lines[-1].ranged = _ranged(recording, f"{name}/cpu (%)")
-    if whole := memory_line(recording, device, "memory used (MiB)", weights):
+        lane.lines += _mean_line("host", "CPU, allowed cores", mine.cpu, "% of its CPU", weights)
+        lane.lines += _mean_line("machine", "CPU, all cores", cpu, "% of all", weights)
+    else:
+        lane.lines += _mean_line("host", "CPU, all cores", cpu, "% CPU", weights)
+        for line in lane.lines:
+            line.ranged = _ranged(recording, f"{name}/cpu (%)")
+    for whole in memory_line(recording, device, "memory used (MiB)", weights):
         if mine.memory is not None and mine.memory_peaks is not None:
             lane.lines.append(_memory(mine.memory, mine.memory_limit, mine.memory_peaks, weights))
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
@@ -211,11 +206,11 @@ def sharing_lanes(
     words = {"mine": "mine", "others": "others'"}
     for whose, word in words.items():
         use = recording.series(f"{name}/SM use {whose} (%)")
-        if use is not None:
-            note = figure_text(stats.mean(stats.known(use, weights)), f"% SM {word}")
-            lane.lines.append(Line(whose, "", np.asarray(use), note, short=f"SM use, {word}"))
+        for line in _mean_line(whose, "", use, f"% SM {word}", weights):
+            line.short = f"SM use, {word}"
+            lane.lines.append(line)
     for whose, word in words.items():
-        if line := memory_line(recording, device, f"memory {whose} (MiB)", weights):
+        for line in memory_line(recording, device, f"memory {whose} (MiB)", weights):
             line.kind, line.label, line.short = f"memory_{whose}", "", f"memory, {word}"
             line.note = f"{line.note.removesuffix(' peak')} {word}"
             lane.lines.append(line)

@@ -15,8 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpumon.drawing.device_lanes import lanes_of
 from gpumon.drawing.lanes import (
     LABELS,
@@ -35,8 +33,9 @@ from gpumon.drawing.style import KINDS, THEMES, phase_colours
 from gpumon.errors import MonitorError
 from gpumon.recording import Mark, Recorded, Recording
 from gpumon.trace_notes import notes
+from gpumon.words import gpu_name
 
-STEPS = {"busy": 1500, "host": 1000, "activity": 1500, "memory": 500, "power": 1000}
+STEPS = {"busy": 1500, "activity": 1500, "memory": 500}
 SHORT = {"busy": "utilisation", "host": "CPU", "activity": "SM activity"}
 MOST_STEPS = 1000
 MOST_MARKS = 3000
@@ -72,18 +71,10 @@ def fragment(
 ) -> str:
     """Return the HTML of one chart, for a page that includes :func:`script` before it.
 
-    Args:
-        trace: the trace to draw.
-        title: text above the chart. None: no title.
-        theme: ``"auto"``, ``"light"`` or ``"dark"``.
-        series: more lanes, as for :meth:`gpumon.Trace.plot`.
-
-    Returns:
-        The HTML.
+    theme and series: see :meth:`gpumon.Trace.html`.
     """
     recording = trace.recording
-    names = [series] if isinstance(series, str) else series
-    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), names)
+    lanes = lanes_of(recording, (0.0, max(recording.end, 1e-3)), series)
     data = _data(recording, lanes, theme)
     kinds = {line.kind: line.label for lane in lanes for line in lane.lines}
     return markup(data, kinds, title=title, notes=notes(recording))
@@ -202,7 +193,7 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             "unit": line.unit,
             "scale": line.scale,
             "digits": digits,
-            "t": [round(float(t), 3) for t in times],
+            "t": _rounded(times),
             "v": plain_values(mean, decimals),
         }
         if KINDS[line.kind].area and low is not high:
@@ -246,15 +237,8 @@ def comparison_fragment(
     recorded. The lane of a run without GPUs shows its CPU. The reader can zoom, read values, and
     hide a run or a GPU.
 
-    Args:
-        traces: the traces, by the label of each run.
-        align: the phase whose first start is time 0; a run without it starts with its trace.
-        until: the first view ends with the last end of these phases.
-        title: text above the chart. None: no title.
-        theme: ``"auto"``, ``"light"`` or ``"dark"``.
-
-    Returns:
-        The HTML.
+    traces: by the label of each run. align: the phase whose first start is time 0; a run without it
+    starts with its trace. until: the first view ends with the last end of these phases.
     """
     runs = runs_of({name: trace.recording for name, trace in traces.items()}, align, until)
     lanes: list[dict[str, Any]] = [
@@ -293,7 +277,7 @@ def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
     members, end = [], run.recording.end
     for device, values in of.items():
         times, mean, _, _ = condense(run.recording.times, values, end, COMPARED_STEPS)
-        name = device.rpartition(":")[2].replace("gpu", "GPU ", 1) if kind != "host" else "CPU"
+        name = gpu_name(device) if kind != "host" else "CPU"
         members.append({"name": name, "v": plain_values(mean)})
     return {
         "kind": kind,
@@ -309,7 +293,7 @@ def _line(run: Run, kind: str, of: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def _rounded(times: Floats) -> list[float]:
-    return [float(time) for time in np.round(times, 3)]
+    return [round(float(time), 3) for time in times]
 
 
 def _controls(runs: Sequence[str], gpus: Sequence[str]) -> str:

@@ -67,9 +67,6 @@ class Lane:
     marks: list[tuple[float, str]] = field(default_factory=list)
     top: str = "100 %"
 
-    def line(self, kind: str) -> Line | None:
-        return next((line for line in self.lines if line.kind == kind), None)
-
 
 def figure_text(value: float, unit: str) -> str:
     """A mean over what is shown, for the side of a lane; nothing where nothing is known of it."""

@@ -23,13 +23,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 STEP = 0.1
 PHASES = [("load", 2.4), ("train", 7.0), ("validate", 1.8), ("train", 7.0), ("validate", 1.8),
           ("test", 2.0)]  # fmt: skip
-Shape = Callable[[str, float, float, int, random.Random], tuple[float, float, float]]
+Figures = tuple[float, float, float]
+"""Utilisation, SM activity, memory (MiB)."""
+Shape = Callable[[str, float, float, int, random.Random], Figures]
 
 
-def ok(
-    phase: str, into: float, at: float, gpu: int, rng: random.Random
-) -> tuple[float, float, float]:
-    """Utilisation, SM activity, memory (MiB): full, after a pause for tuning the kernels."""
+def ok(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
+    """Full, after a pause for tuning the kernels."""
     if phase == "load":
         return 0, 0, 600
     if at < 3.4:  # a first step of trying out kernels, then the pause before the rest
@@ -41,9 +41,7 @@ def ok(
     return 88 + rng.gauss(0, 4), 60 + rng.gauss(0, 3), 64000
 
 
-def input_bound(
-    phase: str, into: float, at: float, gpu: int, rng: random.Random
-) -> tuple[float, float, float]:
+def input_bound(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
     """The loader is slower than the GPU: bursts of work, then waiting."""
     if phase == "load":
         return 0, 0, 600
@@ -52,9 +50,7 @@ def input_bound(
     return (98, 61 + rng.gauss(0, 3), 42000) if work else (rng.random() * 6, rng.random(), 42000)
 
 
-def imbalanced(
-    phase: str, into: float, at: float, gpu: int, rng: random.Random
-) -> tuple[float, float, float]:
+def imbalanced(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
     """GPU 0 gathers outputs and gradients; the others wait for it."""
     if phase == "load":
         return 0, 0, 600
@@ -63,9 +59,7 @@ def imbalanced(
     return 52 + rng.gauss(0, 7), 34 + rng.gauss(0, 4), 47000 + 400 * gpu
 
 
-def low_occupancy(
-    phase: str, into: float, at: float, gpu: int, rng: random.Random
-) -> tuple[float, float, float]:
+def low_occupancy(phase: str, into: float, at: float, gpu: int, rng: random.Random) -> Figures:
     """Some kernel always runs, and none of them fills the GPU."""
     if phase == "load":
         return 0, 0, 600

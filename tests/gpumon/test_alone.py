@@ -13,11 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpumon_tools import write
+from gpumon_tools import ROOT, python, write
 
 import gpumon
 
-ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
 OPTIONAL = {"IPython", "matplotlib", "numpy", "opentelemetry", "pandas", "prometheus_client"}
 OPTIONAL |= {"pyarrow", "rich"}
@@ -201,15 +200,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def without_extras(code: str, *arguments: str, cwd: Path) -> Run:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-c", BLOCK + code, *arguments],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return python("-c", BLOCK + code, *arguments, cwd=cwd)
 
 
 @pytest.fixture
@@ -292,7 +283,7 @@ def test_what_changed_is_said_without_the_chart_that_cannot_be_drawn(trace: Path
 
 @pytest.mark.parametrize(
     "call",
-    ["to_pandas()", "phases()", "summary().to_pandas()", "plot()", "html()", "export('t.parquet')"],
+    ["to_pandas()", "phases()", "summary().to_pandas()"],
 )
 def test_methods_that_need_an_extra_say_so(trace: Path, call: str) -> None:
     code = f"""
@@ -341,13 +332,7 @@ def test_nothing_is_imported_that_is_not_used(trace: Path, command: str) -> None
     if command.startswith("main"):
         load += "from gpumon.__main__ import main\n"
     tell = f"\nprint(*sorted({HEAVY} & sys.modules.keys()), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", load + command + tell],
-        cwd=trace.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = python("-c", load + command + tell, cwd=trace.parent)
     assert done.returncode == 0, done.stderr
     assert set(done.stderr.splitlines()[-1].split()) == COMMANDS[command]
 
@@ -386,6 +371,7 @@ def test_modules_import_what_their_place_allows(file: Path) -> None:
 def test_it_depends_on_three_packages_and_says_what_the_others_are_for() -> None:
     required = {re.split("[<>=]", each)[0] for each in PROJECT["dependencies"]}
     assert required == {"filelock", "nvidia-ml-py", "psutil"}
+    assert PROJECT["requires-python"] == ">=3.9"
     readme = (GPUMON / "README.md").read_text()
     assert PROJECT["name"] in readme
     table = set(re.findall(r"^\| `(\w+)` \|", readme, re.M))

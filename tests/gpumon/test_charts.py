@@ -169,7 +169,11 @@ def test_a_run_without_the_phase_counts_from_its_start_and_says_so(tmp_path: Pat
 
 def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
     host = write(tmp_path / "host", {})
-    gpu = write(tmp_path / "gpu", {"gpu0": [1.0]}, more={"gpu0/SM clock (MHz)": [1.0]})
+    more: dict[str, list[float | None]] = {
+        "gpu0/SM clock (MHz)": [1.0],
+        "gpu0/temperature (C)": [None],
+    }
+    gpu = write(tmp_path / "gpu", {"gpu0": [1.0]}, more=more)
     for path, known in (
         (host, "cpu, memory used"),
         (gpu, "clocks, utilisation, memory used, power, cpu, SM clock"),
@@ -276,6 +280,10 @@ def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path, tenths: i
     picture, page = in_the_picture(trace, series), in_the_page(trace, series)
     for what in ("lanes", "legend", "notes", "scales"):
         assert picture[what] == page[what], what
+    if tenths == 10:
+        told = {"temperature 63 °C", "disk written 7.31 MiB/s", "SM clock 1785 MHz", "Process"}
+        assert told <= picture["lanes"], picture["lanes"]
+        assert {"100 °C", "5000 MHz", "0.5 1/s"} <= set(picture["scales"])
     drawn = gpumon_canvas.data_of(trace.html(series=series))["lanes"][2:]
     assert sum(len(lane["lines"]) for lane in drawn) == len(OTHERS)
     for line in (line for lane in drawn for line in lane["lines"]):

@@ -13,27 +13,16 @@ from pathlib import Path
 
 import fake_nvml
 import pytest
-from gpumon_tools import gpu, write
+from gpumon_tools import ROOT, gpu, python, write
 
 import gpumon
 from gpumon.__main__ import main
 from gpumon.launch import environment
 from gpumon.live_chart import LiveView, chart_file
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def command(*arguments: str, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
-    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100", **extra}
-    return subprocess.run(
-        [sys.executable, "-m", "gpumon", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment,
-        timeout=300,
-    )
+    return python("-m", "gpumon", *arguments, cwd=cwd, COLUMNS="100", **extra)
 
 
 def test_record_passes_the_exit_code_and_the_programs_own_phases(tmp_path: Path) -> None:
@@ -158,13 +147,7 @@ with gpumon.Monitor({str(tmp_path / "trace")!r}, interval=0.005) as monitor:
             time.sleep(0.03)
 print("went on")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-    )
+    done = python("-c", program)
     assert done.returncode == 0 and done.stdout == "went on\n"
     assert done.stderr.count("gpumon cannot write") == 1, done.stderr
     assert done.stderr.count("gpumon cannot mark phases") == 1
@@ -205,14 +188,8 @@ try:
 except RuntimeWarning as error:
     print("raised")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**environment(), **fake_nvml.environment(script), "PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    seen = fake_nvml.environment(script)
+    done = python("-c", program, cwd=tmp_path, PYTHONWARNINGS="error", **seen)
     assert (done.stdout, done.stderr) == ("raised\n", "")
     assert gpumon.read(tmp_path / "t").metadata()["ended"] == "closed"
 

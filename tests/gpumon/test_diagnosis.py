@@ -1,4 +1,4 @@
-"""What held a program back, by its rules, on replayed traces; and no sentence where unsure."""
+"""What held a program back, by its rules and at their limits; and no sentence where unsure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from fake_nvml import scenarios
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import diagnosis, phase_metrics
+from gpumon import diagnosis
 from gpumon.phase_metrics import MEASURED, USED
 from gpumon.trace_notes import notes
 
 STEP = 0.1
+COUNT = 20
 Values = list[float | None]
 Series = dict[str, "float | Values"]
 
 
-def replay(path: Path, name: str, **more: Any) -> gpumon.Trace:
+def replay(path: Path, name: str) -> gpumon.Trace:
     """One of the manual's scenarios as a trace, without the time that it takes to play."""
     shape, gpus, _ = scenarios.SCENARIOS[name]
     busy: dict[str, Values] = {}
-    series: dict[str, Values] = {}
+    more: dict[str, Values] = {}
     marks: list[tuple[str, float, float, dict[str, Any]]] = []
     for gpu in range(gpus):
         rng, at = random.Random(gpu), 0.0
@@ -42,128 +43,213 @@ def replay(path: Path, name: str, **more: Any) -> gpumon.Trace:
                 activity.append(min(100.0, active))
                 at += STEP
         busy[f"gpu{gpu}"] = values
-        series[f"gpu{gpu}/SM activity (%)"] = activity
-    given: dict[str, Any] = {"more": series, "marks": tuple(marks), "step": STEP, **more}
-    return gpumon.read(write(path / name, busy, **given))
+        more[f"gpu{gpu}/SM activity (%)"] = activity
+    return gpumon.read(write(path / name, busy, more=more, marks=tuple(marks), step=STEP))
 
 
-@pytest.mark.parametrize("kind", ["ok", "input_bound", "imbalanced", "low_occupancy"])
-def test_a_scenario_of_the_manual_gets_its_sentence(tmp_path: Path, kind: str) -> None:
-    found = {one.phase: one for one in replay(tmp_path, kind).diagnosis()}
-    assert found["train"].kind == kind
-    assert "load" not in found, "a phase without work for the GPU is not judged"
-    assert "test" not in found and "validate" not in found, "too short"
+def until(end: float) -> Marks:
+    return (("train", 0.0, float(end), {}),)
 
 
-def flat(
-    path: Path,
-    gpus: dict[str, float] | None = None,
-    more: Series | None = None,
-    marks: Marks = (("train", 0.0, 20.0, {}),),
-    count: int = 20,
-    **others: Any,
-) -> list[diagnosis.Diagnosis]:
-    """The diagnosis of a trace in which everything stays as it is; one GPU, full, by default."""
-    busy: dict[str, Values] = {
-        name: [share] * count for name, share in (gpus or {"gpu0": 99.0}).items()
+def found(
+    path: Path, gpus: Series, more: Series | None = None, marks: Marks | None = None, **others: Any
+) -> diagnosis.Diagnosis | None:
+    """What is said of a phase; a number stands for values that stay as they are."""
+    lengths = [len(values) for values in gpus.values() if isinstance(values, list)]
+    count = max(lengths, default=COUNT)
+    marks = until(count * others.get("step", 1.0)) if marks is None else marks
+    series = lasting(more or {}, count)
+    return only(write(path / "t", lasting(gpus, count), more=series, marks=marks, **others))
+
+
+def lasting(series: Series, count: int) -> dict[str, Values]:
+    return {key: v if isinstance(v, list) else [v] * count for key, v in series.items()}
+
+
+def only(*traces: Path) -> diagnosis.Diagnosis | None:
+    said = gpumon.read(traces).diagnosis()
+    assert len(said) < 2
+    return said[0] if said else None
+
+
+def kind(*arguments: Any, **named: Any) -> str | None:
+    one = found(*arguments, **named)
+    return one.kind if one else None
+
+
+def busy(*shares: float | Values) -> Series:
+    return {f"gpu{place}": share for place, share in enumerate(shares)}
+
+
+def active(*shares: float | Values) -> Series:
+    return {f"gpu{place}/SM activity (%)": share for place, share in enumerate(shares)}
+
+
+def others(share: float | Values) -> Series:
+    used: Series = {"gpu0/SM use others (%)": share, "gpu0/other processes (count)": 1.0}
+    return active(80) | used
+
+
+def memory(share: float | Values, faults: float | Values) -> Series:
+    return {
+        "process/memory allowance used (MiB)": share if isinstance(share, list) else 20 * share,
+        "process/memory allowance (MiB)": 2000.0,
+        "process/major page faults (1/s)": faults,
     }
-    series: dict[str, Values] = {
-        key: value if isinstance(value, list) else [value] * count
-        for key, value in (more or {}).items()
+
+
+def cpu(share: float) -> Series:
+    return {"process/CPU allowance used (%)": share, "process/CPU allowance (cores)": 2.0}
+
+
+def held(seconds: int, clock: float, count: int = 100) -> Series:
+    """A full GPU of whose 100 s heat took so many, down to a clock."""
+    return {
+        **active(80),
+        "gpu0/throttle reasons (bits)": [*[64.0] * seconds, *[0.0] * (count - seconds)],
+        "gpu0/SM clock (MHz)": [*[clock] * seconds, *[2000.0] * (count - seconds)],
     }
-    trace = gpumon.read(write(path / "t", busy, more=series, marks=marks, **others))
-    return trace.diagnosis()
 
 
-def half(first: float, then: float) -> Values:
-    return [*[first] * 10, *[then] * 10]
+def pauses(count: int, work: int) -> Values:
+    """A second's pause after so many of work, again and again, and work at the end."""
+    return [*[*[80.0] * work, 0.0] * count, 80.0]
 
 
-FILLED: Series = {"gpu0/SM activity (%)": 80.0}
-FULL_CPU: Series = {
-    "process/CPU allowance used (%)": 97.0,
-    "process/CPU allowance (cores)": 2.0,
+def first(value: float) -> Values:
+    """Known for a tenth of the time."""
+    return [value, value, *[None] * (COUNT - 2)]
+
+
+FULL_FOR_LONG = busy([99.0] * 100)
+SENTENCES: list[tuple[str, Series, Series, str]] = [
+    ("shared", busy(99), others(42), "GPU 0 was shared: other programs took 42 % of its SMs' time"),
+    (
+        "swapping",
+        busy(30),
+        memory(97, 850),
+        "97 % of the memory that the program may use was taken, and 850 pages a second",
+    ),
+    ("input_bound", busy(35), cpu(97), "the CPU was 97 % busy and GPU 0 only 35 %: the CPU is the"),
+    ("input_bound", busy(30, 40), cpu(97), "the CPU was 97 % busy and the 2 GPUs only 35 %: the"),
+    (
+        "throttled",
+        FULL_FOR_LONG,
+        held(50, 1200.0),
+        "GPU 0 ran with throttled clocks for 50 % of the time, to 1,200 instead of 2,000 MHz "
+        "(thermal slowdown (hardware))",
+    ),
+    ("low_occupancy", busy(99, 0), active(20), "GPU 0 ran a kernel for 99 % of the time, but"),
+    ("ok", busy(99), active(80), "GPU 0 had work for 99 % of the time, with 80 % SM activity"),
+]
+FIGURES = {
+    "shared": {"others' SM use mean (%)": 42.0},
+    "swapping": {"memory mean (%)": 97.0, "major page faults (1/s)": 850.0},
 }
-FULL_MEMORY: Series = {
-    "process/memory allowance used (MiB)": 1940.0,
-    "process/memory allowance (MiB)": 2000.0,
-    "process/major page faults (1/s)": 850.0,
-}
-HELD: Series = {
-    "gpu0/throttle reasons (bits)": half(0.0, 64.0),
-    "gpu0/SM clock (MHz)": half(1980.0, 1200.0),
-}
 
 
-def only(found: list[diagnosis.Diagnosis]) -> diagnosis.Diagnosis:
-    (one,) = found
-    return one
+@pytest.mark.parametrize("name", ["ok", "input_bound", "imbalanced", "low_occupancy"])
+def test_a_scenario_of_the_manual_gets_its_sentence(tmp_path: Path, name: str) -> None:
+    said = {one.phase: one for one in replay(tmp_path, name).diagnosis()}
+    assert said["train"].kind == name
+    assert "load" not in said, "a phase without work for the GPU is not judged"
+    assert "test" not in said and "validate" not in said, "too short"
 
 
-def test_a_gpu_that_others_use(tmp_path: Path) -> None:
-    found = only(flat(tmp_path, more={**FILLED, "gpu0/SM use others (%)": 42.0, **shared()}))
-    assert found.kind == "shared" and found.figures == {"others' SM use mean (%)": 42.0}
-    assert found.sentence.startswith("GPU 0 was shared: other programs took 42 % of its SMs' time")
-    quiet = only(flat(tmp_path, more={**FILLED, "gpu0/SM use others (%)": 4.0, **shared()}))
-    assert quiet.kind == "ok", "who only holds memory takes no time"
+@pytest.mark.parametrize(("rule", "gpus", "more", "begins"), SENTENCES)
+def test_a_rule_says_what_it_found_with_its_figures(
+    tmp_path: Path, rule: str, gpus: Series, more: Series, begins: str
+) -> None:
+    one = found(tmp_path, gpus, more)
+    assert one and one.kind == rule and one.sentence.startswith(begins)
+    assert one.figures == FIGURES.get(rule, one.figures)
 
 
-def shared() -> Series:
-    return {"gpu0/other processes (count)": 1.0}
+BOTH_FILLED = active(80, 80)
+KINDS: list[tuple[Series, Series, str | None]] = [
+    # Each rule holds from its limits on.
+    (busy(99), others(4.9), "ok"),
+    (busy(99), others(5), "shared"),
+    (busy(30), memory(89.9, 100), None),
+    (busy(30), memory(90, 99.9), None),
+    (busy(30), memory(90, 100), "swapping"),
+    (busy(60), cpu(89.9), None),
+    (busy(60), cpu(90), "input_bound"),
+    (busy(60.1), cpu(90), None),
+    (busy(35), {}, None),  # a small model may be no more
+    (busy(pauses(4, 2)), {}, None),
+    (busy(pauses(5, 2)), {}, "input_bound"),
+    (busy(pauses(20, 6)), {}, None),
+    (FULL_FOR_LONG, held(19, 1200.0), "ok"),
+    (FULL_FOR_LONG, held(20, 1200.0), "throttled"),
+    (FULL_FOR_LONG, held(20, 1900.0), "throttled"),
+    (FULL_FOR_LONG, held(20, 1901.0), "ok"),
+    (busy(50, 37.6), {}, None),
+    (busy(50, 37.5), {}, "imbalanced"),
+    (busy(49.9, 30), {}, None),
+    (busy(50, 30), {}, "imbalanced"),
+    (busy(89.9), active(30), None),
+    (busy(90), active(49.9), "low_occupancy"),
+    (busy(90), active(50), "ok"),
+    (busy(99, 89.9), BOTH_FILLED, None),
+    (busy(99, 90), BOTH_FILLED, "ok"),
+    (busy(99, 4.9), BOTH_FILLED, None),  # it takes no part, and nothing is ok then
+    # What is known for a tenth of a phase bears no sentence.
+    (busy(first(99)), active(80), None),
+    (busy(99), active(first(80)), None),
+    (busy(99), active(first(20)), None),
+    (busy(99), active(80) | {"gpu0/throttle reasons (bits)": first(64)}, "ok"),
+    (busy(99), others(first(50)), None),
+    (busy(30), memory(first(1940), 850), None),
+    (busy(30), memory(97, first(850)), None),
+    # What makes figures worthless comes first.
+    (busy([80.0, 0.0] * 10), {"gpu0/throttle reasons (bits)": 64.0}, "input_bound"),
+    (busy([80.0, 0.0] * 10), memory(97, 500), "swapping"),
+    (busy([80.0, 0.0] * 10), memory(97, 500) | others(9), "shared"),
+]
 
 
-def test_memory_that_is_full(tmp_path: Path) -> None:
-    found = only(flat(tmp_path, {"gpu0": 30.0}, FULL_MEMORY))
-    assert found.kind == "swapping"
-    assert found.figures == {"memory mean (%)": 97.0, "major page faults (1/s)": 850.0}
-    assert found.sentence.startswith("97 % of the memory that the program may use was taken, and")
-    assert "850 pages a second" in found.sentence
-    reading: Series = {**FULL_MEMORY, "process/memory allowance used (MiB)": 900.0}
-    assert not flat(tmp_path, {"gpu0": 30.0}, reading), "files are read with room to spare"
-    assert not flat(
-        tmp_path, {"gpu0": 30.0}, {**FULL_MEMORY, "process/major page faults (1/s)": 20.0}
+@pytest.mark.parametrize(("gpus", "more", "expected"), KINDS)
+def test_the_rule_of_a_phase(
+    tmp_path: Path, gpus: Series, more: Series, expected: str | None
+) -> None:
+    assert kind(tmp_path, gpus, more) == expected
+
+
+def test_power_tells_where_the_activity_is_not_known(tmp_path: Path) -> None:
+    assert not found(tmp_path, busy(99)), (
+        "100 W of 700 W at full utilisation: low occupancy, or a GPU that draws little"
     )
-
-
-def test_a_cpu_that_is_full_beside_gpus_that_are_not(tmp_path: Path) -> None:
-    found = only(flat(tmp_path, {"gpu0": 35.0}, FULL_CPU))
-    assert found.kind == "input_bound"
-    assert found.sentence == "the CPU was 97 % busy and GPU 0 only 35 %: the CPU is the limit"
-    two = only(flat(tmp_path, {"gpu0": 30.0, "gpu1": 40.0}, FULL_CPU))
-    assert "busy and the 2 GPUs only 35 %: the CPU is the limit" in two.sentence
-    assert not flat(tmp_path, {"gpu0": 35.0}), "a small model may be no more"
-    assert not flat(tmp_path, {"gpu0": 75.0}, FULL_CPU)
+    one = found(tmp_path, busy(99), power=560.0)
+    assert one and one.kind == "ok" and one.sentence.endswith("at 80 % of the power limit")
+    assert not found(tmp_path, busy(70), active(80), power=560.0), "neither busy nor idle"
 
 
 def test_what_the_waits_are_for(tmp_path: Path) -> None:
     """The sawtooth's host is at 50 %; beside a full CPU it is the CPU."""
     free = replay(tmp_path, "input_bound").diagnosis()[0]
     assert "while the CPU was 50 % busy: the wait is for something else" in free.sentence
-    length = sum(round(seconds / STEP) for _, seconds in scenarios.PHASES)
     assert free.figures["pauses (count)"] >= 14 and 40 < free.figures["idle share (%)"] < 62
-    busy: Values = [100.0 if tick % 10 < 5 else 0.0 for tick in range(length)]
-    more: dict[str, Values] = {
-        "process/CPU allowance used (%)": [97.0] * length,
-        "process/CPU allowance (cores)": [2.0] * length,
-    }
-    marks: Marks = (("train", 0.0, 20.0, {}),)
-    trace = gpumon.read(write(tmp_path / "c", {"gpu0": busy}, more=more, marks=marks, step=STEP))
-    full = only(trace.diagnosis())
+    full = found(tmp_path, busy([*[100.0] * 5, *[0.0] * 5] * 20), cpu(97), step=STEP)
+    assert full
     assert "in 20 pauses, while the CPU was 97 % busy: the CPU is the limit" in full.sentence
 
 
-def on_hosts(path: Path, busy: Values, cpus: list[float | None]) -> list[diagnosis.Diagnosis]:
-    """The diagnosis of one GPU a host, merged; of each host the CPU, unknown where that is None."""
-    marks: Marks = (("train", 0.0, 20.0, {}),)
+def on_hosts(path: Path, values: Values, cpus: list[float | None]) -> diagnosis.Diagnosis | None:
+    """What is said of one GPU a host, merged; of each host the CPU, unknown where that is None."""
     names = "abcdefgh"[: len(cpus)]
     trace = gpumon.read(
-        [write(path / name, {"gpu0": busy}, host=name, boot=name, marks=marks) for name in names]
+        [
+            write(path / name, {"gpu0": values}, host=name, boot=name, marks=until(COUNT))
+            for name in names
+        ]
     )
     for name, cpu in zip(names, cpus, strict=True):
         place = trace.recording.keys.index(f"{name}:host/cpu (%)")
-        held = array("d", [math.nan if cpu is None else cpu] * len(trace.recording.times))
-        trace.recording.columns[place] = held
-    return trace.diagnosis()
+        known = array("d", [math.nan if cpu is None else cpu] * len(trace.recording.times))
+        trace.recording.columns[place] = known
+    said = trace.diagnosis()
+    return said[0] if said else None
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -172,87 +258,99 @@ def test_a_cpu_that_is_not_known_is_neither_blamed_nor_cleared(tmp_path: Path, k
         cpus: list[float | None] = [None, None]
         cpus[known] = share
         assert not on_hosts(tmp_path, [35.0] * 20, cpus)
-        found = only(on_hosts(tmp_path, [80.0, 0.0] * 10, cpus))
-        assert found.sentence.endswith(" pauses") and "CPU mean (%)" not in found.figures
-    found = only(on_hosts(tmp_path, [35.0] * 20, [96.0, 98.0]))
-    assert found.sentence.startswith("the CPU was 97 % busy")
+        one = on_hosts(tmp_path, [80.0, 0.0] * 10, cpus)
+        assert one and one.sentence.endswith(" pauses") and "CPU mean (%)" not in one.figures
+    one = on_hosts(tmp_path, [35.0] * 20, [96.0, 98.0])
+    assert one and one.sentence.startswith("the CPU was 97 % busy")
 
 
 def test_the_pause_at_the_beginning_of_each_repeat_is_not_starving(tmp_path: Path) -> None:
     marks: Marks = tuple(("validate", 10.0 * n, 10.0 * n + 10, {}) for n in range(8))
-    busy: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": busy}, marks=marks))
-    assert trace.summary().to_pandas().query("phase == 'validate'")["idle share (%)"].iloc[0] == 30
-    assert trace.diagnosis() == []
+    values: Values = [0.0 if tick % 10 < 3 else 80.0 for tick in range(80)]
+    assert not found(tmp_path, busy(values), marks=marks)
+    assert kind(tmp_path, busy(values)) == "input_bound"
 
 
 def test_a_hole_in_a_pause_makes_no_second_one(tmp_path: Path) -> None:
-    marks: Marks = (("train", 0.0, 60.0, {}),)
     values: Values = [80.0, 80.0, 80.0, 80.0, 0.0, None, 0.0, 80.0, 80.0, 80.0, 80.0, 80.0] * 5
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": values}, marks=marks))
-    phase = phase_metrics.phase_of(trace.recording, [(0.0, 60.0)], [0.0], [], 60.0)
-    assert phase_metrics.idle_pauses(phase, "gpu0") == (pytest.approx(100 * 10 / 55), 5)
+    one = found(tmp_path, busy(values))
+    assert one and one.figures["pauses (count)"] == 5
+    assert one.figures["idle share (%)"] == pytest.approx(100 * 10 / 55)
 
 
-def test_clocks_that_heat_holds_down(tmp_path: Path) -> None:
-    found = only(flat(tmp_path, more={**FILLED, **HELD}))
-    assert found.kind == "throttled"
-    assert found.sentence == (
-        "GPU 0 ran with throttled clocks for 50 % of the time, to 1,200 instead of "
-        "1,980 MHz (thermal slowdown (hardware))"
+def test_several_gpus_have_at_least_the_pauses_of_the_one_that_has_least(tmp_path: Path) -> None:
+    one = found(
+        tmp_path,
+        busy(
+            [80.0, 80.0, 80.0, 0.0, 0.0, 0.0, 80.0, 80.0, 80.0, 80.0] * 6,
+            [80.0, 80.0, 80.0, 0.0, 80.0] * 12,
+        ),
     )
-    hardly: Series = {**HELD, "gpu0/SM clock (MHz)": half(1980.0, 1950.0)}
-    assert only(flat(tmp_path, more={**FILLED, **hardly})).kind == "ok"
-    seldom: Series = {**HELD, "gpu0/throttle reasons (bits)": [*half(0.0, 0.0)[:18], 64.0, 64.0]}
-    assert only(flat(tmp_path, more={**FILLED, **seldom})).kind == "ok"
-
-
-def test_power_tells_where_the_activity_is_not_known(tmp_path: Path) -> None:
-    assert not flat(tmp_path), (
-        "100 W of 700 W at full utilisation: low occupancy, or a GPU that draws little"
-    )
-    found = only(flat(tmp_path, power=560.0))
-    assert found.kind == "ok" and found.sentence.endswith("at 80 % of the power limit")
-    assert not flat(tmp_path, {"gpu0": 70.0}, FILLED, power=560.0), "neither busy nor idle"
-    assert (
-        only(flat(tmp_path, more={"gpu0/SM activity (%)": 30.0}, power=560.0)).kind
-        == "low_occupancy"
+    assert one and one.figures["pauses (count)"] == 6
+    assert one.sentence.startswith(
+        "the 2 GPUs had no work for at least 20 % of the time, in at least 6 pauses, while"
     )
 
 
-def test_a_gpu_that_takes_no_part_is_not_judged_and_nothing_is_ok_then(tmp_path: Path) -> None:
-    more: Series = {"gpu1/SM activity (%)": 80.0, **FILLED}
-    assert only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 98.0}, more)).kind == "ok"
-    assert not flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, more)
-    low_occupancy: Series = {"gpu0/SM activity (%)": 20.0}
-    found = only(flat(tmp_path, {"gpu0": 99.0, "gpu1": 0.0}, low_occupancy))
-    assert found.kind == "low_occupancy" and found.sentence.startswith(
-        "GPU 0 ran a kernel for 99 % of the time, but"
-    )
+@pytest.mark.parametrize("values", [[40.0] * 20, [80.0, 0.0] * 10], ids=["CPU", "pauses"])
+def test_gpus_that_take_no_part_are_not_among_those_of_the_sentence(
+    tmp_path: Path, values: Values
+) -> None:
+    one = found(tmp_path, busy(values, values, *[0.0] * 6), cpu(97))
+    assert one and "the 2 GPUs in use " in one.sentence
+    one = found(tmp_path, busy(values, values), cpu(97))
+    assert one and "the 2 GPUs " in one.sentence and "in use" not in one.sentence
+
+
+def test_the_clock_of_an_idle_gpu_is_not_held_down(tmp_path: Path) -> None:
+    """It is low by itself, whatever reason the driver gives beside."""
+    assert not found(tmp_path, busy([*[2.0] * 40, *[99.0] * 60]), held(40, 345.0))
+    gpus = busy([*[2.0] * 20, *[99.0] * 80])
+    one = found(tmp_path, gpus, held(60, 1200.0))
+    assert one and one.kind == "throttled"
+    assert "for 40 % of the time, to 1,200 instead of 2,000 MHz" in one.sentence
+    clocks: Values = [*[345.0] * 20, *[1200.0] * 40, *[2000.0] * 40]
+    assert found(tmp_path, gpus, held(60, 1200.0) | {"gpu0/SM clock (MHz)": clocks}) == one
 
 
 @pytest.mark.parametrize(
-    ("marks", "without", "step"),
+    ("marks", "without"),
     [
-        ((("train", 0.0, 4.0, {}),), (), 1.0),
-        (tuple(("step", float(n), n + 0.9, {}) for n in range(20)), (), 1.0),
-        ((("train", 0.0, 20.0, {}),), range(5, 12), 1.0),
+        (until(4), ()),
+        (tuple(("step", float(n), n + 0.9, {}) for n in range(20)), ()),
+        (until(20), range(5, 12)),
     ],
     ids=["short", "short steps", "gap"],
 )
 def test_no_sentence_where_too_little_was_measured(
-    tmp_path: Path, marks: Marks, without: Any, step: float
+    tmp_path: Path, marks: Marks, without: Any
 ) -> None:
-    more: Series = {**FILLED, "gpu0/SM use others (%)": 42.0, **shared()}
-    assert flat(tmp_path, more=more), "with enough of it there is one"
-    assert not flat(tmp_path, more=more, marks=marks, without=without, step=step)
+    assert found(tmp_path, busy(99), others(42)), "with enough of it there is one"
+    assert not found(tmp_path, busy(99), others(42), marks, without=without)
+
+
+def test_a_phase_of_few_samples_is_not_judged(tmp_path: Path) -> None:
+    """Sampled every 10 s, the value that a phase begins with is of what was before it."""
+    for samples, expected in ((5, None), (9, None), (10, "ok")):
+        values: Values = [*[99.0] * samples, 5.0, 5.0, 5.0]
+        marks = until(10 * samples)
+        assert kind(tmp_path, busy(values), active(80), marks, step=10.0) == expected
+
+
+def test_power_and_cpu_that_are_hardly_known_bear_no_sentence(tmp_path: Path) -> None:
+    for key, value, share in (("gpu0/power (W)", 600.0, 99.0), ("host/cpu (%)", 97.0, 30.0)):
+        trace = gpumon.read(write(tmp_path / "t", {"gpu0": [share] * 20}, marks=until(20)))
+        column = trace.recording.columns[trace.recording.keys.index(key)]
+        column[:] = array("d", [value] * 20)
+        assert len(trace.diagnosis()) == 1, key
+        column[2:] = array("d", [math.nan] * 18)
+        assert not trace.diagnosis(), key
 
 
 def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
-    busy: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
+    gpus: dict[str, Values] = {"gpu0": [99.0] * 20, "gpu1": [99.0] * 10 + [None] * 10}
     more: dict[str, Values] = {f"gpu{n}/SM activity (%)": [80.0] * 20 for n in range(2)}
-    marks: Marks = (("train", 0.0, 20.0, {}),)
-    trace = gpumon.read(write(tmp_path / "t", busy, marks=marks, more=more))
+    trace = gpumon.read(write(tmp_path / "t", gpus, marks=until(20), more=more))
     recording = trace.recording
     for key, column in zip(recording.keys, recording.columns, strict=True):
         if key.startswith("gpu1/"):
@@ -262,9 +360,9 @@ def test_a_lost_gpu_leaves_nothing_sure(tmp_path: Path) -> None:
 
 
 def test_without_a_phase_the_whole_run_is_one(tmp_path: Path) -> None:
-    (found,) = flat(tmp_path, more=FILLED, marks=())
-    assert found.phase == "(all)"
-    assert diagnosis.sentences([found]) == [
+    one = found(tmp_path, busy(99), active(80), marks=())
+    assert one and one.phase == "(all)"
+    assert diagnosis.sentences([one]) == [
         "GPU 0 had work for 99 % of the time, with 80 % SM activity."
     ]
 

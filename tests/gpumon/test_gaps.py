@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -15,17 +14,15 @@ import gpumon_canvas
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import Marks, row_of, write
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from PIL import Image
 from runner_tools import wait_for
 
 import gpumon
 from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
-from gpumon.drawing.style import THEMES
 from gpumon.live import Follower
 from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
@@ -40,10 +37,6 @@ TRAIN: Marks = (("train", 0.0, 12.0, {"items": 600}),)
 
 def holed(folder: Path, **more: Any) -> gpumon.Trace:
     return gpumon.read(write(folder / "t", {"gpu0": STEPS}, without=HOLE, **more))
-
-
-def row(trace: gpumon.Trace, phase: str = "train", device: str = "gpu0") -> pd.Series:
-    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
 
 
 def test_a_hole_is_nan_and_an_event(tmp_path: Path) -> None:
@@ -66,12 +59,12 @@ def test_three_intervals_are_no_hole_yet(tmp_path: Path) -> None:
 
 
 def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
-    found = row(holed(tmp_path, marks=TRAIN))
+    found = row_of(holed(tmp_path, marks=TRAIN))
     assert (found["seconds"], found["measured (s)"]) == (12, 6)
     assert found["utilisation mean (%)"] == pytest.approx(60)
     assert found["energy (J)"] == pytest.approx(600)  # 100 W for the six seconds
     assert found["energy covers (s)"] == pytest.approx(6)
-    together = row(holed(tmp_path, marks=TRAIN), device="gpus")
+    together = row_of(holed(tmp_path, marks=TRAIN), device="gpus")
     assert together["energy (J)"] == pytest.approx(600)
     # 50 items/s at 100 W: the items of the hole are left out as its joules are.
     assert together["items/J"] == pytest.approx(0.5)
@@ -79,7 +72,7 @@ def test_a_hole_is_in_no_sum_and_no_mean(tmp_path: Path) -> None:
 
 def test_the_counters_growth_in_a_hole_is_left_out_too(tmp_path: Path) -> None:
     counter: list[float | None] = [0, 100, 200, *[None] * 6, 5000, 5100, 5200]
-    found = row(holed(tmp_path, marks=TRAIN, energy=counter))
+    found = row_of(holed(tmp_path, marks=TRAIN, energy=counter))
     assert found["energy (J)"] == pytest.approx(400)
     assert found["energy covers (s)"] == pytest.approx(4)
 
@@ -89,8 +82,8 @@ def test_holes_at_the_start_and_at_the_end(tmp_path: Path) -> None:
     path = write(tmp_path / "t", {"gpu0": steps}, without=[*range(5), *range(7, 12)], marks=TRAIN)
     trace = gpumon.read(path)
     assert [(gap["t"], gap["seconds"]) for gap in trace.recording.gaps] == [(0, 5), (7, 5)]
-    assert row(trace)["measured (s)"] == pytest.approx(2)
-    assert row(trace)["energy (J)"] == pytest.approx(200)
+    assert row_of(trace)["measured (s)"] == pytest.approx(2)
+    assert row_of(trace)["energy (J)"] == pytest.approx(200)
 
 
 def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> None:
@@ -99,7 +92,7 @@ def test_a_program_that_outlives_its_sampler_leaves_a_gap(tmp_path: Path) -> Non
     path.with_name("t.jsonl").write_text("\n".join(lines) + "\n")
     trace = gpumon.read(path)
     assert trace.recording.end == 20 and trace.recording.gaps[0]["t"] == 4
-    whole = row(trace, "(all)", "gpus")
+    whole = row_of(trace, "(all)", "gpus")
     assert whole["seconds"] == 20 and whole["measured (s)"] == 4
     assert whole["items/J"] == pytest.approx(1 / 100)
 
@@ -133,22 +126,6 @@ def test_matplotlibs_lines_and_areas_break(
                 for path in area.get_paths():
                     xs = np.asarray(path.vertices, float)[:, 0]
                     assert xs.max() <= GAP[0] or xs.min() >= GAP[1]
-
-
-def test_the_picture_is_empty_in_the_gap(tmp_path: Path) -> None:
-    chart = holed(tmp_path).plot()
-    data = io.BytesIO()
-    chart.savefig(data, format="png", dpi=100)
-    picture = np.array(Image.open(data).convert("RGB"), dtype=float) / 255
-    axes = lanes_of(chart)[0]
-    for second, empty in ((2.0, False), (6.0, True), (10.0, False)):
-        x, top = axes.transData.transform((second, 90))
-        column = picture[picture.shape[0] - int(top) : picture.shape[0] - int(top) + 30, int(x)]
-        low = axes.transData.transform((second, 10))[1]
-        pixel = picture[picture.shape[0] - int(low), int(x)]
-        ground = np.array([int(THEMES["light"].lane[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        assert np.allclose(pixel, ground, atol=0.01) == empty
-        assert not empty or np.allclose(column[0], ground, atol=0.01)
 
 
 @pytest.mark.parametrize("several", [False, True])

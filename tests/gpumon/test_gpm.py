@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gpumon_tools import Play, changes, gpu, play_fixture  # noqa: F401 (a fixture)
+from gpumon_tools import Play, changes, gpu, play_fixture, reasons_of  # noqa: F401 (a fixture)
 
 from gpumon import gpu_activity
 from gpumon.nvml import Device
+from gpumon.scheduler import Scheduler
+from gpumon.series import Call, Number, Poll, Series, Source, Unavailable, allocate
+from gpumon.trace_files import samples_file
 from gpumon.words import reasons
-
-
-def reasons_of(trace: object) -> dict[str, str | None]:
-    return {s["key"]: s["reason"] for s in trace.metadata()["series"]}  # type: ignore[attr-defined]
+from gpumon.writer import Writer
 
 
 def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
@@ -97,6 +100,9 @@ def test_without_gpm_the_counters_of_the_links(play: Play) -> None:
     assert "field 139" in str(found["gpu0/NVLink sent (MiB/s)"])
     assert "Hopper" in str(found["gpu0/SM activity (%)"])
     assert frame["gpu0/SM activity (%)"].isna().all()
+    # Another call would tell too, and block.
+    without = play(gpu(0, "utilisation 1\npcie_tx 100\npcie_rx 100"), samples=2)
+    assert "blocks for 20 ms" in str(reasons_of(without)["gpu0/PCIe sent (MiB/s)"])
 
 
 def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(play: Play) -> None:
@@ -112,11 +118,6 @@ def test_a_field_that_fails_for_a_while_is_back_and_one_of_a_lost_gpu_loses_it(p
     sent = frame["gpu0/NVLink sent (MiB/s)"]
     assert sent[1.5:].isna().any() and sent.iloc[-1] == 0
     assert [e["device"] for e in events if e["event"] == "device lost"] == ["gpu1"]
-
-
-def test_pcie_is_never_measured_by_the_call_that_blocks(play: Play) -> None:
-    trace = play(gpu(0, "utilisation 1\npcie_tx 100\npcie_rx 100"), samples=2)
-    assert "blocks for 20 ms" in str(reasons_of(trace)["gpu0/PCIe sent (MiB/s)"])
 
 
 def test_slow_sampling_takes_the_mean_of_the_drivers_buffer(play: Play) -> None:
@@ -197,3 +198,28 @@ def test_the_hosts_own_series(play: Play) -> None:
     assert last["process/memory (MiB)"] > 20  # this test's own process, imports and all
     assert last["process/cpu (%)"] >= 0 and last["process/processes (count)"] >= 1
     assert last["sampler/cpu (%)"] >= 0
+
+
+@pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
+def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
+    """Two readings take turns; the other one begins with what this one has taken."""
+    cell, code = (allocate(ctypes.c_uint, value=0) for _ in range(2))
+    number = Number(cell, code=code)
+    failing: dict[str, int] = {}
+    calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]
+    calls = calls if fails == "first call" else calls[:1]
+    one, other = (Poll(calls, [number], lambda code: Unavailable(f"{code}")) for _ in range(2))
+    one.alternate, other.alternate = other, one
+    source = Source("gpu0", [Series("gpu0/a (%)", "none")], one.read, poll=one)
+    sampler = Scheduler([source], 1.0, Writer(samples_file(tmp_path / "t")))
+    sampler.tick(0, 0.0)  # of one
+    failing[fails] = 15
+    code.value = 15 * (fails == "number")
+    sampler.tick(1, 1.0)  # of the other
+    assert source.poll is (other if fails == "first call" else one)
+    events = [
+        line["reason"]
+        for line in map(json.loads, samples_file(tmp_path / "t").read_text().splitlines())
+        if isinstance(line, dict)
+    ]
+    assert events == ([] if fails == "nothing" else ["15"])

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpumon_tools import ROOT, python
 
 import gpumon
-from gpumon.launch import rank
+from gpumon.launch import rank_info
 from gpumon.trace_files import write_atomically
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
 RECORD = [sys.executable, "-m", "gpumon", "record", "--"]
 
@@ -25,13 +25,7 @@ def program(text: str, *arguments: object, name: Path | None = None) -> str:
     if name is not None:
         name.write_text(text)
         words = [str(name)]
-    done = subprocess.run(
-        [sys.executable, *words, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=HERE,
-    )
+    done = python(*words, *map(str, arguments))
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -109,7 +103,7 @@ def test_a_rank_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name, raising=False)
     for text in ("²", "", "-1", "9" * 5000):
         monkeypatch.setenv("RANK", text)
-        assert rank() is None
+        assert rank_info().rank is None
 
 
 def test_the_exit_code_of_a_command_where_ended_children_are_ignored(tmp_path: Path) -> None:
@@ -183,12 +177,8 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
     )
     with gpumon.Monitor(tmp_path / "t"):
         pass
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "plot", tmp_path / "t"],
-        capture_output=True,
-        text=True,
-        env={**HERE, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-    )
+    there = f"{tmp_path}{os.pathsep}{ROOT}"
+    done = python("-m", "gpumon", "plot", tmp_path / "t", PYTHONPATH=there)
     assert (done.returncode, done.stderr) == (130, "gpumon: interrupted\n")
 
 

@@ -32,10 +32,6 @@ def test_a_published_trace_opens_with_its_items(prefix: Path) -> None:
     assert not any("images" in mark.attributes for mark in recording.marks)
 
 
-def test_there_are_published_traces_with_former_names() -> None:
-    assert any('"images"' in Path(f"{prefix}.marks.jsonl").read_text() for prefix in PUBLISHED)
-
-
 def test_a_published_trace_has_figures(tmp_path: Path) -> None:
     example = next(p for p in PUBLISHED if '"images"' in Path(f"{p}.marks.jsonl").read_text())
     table = gpumon.read(example).summary().to_pandas().set_index(["phase", "device"])

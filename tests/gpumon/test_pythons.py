@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
-import tomllib
 from pathlib import Path
 
 import psutil
 import pynvml
 import pytest
-from gpumon_tools import Marks, write
+from gpumon_tools import ROOT, python, write
 
-import gpumon
-
-ROOT = Path(__file__).resolve().parents[2]
 GPUMON = ROOT / "gpumon"
 MODULES = sorted(GPUMON.rglob("*.py"))
 VERSIONS = [f"3.{minor}" for minor in range(9, 15)]
@@ -30,12 +24,7 @@ def test_modules_are_python_3_9(file: Path) -> None:
     ast.parse(file.read_text(), feature_version=(3, 9))
 
 
-def test_the_package_says_from_which_python_on() -> None:
-    project = tomllib.loads((GPUMON / "pyproject.toml").read_text())
-    assert project["project"]["requires-python"] == ">=3.9"
-
-
-def python(version: str) -> str:
+def interpreter(version: str) -> str:
     """An interpreter of that version, from the path or pyenv; skips where there is none."""
     homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin"))
     found = shutil.which(f"python{version}", path=os.pathsep.join(map(str, homes)))
@@ -82,7 +71,7 @@ TRAIN = "import gpumon\nwith gpumon.phase('train'):\n    sum(range(10**6))"
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_records_and_says_what_it_saw(version: str, packages: Path, tmp_path: Path) -> None:
-    which = python(version)
+    which = interpreter(version)
     (tmp_path / "psutil.py").write_text("raise SystemExit('a file of the working folder')")
 
     def run(*words: str) -> str:
@@ -110,44 +99,6 @@ def test_it_records_and_says_what_it_saw(version: str, packages: Path, tmp_path:
     assert run("-c", main, "summary", "all", "--csv").count("train") == 1
     assert run("-c", main, "export", "a", "-o", "a.json")
     run("-c", main, "devices")
-
-
-WASM = """
-import { loadPyodide } from "pyodide";
-const python = await loadPyodide();
-python.mountNodeFS("/checkout", process.argv[2]);
-python.mountNodeFS("/work", process.argv[3]);
-python.runPython(`
-import os, sys
-sys.path.insert(0, "/checkout")
-os.chdir("/work")
-from gpumon.__main__ import main
-print(sys.version_info[:2])
-for words in ("summary a", "compare a b", "merge a b -o all", "summary all --csv",
-              "export a -o a.csv", "export a -o a.json", "export a -o a.prom"):
-    assert main(words.split()) == 0, words
-`);
-"""
-
-
-def test_python_3_14_reads_traces_where_it_can_only_be_had_for_webassembly(tmp_path: Path) -> None:
-    """With npm's: npm install pyodide, PYODIDE=.../node_modules/pyodide. It has no processes."""
-    package = os.environ.get("PYODIDE")
-    if package is None or shutil.which("node") is None:
-        pytest.skip("no pyodide here; PYODIDE names its folder")
-    for name in ("a", "b"):
-        marks: Marks = (("train", 0, 2, {"items": 8}),)
-        write(tmp_path / name, {"gpu0": [10, 90, None]}, marks=marks)
-    script = tmp_path / "read.mjs"
-    script.write_text(WASM.replace('"pyodide"', json.dumps(f"{package}/pyodide.mjs")))
-    done = subprocess.run(
-        ["node", script, ROOT, tmp_path], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(3, 14)\n") and "a -> b\n" in done.stdout
-    assert (tmp_path / "a.csv").read_text() == gpumon.read(tmp_path / "a").export(
-        tmp_path / "here.csv"
-    ).read_text()
 
 
 # --- Other systems ---------------------------------------------------------------------------
@@ -181,14 +132,7 @@ ON_WINDOWS = (
 
 def elsewhere(system: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     main = "from gpumon.__main__ import main\nsys.exit(main(sys.argv[1:]))"
-    return subprocess.run(
-        [sys.executable, "-c", f"SYSTEM = {system!r}\n{ELSEWHERE}{main}", *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return python("-c", f"SYSTEM = {system!r}\n{ELSEWHERE}{main}", *words, cwd=cwd)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import gpumon_canvas
 import pytest
-from gpumon_tools import write
+from gpumon_tools import python, write
 from test_charts import in_the_page, in_the_picture
 
 import gpumon
 from gpumon import process as process_module
 
 SPIN = "print(flush=True)\nwhile True: pass"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(name="busy")
@@ -193,7 +192,6 @@ with gpumon.Monitor({str(tmp_path / "t")!r}, interval=0.1):
     end = time.monotonic() + 1.2
     while time.monotonic() < end: pass
 """
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert python("-c", code, CUDA_VISIBLE_DEVICES="").returncode == 0
     row = gpumon.read(tmp_path / "t").summary().to_pandas().set_index("device").loc["host"]
     assert row["allowed cores"] == 1 and row["utilisation mean (%)"] > 75

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from gpumon_tools import START, Marks, write
+from gpumon_tools import START, Marks, row_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,14 +22,10 @@ from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
 
 
-def figures(trace: gpumon.Trace, phase: str, device: str) -> pd.Series:
-    return trace.summary().to_pandas().set_index(["phase", "device"]).loc[(phase, device)]
-
-
 def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None:
     write(tmp_path / "t", {"gpu0": [0, 100, 50, 0]}, marks=(("train", 0.5, 2.5, {"items": 20}),))
     trace = gpumon.read(tmp_path / "t")
-    row = figures(trace, "train", "gpu0")
+    row = row_of(trace, "train", "gpu0")
     assert row["seconds"] == pytest.approx(2)
     # half a second of 0, one of 100, half of 50
     assert row["utilisation mean (%)"] == pytest.approx((0 * 0.5 + 100 + 50 * 0.5) / 2)
@@ -37,9 +33,9 @@ def test_means_are_over_time_within_the_phases_own_edges(tmp_path: Path) -> None
     assert row["memory peak (MiB)"] == 102
     assert row["energy (J)"] == pytest.approx(200)  # no counter: power times time
     assert row["items/s"] == pytest.approx(10)
-    assert figures(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
-    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
-    assert figures(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
+    assert row_of(trace, "train", "gpus")["items/J"] == pytest.approx(0.1)
+    assert row_of(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(37.5)
+    assert row_of(trace, "train", "host")["utilisation mean (%)"] == pytest.approx(50)
 
 
 def test_a_notebook_shows_a_summary_as_a_table_and_acts_on_no_name(tmp_path: Path) -> None:
@@ -54,9 +50,9 @@ def test_a_notebook_shows_a_summary_as_a_table_and_acts_on_no_name(tmp_path: Pat
 def test_missing_values_are_neither_zero_nor_time(tmp_path: Path) -> None:
     write(tmp_path / "t", {"gpu0": [80, None, None, 80], "gpu1": [40, 40, 40, 40]}, power=None)
     trace = gpumon.read(tmp_path / "t")
-    assert figures(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
-    assert figures(trace, "(all)", "gpu0")["idle share (%)"] == 0
-    assert math.isnan(figures(trace, "(all)", "gpus")["energy (J)"])
+    assert row_of(trace, "(all)", "gpu0")["utilisation mean (%)"] == pytest.approx(80)
+    assert row_of(trace, "(all)", "gpu0")["idle share (%)"] == 0
+    assert math.isnan(row_of(trace, "(all)", "gpus")["energy (J)"])
     assert trace.metadata()["energy"] == {"gpu0": "not available", "gpu1": "not available"}
 
 
@@ -67,9 +63,9 @@ def test_repeats_join_or_stand_apart_and_items_count_once(tmp_path: Path) -> Non
         ("train", 2.0, 3.0, {"epoch": 2, "items": 30}),
     )
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [0, 0, 100, 0]}, marks=marks))
-    row = figures(trace, "train", "gpu0")
+    row = row_of(trace, "train", "gpu0")
     assert (row["count"], row["seconds"], row["items"]) == (2, 2, 40)
-    assert figures(trace, "(all)", "gpu0")["items"] == 40
+    assert row_of(trace, "(all)", "gpu0")["items"] == 40
     each = trace.summary(by="mark").to_pandas().query("device == 'gpu0' and phase == 'train'")
     assert list(each["epoch"]) == [1, 2]
     assert list(each["utilisation mean (%)"]) == [0, 100]
@@ -135,8 +131,9 @@ def test_ranks_of_one_machine_merge_exactly_and_shared_devices_once(tmp_path: Pa
     phases = trace.phases()
     assert list(phases["start (s)"]) == pytest.approx([0, 1], abs=1e-6)
     assert list(phases["rank"]) == [0, 1]
-    assert figures(trace, "train", "gpu1")["items"] == 10
+    assert row_of(trace, "train", "gpu1")["items"] == 10
     assert len(trace.metadata()["parts"]) == 2
+    assert trace.header["clocks"] == [], "one boot has one clock"
     trace.plot()
 
 
@@ -148,7 +145,7 @@ def test_machines_merge_on_wall_time_under_their_names(tmp_path: Path) -> None:
     assert names == ["n1:gpu0", "n2:gpu0", "n1:host", "n2:host"]
     assert trace.to_pandas()["n2:gpu0/utilisation (%)"].tolist()[1:] == [20, 20]
     assert list(trace.to_pandas().index) == pytest.approx([0, 1, 2], abs=1e-6)
-    together = figures(trace, "(all)", "gpus")
+    together = row_of(trace, "(all)", "gpus")
     assert together["utilisation imbalance (%)"] == pytest.approx(50)
     trace.plot()
 
@@ -171,39 +168,6 @@ def test_csv_round_trip(tmp_path: Path) -> None:
     assert list(table["gpu0/utilisation (%)"].fillna(-1)) == [1, -1, 3]
     assert list(table["phase"].fillna("")) == ["", "train", ""]
     assert pd.Timestamp(table["wall time"].iloc[1]).timestamp() == pytest.approx(1.8e9 + 1)
-
-
-def test_prometheus_text(tmp_path: Path) -> None:
-    path = write(tmp_path / "t", {"gpu0": [1, 42]}, power=None, energy=[0.0, 1234.5])
-    trace = gpumon.read(path)
-    text = trace.export(tmp_path / "t.prom").read_text()
-    labels = '{device="gpu0",host="node",product="NVIDIA H200",uuid="GPU-node-gpu0"}'
-    assert f"gpumon_utilisation_percent{labels} 42" in text
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
-    assert float(values[f"gpumon_memory_used_bytes{labels}"]) == 101 * 2**20
-    assert "gpumon_power_watts" not in text  # not available is not zero
-    # What only grows is a counter, and says so in its name.
-    assert "# TYPE gpumon_energy_joules_total counter" in text
-    assert f"gpumon_energy_joules_total{labels} 1234.5" in text
-    sample = re.compile(r'[a-z_][a-z0-9_]*\{([a-z]+="[^"]*",?)+\} [-+0-9.e]+')
-    for line in text.splitlines():
-        assert line.startswith(("# HELP ", "# TYPE ")) or sample.fullmatch(line)
-
-
-def test_prometheus_own_parser_takes_it(tmp_path: Path) -> None:
-    parser = pytest.importorskip("prometheus_client.parser", reason="no prometheus_client here")
-    a = write(tmp_path / "a", {"gpu0": [1, 42]}, host='n"1\\', boot="x", energy=[0.0, 9.5])
-    b = write(tmp_path / "b", {"gpu0": [5, 6]}, host="n2", boot="y", energy=[0.0, 2.5])
-    text = gpumon.read([a, b]).export(tmp_path / "t.prom").read_text()
-    found = {family.name: family for family in parser.text_string_to_metric_families(text)}
-    energy = found["gpumon_energy_joules"]
-    assert energy.type == "counter"
-    assert {sample.name for sample in energy.samples} == {"gpumon_energy_joules_total"}
-    assert [sample.value for sample in energy.samples] == [9.5, 2.5]
-    assert {family.type for family in found.values()} == {"counter", "gauge"}
-    for family in found.values():
-        keys = [tuple(sorted(sample.labels.items())) for sample in family.samples]
-        assert len(keys) == len(set(keys))
 
 
 def test_export_errors_name_the_way_out(tmp_path: Path) -> None:

@@ -8,29 +8,31 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fake_nvml
 import pytest
-from gpumon_tools import Marks, gpu, write
+from gpumon_tools import ROOT, Marks, python, write
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
+from prometheus_client.parser import text_string_to_metric_families as plain
 
 import gpumon
-from gpumon import callbacks, export, gpu_activity, prometheus, record
+from gpumon import callbacks, export, prometheus, record
 from gpumon.__main__ import main
 from gpumon.phases import Marker
-from gpumon.trace_files import marks_file, read_marks
+from gpumon.trace_files import create, marks_file, read_marks
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import long_trace
+
 MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
 
 
@@ -96,26 +98,17 @@ def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
         assert main(["serve", str(prefix), "--port", str(port)]) == 2
 
 
-@pytest.mark.parametrize("more_samples", [-1, 100])
-def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path, more_samples: int) -> None:
-    """Emptied and written between two questions, as a Monitor does; shorter or longer than it."""
+def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
     path = growing(tmp_path / "t")
-    file = path.with_name("t.jsonl")
-    with file.open("a") as more:
+    with path.with_name("t.jsonl").open("a") as more:
         more.write('{"t":5,"event":"end","why":"closed"}\n')
     with served(path) as port:
         assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
-        before = file.stat()
-        growing(tmp_path / "new")
-        rows = (tmp_path / "new.jsonl").read_text().splitlines()
-        rows += [f"[{3 + number / 100},0,{number % 70}]" for number in range(1, more_samples + 1)]
-        file.write_text("\n".join(rows[: more_samples if more_samples < 0 else None]) + "\n")
-        now = file.stat()
-        assert now.st_ino == before.st_ino
-        assert (now.st_size > before.st_size) == (more_samples > 0)
+        os.close(create(path.with_name("t.jsonl")))  # as a Monitor begins
+        growing(path)
         text = ask(port, "/metrics")[2]
         assert 'gpumon_up{host="node"} 1' in text
-        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 30.0\n", text)
+        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 40.0\n", text)
 
 
 def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -165,22 +158,32 @@ def test_so_many_connections_are_held_and_no_more(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_parser_of_their_own_takes_both_formats(tmp_path: Path) -> None:
-    client = pytest.importorskip("prometheus_client")
-    found = prometheus.metrics(
-        gpumon.read(growing(tmp_path / "t")).header,
-        {"gpu0/power (W)": 99.5, "gpu0/energy (J)": 7.0, "host/cpu1 (%)": 3.0},
-    )
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
-    from prometheus_client.parser import text_string_to_metric_families as plain
-
-    assert client
-    for parse, accept in ((plain, ""), (strict, "application/openmetrics-text;version=1.0.0")):
-        text = prometheus.exposition(found, accept)[0].decode()
-        values = {s.name: (s.value, s.labels) for one in parse(text) for s in one.samples}
-        assert values["gpumon_power_watts"][0] == 99.5
-        assert values["gpumon_energy_joules_total"][0] == 7
-        assert values["gpumon_cpu_core_percent"][1]["core"] == "1"
+def test_their_own_parsers_take_both_formats(tmp_path: Path) -> None:
+    """What only grows is a counter, and says so in its name; what is not available is no zero."""
+    last: dict[str, Any] = {"power": None, "energy": [0.0, 9.5], "more": {"host/cpu1 (%)": [3, 3]}}
+    hosts = [
+        write(tmp_path / str(number), {"gpu0": [1, 42]}, host=name, boot=name, **last)
+        for number, name in enumerate(('n"1\\', "n2"))
+    ]
+    found = gpumon.read(hosts)
+    columns = zip(found.recording.keys, found.recording.columns, strict=True)
+    metrics = prometheus.metrics(found.header, {key: column[-1] for key, column in columns})
+    exported = found.export(tmp_path / "t.prom").read_text()
+    assert exported == prometheus.exposition(metrics)[0].decode()
+    openmetrics = prometheus.exposition(metrics, "application/openmetrics-text;version=1.0.0")[0]
+    for parse, text in ((plain, exported), (strict, openmetrics.decode())):
+        families = {family.name: family for family in parse(text)}
+        assert {family.type for family in families.values()} == {"counter", "gauge"}
+        energy = families["gpumon_energy_joules"]
+        assert energy.type == "counter"
+        assert [sample.value for sample in energy.samples] == [9.5, 9.5]
+        (cpu, _) = families["gpumon_cpu_core_percent"].samples
+        assert (cpu.labels["core"], cpu.labels["host"]) == ("1", 'n"1\\, n2')
+        assert families["gpumon_memory_used_bytes"].samples[0].value == 101 * 2**20
+        assert "gpumon_power_watts" not in families
+        for family in families.values():
+            keys = [tuple(sorted(sample.labels.items())) for sample in family.samples]
+            assert len(keys) == len(set(keys))
 
 
 def asked(expression: str) -> list[str]:
@@ -192,84 +195,14 @@ def dashboard() -> dict[str, Any]:
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    names = [name for _, name, _ in gpu_activity.METRICS]
-    text = "".join((ROOT / "gpumon" / f"{module}.py").read_text() for module in MODULES)
-    names += re.findall(r'"(?:\w+/)?([A-Za-z][\w ]+ \([^)"]+\))"', text)
-    names += [f"{bus} {way} (MiB/s)" for bus in ("PCIe",) for way in ("sent", "received")]
-    names += ["ECC errors uncorrected (count)", "XIDs (count)", "memory others (MiB)"]
+    keys = dict.fromkeys(long_trace.series_of(1), 1.0)  # those of a sampler: see test_size.py
     header = {"host": "h", "devices": []}
-    keys = {f"{owner}/{name}": 1.0 for name in names for owner in ("gpu0", "process")}
     known = {one.full_name for one in prometheus.metrics(header, keys)} | {"gpumon_up"}
     panels = dashboard()["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     expressions += [one["query"] for one in dashboard()["templating"]["list"]]
     wanted = {name for expression in expressions for name in asked(expression)}
     assert len(panels) >= 10 and wanted <= known, wanted - known
-
-
-HOPPER = """utilisation 80\nmemory_utilisation 40\nmemory 900\npower 90000\nenergy 1 2 3\nthrottle 0
-ecc_corrected 0\necc_uncorrected 0\nrows 0\ngpm 1
-""" + "\n".join(f"gpm{number} 20" for number, *_ in gpu_activity.METRICS)
-MODULES = ("gpu", "gpu_activity", "host", "process")
-
-
-def test_a_real_prometheus_takes_it_and_answers_the_dashboard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With Debian's: apt-get download prometheus, dpkg -x, PROMETHEUS=.../usr/bin/prometheus."""
-    binary = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
-    if binary is None:
-        pytest.skip("no prometheus here; PROMETHEUS names its program")
-    (tmp_path / "script").write_text(gpu(0, HOPPER))
-    for name, text in fake_nvml.environment(tmp_path / "script").items():
-        monkeypatch.setenv(name, text)
-    cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cpus)})  # so that there is an allowance
-    with gpumon.Monitor(tmp_path / "t", interval=0.2) as monitor, served(monitor.path) as port:
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [
-                {"job_name": "gpumon", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-            ],
-        }
-        (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-        address = "127.0.0.1:19401"
-        running = subprocess.Popen(
-            [
-                *(binary, "--config.file", "prometheus.yml", "--web.listen-address", address),
-                *("--storage.tsdb.path", str(tmp_path / "data")),
-            ],
-            cwd=tmp_path,
-            stderr=subprocess.DEVNULL,
-        )
-
-        def query(expression: str) -> list[Any]:
-            asked = urllib.request.quote(expression)  # type: ignore[attr-defined]
-            with urllib.request.urlopen(f"http://{address}/api/v1/query?query={asked}") as answer:
-                found = json.load(answer)
-            assert found["status"] == "success"
-            return list(found["data"]["result"])
-
-        try:
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                with contextlib.suppress(OSError):
-                    if query("gpumon_cpu_percent"):
-                        break
-                time.sleep(0.5)
-            assert float(query("up")[0]["value"][1]) == 1
-            assert query("gpumon_up")[0]["value"][1] == "1"
-            assert query("gpumon_memory_used_bytes")
-            targets = [target for panel in dashboard()["panels"] for target in panel["targets"]]
-            waiting = [t["expr"].replace("$host", ".*").replace("$device", ".*") for t in targets]
-            while waiting and time.monotonic() < end:  # rates need two scrapes
-                waiting = [expression for expression in waiting if not query(expression)]
-                time.sleep(0.5)
-            assert not waiting
-        finally:
-            os.sched_setaffinity(0, cpus)
-            running.terminate()
-            running.wait()
 
 
 def test_opentelemetry_observes_what_there_is(tmp_path: Path) -> None:
@@ -510,9 +443,9 @@ def test_the_cell_magic_records_a_cell(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("'my trace", "No closing quotation"),
         ("trace\\", "No escaped character"),
-        ("a b c", "b is a second trace"),
-        ("a --interval", "--interval needs seconds"),
-        ("--what", "--what is not an option"),
+        ("a b c", "unrecognized arguments: b c"),
+        ("a --interval", "argument --interval: expected one argument"),
+        ("--what", "unrecognized arguments: --what"),
     ],
 )
 def test_what_the_cell_magic_cannot_take_is_one_line_with_its_usage(line: str, told: str) -> None:
@@ -554,8 +487,7 @@ def test_a_phase_decorates_functions_and_coroutines(tmp_path: Path) -> None:
 
 def test_without_a_recorder_a_phase_decorates_nothing() -> None:
     code = "import gpumon\n@gpumon.phase('x')\ndef f(): return 3\nprint(f())"
-    env = {k: v for k, v in os.environ.items() if k != "GPUMON_TRACE"} | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    done = python("-c", code, GPUMON_TRACE="")
     assert done.stdout == "3\n", done.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from gpumon_tools import Play, gpu, play_fixture, write  # noqa: F401 (a fixture)
 from test_charts import in_the_page, in_the_picture
@@ -91,28 +89,3 @@ def test_pages_are_told_of_where_there_are_no_spare_rows(play: Play) -> None:
     assert picture["notes"] == page["notes"] and "page retired" in picture["lanes"]
     for said in ("2 pages of memory taken out of use", "1 page of memory to be taken out of use"):
         assert said in picture["notes"], picture["notes"]
-
-
-def test_every_series_can_be_drawn_and_page_and_picture_say_the_same(tmp_path: Path) -> None:
-    more: dict[str, list[float | None]] = {
-        "gpu0/temperature (C)": [40.0, 61.0, None, 61.0],
-        "gpu0/PCIe sent (MiB/s)": [0.0, 1500.0, 0.0, 0.0],
-        "gpu0/PCIe received (MiB/s)": [10.0] * 4,
-        "host/disk read (MiB/s)": [0.25] * 4,
-        "process/major page faults (1/s)": [3.0] * 4,
-        "gpu0/NVLink sent (MiB/s)": [None] * 4,
-    }
-    trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 4}, more=more))
-    names = ["temperature", "PCIe", "disk", "page faults", "power"]
-    picture, page = in_the_picture(trace, names), in_the_page(trace, names)
-    for what in ("lanes", "legend", "notes", "scales"):
-        assert picture[what] == page[what], what
-    for said in (
-        *("temperature 54 °C", "PCIe sent 375 MiB/s", "PCIe received 10 MiB/s"),
-        *("disk read 0.25 MiB/s", "major page faults 3 1/s", "power 100 W", "Process"),
-    ):
-        assert said in picture["lanes"], picture["lanes"]
-    assert {"100 °C", "2000 MiB/s", "0.5 MiB/s", "5 1/s"} <= set(picture["scales"])
-    for wrong in ("NVLink", "tempo"):
-        with pytest.raises(gpumon.MonitorError, match=r"has no such values; it has .*temperature"):
-            trace.plot(series=[wrong])
