@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from tqdm import tqdm
 
 from data_prep import manifest
@@ -26,6 +28,8 @@ from data_prep.prepared_folder import PreviousState, target_file
 #: Downloaded archives that may be on the disk besides the archive being read.
 PREFETCHED_ARCHIVES = 2
 
+BARE_NAME = re.compile(r"[^./][^/]*")
+
 #: Images checked in one batch.
 CHECK_BATCH = 256
 
@@ -37,6 +41,11 @@ class ArchiveSources:
     label_file: RemoteFile
     archives: list[RemoteFile]
     folder: Path | None = None
+
+
+class _Listing(msgspec.Struct):
+    label_file: RemoteFile
+    archives: Annotated[list[RemoteFile], msgspec.Meta(min_length=1)]
 
 
 def nih_sources(
@@ -65,14 +74,15 @@ def nih_sources(
         if content is None:
             raise DataError(f"{listing}: the list of sources is missing; check the path")
     try:
-        label_file = _remote_file(content["label_file"])
-        archives = [_remote_file(archive) for archive in content["archives"]]
-        if not archives:
-            raise ValueError("there must be an archive")
-    except (KeyError, TypeError, ValueError) as error:
+        found = msgspec.convert(content, _Listing)
+        for remote in (found.label_file, *found.archives):
+            if not BARE_NAME.fullmatch(remote.name) or not remote.name.isprintable():
+                raise ValueError(f"{remote.name!r} is not a bare file name")
+    except ValueError as error:  # also msgspec's
         raise DataError(
             f"{listing}: not a list of sources ({error}); use the format of sources.json"
         ) from None
+    label_file, archives = found.label_file, found.archives
     if mirror is not None:
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
@@ -87,22 +97,6 @@ def nih_sources(
             " unzip it, then run 'data-prep resize FOLDER TARGET'"
         )
     return ArchiveSources(label_file, archives, folder)
-
-
-def _remote_file(entry: dict[str, Any]) -> RemoteFile:
-    remote = RemoteFile(**entry)
-    for field, kinds in (
-        ("name", (str,)),
-        ("url", (str,)),
-        ("bytes", (int, type(None))),
-        ("md5", (str, type(None))),
-    ):
-        if not isinstance(getattr(remote, field), kinds):
-            raise ValueError(f"{field} is {getattr(remote, field)!r}")
-    name = remote.name
-    if Path(name).name != name or name.startswith(".") or not name.isprintable():
-        raise ValueError(f"{name!r} is not a bare file name")
-    return remote
 
 
 def iterate_archives(

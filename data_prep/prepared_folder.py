@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,11 +210,6 @@ def disk_error_text(folder: Path, error: OSError, done: int, total: int) -> str:
         f"{folder}: the disk is full{free}; {kept}:"
         " free some space and run the same command again to continue"
     )
-
-
-def count_text(some: Sized, one: str, more: str) -> str:
-    """Return the number of items with the singular or plural text, as in "2 images are"."""
-    return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
 def text_without_path(error: DataError, path: str) -> str:

@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.errors import DataError
+from data_prep.errors import DataError, count_text
 from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
 from data_prep.folder_state import read_prepared
 from data_prep.manifest import Row
 from data_prep.prepared_folder import (
     TOOL,
     check_settings,
-    count_text,
     decoders,
     disk_error_text,
     finish_target,
@@ -32,8 +31,8 @@ from data_prep.prepared_folder import (
 )
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
+from data_prep.readers.nih import TEST_FILE, TRAIN_VALID_FILE
 from data_prep.resize_plan import ResizePlan, plan_resize
-from data_prep.split import TEST_FILE, TRAIN_VALID_FILE
 
 BATCH = 16
 #: Images checked in one batch; a check takes much less time than resizing.

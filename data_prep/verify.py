@@ -22,7 +22,7 @@ from data_prep.catalog import (
     passed_over_text,
     split_catalog,
 )
-from data_prep.errors import DataError, printable
+from data_prep.errors import DataError, count_text, printable
 from data_prep.folder_state import (
     IMAGES_FILE,
     exclude_images,
@@ -32,10 +32,8 @@ from data_prep.folder_state import (
 )
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
 from data_prep.manifest import MANIFEST, Row
-from data_prep.prepared_folder import count_text
 from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.nih_labels import finding_counts, published_counts
-from data_prep.split import TEST_FILE, TRAIN_VALID_FILE, official_parts, split_groups
 
 #: The patient and the follow-up number in an NIH file name.
 NIH_FILE_NAME = re.compile(r"(\d{8})_(\d{3})\.\w+")
@@ -267,12 +265,9 @@ def _splits(folder: Path, found: Catalog, seed: int, report: Report, is_nih: boo
     """Return the splits by title; report what makes one impossible."""
     title = f"the split by seed {seed}"
     try:
-        if not is_nih or found.groups is None:
-            return {title: split_catalog(found, seed=seed)}
-        splits = {title: split_groups(found.groups, seed=seed, unit="patients")}
-        if (folder / TEST_FILE).exists():
-            lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
-            splits["the NIH's lists"] = official_parts(found.images, found.groups, *lists)
+        splits = {title: split_catalog(found, seed=seed)}
+        if is_nih and (folder / nih.TEST_FILE).exists():
+            splits["the NIH's lists"] = nih.official_parts(found)
     except DataError as error:
         report.problems.append(str(error))
         return {}

@@ -130,17 +130,9 @@ class ColumnMapping(
                     raise ValueError(f"{text!r} has two meanings; remove one")
 
 
-KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ColumnMapping))
-LISTS = (
-    "columns",
-    "findings",
-    "no_finding",
-    "classes",
-    "positive",
-    "negative",
-    "uncertain",
-    "missing",
-)
+FIELDS = msgspec.structs.fields(ColumnMapping)
+KEYS = tuple(field.encode_name for field in FIELDS)
+LISTS = tuple(field.name for field in FIELDS if field.type == Texts)
 LIST_HINT = "a list of different texts is needed"
 HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "path": f"a pattern, or one for each of {', '.join(PARTS)}, is needed",

@@ -134,9 +134,9 @@ def test_wrong_lists(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is also in"):
         official_split(catalog, train, test)
     train.write_text(train.read_text().replace("00000005_000.png\n", ""))
-    with pytest.raises(DataError, match="patient 5 is in both"):
+    with pytest.raises(DataError, match="the group 5 is in both train and test"):
         official_split(catalog, train, test)
-    assert any("patient 5" in problem for problem in verify(folder).problems)
+    assert any("the group 5" in problem for problem in verify(folder).problems)
     test.write_text(good)
     with pytest.raises(DataError, match="1 images are in neither list"):
         official_split(catalog, train, test)

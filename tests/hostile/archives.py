@@ -146,7 +146,7 @@ CASES = [
     Case("tar-twice", archive(made()[:1024], made()), "a.png occurs twice"),
     Case("tar-size-2-to-87", archive(header("a.txt", 1 << 87), b"12345"), "more than can be in it"),
     Case("tar-image-2-to-87", archive(header("a.png", 1 << 87)), "too many for an image"),
-    Case("tar-size-negative", archive(header("a.txt", -(1 << 60))), "damaged or cut short"),
+    Case("tar-size-negative", archive(header("a.txt", -(1 << 60))), "more than can be in it"),
     Case("tar-pax-size", archive(pax(("size", str(1 << 95))), made()), "too many for an image"),
     Case("tar-pax-header-2-to-87", archive(header("x", 1 << 87, b"x")), "damaged or cut short"),
     Case("tar-long-name-2-to-87", archive(header("x", 1 << 87, b"L")), "damaged or cut short"),
@@ -177,8 +177,8 @@ CASES = [
         lambda folder: nih(folder, name="../../x.tar"),
         "'../../x.tar' is not a bare file name",
     ),
-    Case("sources-name-is-a-number", lambda folder: nih(folder, name=5), "name is 5"),
-    Case("sources-checksum-is-a-list", lambda folder: nih(folder, md5=[]), "md5 is \\[\\]"),
+    Case("sources-name-is-a-number", lambda folder: nih(folder, name=5), r"archives\[0\]\.name"),
+    Case("sources-checksum-is-a-list", lambda folder: nih(folder, md5=[]), r"archives\[0\]\.md5"),
     Case(
         "sources-local-file",
         lambda folder: (
