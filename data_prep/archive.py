@@ -119,10 +119,7 @@ def damage_explained(archive: Path) -> Iterator[None]:
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], bool]) -> str | None:
-    """Return the bare name of a wanted file, or None for a member to skip.
-
-    Raises `DataError` for an unsafe member.
-    """
+    """Return the bare name of a wanted file, or None for a member to skip."""
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")

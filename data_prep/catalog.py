@@ -100,7 +100,7 @@ def passed_over_text(passed_over: Mapping[str, int]) -> str:
 
 
 def apply_label_policies(
-    catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
+    catalog: Catalog, uncertain: Policy, missing: Policy
 ) -> tuple[Catalog, np.ndarray]:
     """Apply the policies for uncertain and missing labels; return kept images and targets.
 
@@ -118,7 +118,7 @@ def apply_label_policies(
             out |= (labels == code).any(axis=1)
     if out.all():
         raise DataError(
-            f"{where or catalog.folder}: no image is left, because all have an uncertain or a"
+            f"{catalog.folder}: no image is left, because all have an uncertain or a"
             " missing label; use 'zero' or 'one' for such labels instead of 'ignore'"
         )
     catalog = catalog.select(np.flatnonzero(~out))
@@ -164,8 +164,6 @@ def split_catalog(
     A set that was published in one piece is split by `shares`. If a set was published as train and
     one other part, the other part is `test`, and the share `valid` of the groups of train becomes
     `valid`. The order of the groups is a hash of seed and group, as in `split_by_patient`.
-
-    Raises `DataError` for a group in two parts and for a part without images.
     """
     groups = catalog.images if catalog.groups is None else catalog.groups
     if catalog.parts is None or (catalog.parts == NO_PART).all():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def generate(options: argparse.Namespace) -> int:
-    from data_prep import synthetic_chexpert, synthetic_nih, synthetic_shapes
+    from data_prep import synthetic_nih, synthetic_shapes
 
     given = {"images": options.num_images, "size": options.size, "seed": options.seed}
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -28,7 +28,7 @@ def generate(options: argparse.Namespace) -> int:
         made = synthetic_nih.generate_nih(options.folder, **arguments)
         of = f" of {made['patients']:,} patients"
     elif options.layout == "table":
-        made = synthetic_chexpert.generate_chexpert(options.folder, **arguments)
+        made = synthetic_nih.generate_chexpert(options.folder, **arguments)
     elif options.layout == "cifar10":
         if options.size not in (None, 32):
             raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from data_prep import manifest
 from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes, read_json, sync_filesystem, write_json
+from data_prep.files import map_in_processes, read_json, sync_filesystem, write_json
 from data_prep.manifest import Row
 from data_prep.prepared_folder import PreviousState, target_file
 
@@ -158,15 +158,14 @@ def reusable_rows(
         for row in before.rows.values()
         if row.problem or row.file == target_file(row.image, ending)
     ]
-    work = partial(_reusable_of_batch, target=target, thorough=not before.complete)
-    good = map_in_processes(work, in_batches(rows, CHECK_BATCH), num_workers)
-    return {row.image: row for some in good for row in some}
+    work = partial(_is_reusable, target=target, thorough=not before.complete)
+    found = map_in_processes(work, rows, CHECK_BATCH, num_workers)
+    return {row.image: row for some in found for row, good in some if good}
 
 
-def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
-    return [
-        row for row in rows if row.problem or manifest.file_matches(target, row, thorough=thorough)
-    ]
+def _is_reusable(row: Row, *, target: Path, thorough: bool) -> tuple[Row, bool]:
+    good = bool(row.problem) or manifest.file_matches(target, row, thorough=thorough)
+    return row, good
 
 
 def finished_archives(

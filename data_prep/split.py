@@ -19,7 +19,6 @@ def split_by_patient(
     *,
     seed: int = 0,
     parts: Sequence[float] = (0.7, 0.1, 0.2),
-    may_be_empty: Sequence[str] = (),
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into train, valid and test, with no patient in two parts.
 
@@ -32,7 +31,6 @@ def split_by_patient(
         seed: of the split.
         parts: fractions of the patients for train, valid and test. The fractions of the images
             differ, because a patient of the NIH's data set has between 1 and 184 images.
-        may_be_empty: names of the parts that may have no images.
 
     Returns:
         A table for each of `train`, `valid` and `test`.
@@ -40,9 +38,7 @@ def split_by_patient(
     Raises:
         DataError: the fractions are invalid, or a part would have no images.
     """
-    chosen = split_groups(
-        catalog["patient"].tolist(), seed=seed, parts=parts, may_be_empty=may_be_empty
-    )
+    chosen = split_groups(catalog["patient"].tolist(), seed=seed, parts=parts)
     return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in chosen.items()}
 
 
@@ -55,7 +51,7 @@ def split_groups(
 ) -> dict[str, np.ndarray]:
     """Split images by group as `split_by_patient` does; `groups` is the group of each image.
 
-    Returns the indices of each part, int64 and ascending.
+    Parts in `may_be_empty` may have no images. Returns the indices of each part, ascending int64.
     """
     shares = [float(share) for share in parts]
     if len(shares) != len(PARTS) or min(shares) < 0 or not math.isclose(sum(shares), 1.0):

@@ -24,9 +24,9 @@ from data_prep.catalog import (
 )
 from data_prep.errors import DataError, count_text, printable
 from data_prep.folder_state import (
-    IMAGES_FILE,
     exclude_images,
     is_packed,
+    open_array,
     read_excluded,
     read_prepared,
 )
@@ -116,29 +116,18 @@ def verify_folder(
     note = read_prepared(folder) if written else None
     complete = note is None or note["complete"]
     rows = manifest.read_manifest(folder, partial=not complete) if written else {}
-    missing = _missing(found) if is_nih and not packed else []
-    present = sorted(set(range(len(found))) - set(missing))
+    present = found if packed or not is_nih else found.select(_present(found))
+    kept = set(present.images)
+    missing = [image for image in found.images if image not in kept]
     checks: list[ImageCheck] = []
     if decode or drop_duplicates:
-        jobs = [
-            (image, found.sources[at], at, rows[image].sha256 if image in rows else "")
-            for at, image in ((at, found.images[at]) for at in present)
-        ]
-        checks = check_images(
-            jobs,
-            folder / IMAGES_FILE if packed else None,
-            num_workers,
-            progress,
-            folder=os.fspath(found.folder),
-            kind=found.kind,
-            channels=1 if is_nih else int((note or {}).get("channels", 1 if note else 3)),
-        )
+        array = open_array(folder)[0] if packed else None
+        channels = 1 if is_nih else int((note or {}).get("channels", 1 if note else 3))
+        checks = check_images(present, array, rows, channels, num_workers, progress)
     same = find_duplicates(checks)
     if drop_duplicates:
         exclude_images(folder, duplicates_to_exclude(same, _groups(found)))
-        absent = {found.images[at] for at in missing}
         found = _catalog(folder, reader, options)
-        missing = [at for at, image in enumerate(found.images) if image in absent]
         kept = set(found.images)
         same = [images for group in same if len(images := [*filter(kept.__contains__, group)]) > 1]
 
@@ -149,8 +138,7 @@ def verify_folder(
     if not complete:
         report.problems.append("not complete: run the command that wrote it again, which continues")
     if is_nih:
-        names = [found.images[at] for at in missing]
-        _add_problem(report, names, "named in the label file but not there")
+        _add_problem(report, missing, "named in the label file but not there")
         if not packed:
             unnamed = _unnamed_by_nih(folder, found)
             _add_problem(report, unnamed, "there but not named in the label file")
@@ -163,8 +151,8 @@ def verify_folder(
             f"has only the class '{found.classes[0]}': give images of at least two classes"
         )
     splits = _splits(folder, found, seed, report, is_nih)
-    images = [] if checks else [found.images[at] for at in present]
-    _report_images(checks, wrong_sizes(folder, images, rows), report, resized=note is not None)
+    wrong = [] if checks else wrong_sizes(folder, present.images, rows)
+    _report_images(checks, wrong, report, resized=note is not None)
     _report_duplicates(same, found, splits, report)
     for title, split in splits.items():
         labels = {part: found.labels[rows] for part, rows in split.items()}
@@ -231,9 +219,9 @@ def _add_problem(report: Report, names: Sequence[str], what: str) -> None:
         )
 
 
-def _missing(found: Catalog) -> list[int]:
+def _present(found: Catalog) -> np.ndarray:
     there = nih.list_images(found.folder)
-    return [at for at, path in enumerate(found.sources) if Path(path).name not in there]
+    return np.flatnonzero([Path(path).name in there for path in found.sources])
 
 
 def _unnamed_by_nih(folder: Path, found: Catalog) -> list[str]:

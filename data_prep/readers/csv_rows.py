@@ -72,8 +72,6 @@ class CsvRows:
 
     `split_header` is for a header whose names contain commas without quotes. `columns` are the
     names for a file without a header; spaces may separate its columns.
-
-    Raises `DataError`, with file and line, if the file is no such table.
     """
 
     def __init__(

@@ -69,10 +69,6 @@ def catalog(
     likewise. Folders with a name in `exclude` are ignored. `links` is `refuse` or `follow`, for
     links that lead out of the folder. The classes are the names of the folders of train, sorted;
     the images come in the order of names.
-
-    Raises `DataError` for a folder without classes, a class without training images, different
-    kinds of images in every class, a link out of the folder, a link in a circle, and an archive
-    that is damaged or hostile.
     """
     search = _Search(folder, frozenset(exclude), follows_links(links))
     for archive in (folder, folder / ARCHIVE):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 from data_prep.archive import Guard, damage_explained, plain_files
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes, open_regular
+from data_prep.files import map_in_processes, open_regular
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 
 ARCHIVE = "ILSVRC2012_img_train.tar"
@@ -32,10 +33,7 @@ class Member(NamedTuple):
 
 
 def catalog(archive: Path) -> Catalog:
-    """List the images of an archive; the class is the inner tar's name.
-
-    Raises `DataError`, naming archive and member, as `data_prep.archive.iterate_members` does.
-    """
+    """List the images of an archive; the class is the inner tar's name."""
     with open_regular(archive) as file:
         size = os.fstat(file.fileno()).st_size
         inner = list(_members(_Part(file, archive, 0, size), ".tar"))
@@ -46,10 +44,8 @@ def catalog(archive: Path) -> Catalog:
             " train/CLASS/ and val/CLASS/, or name the training archive alone, which is split"
         )
     inner.sort()
-    jobs = [(member, str(archive)) for member in inner]
-    found: dict[str, list[Member]] = {}
-    for some in map_in_processes(_list_members, in_batches(jobs, 8)):
-        found |= some
+    work = partial(_list_members, archive=str(archive))
+    found = dict(pair for some in map_in_processes(work, inner, 8) for pair in some)
     images, sources, labels = [], [], []
     for at, member in enumerate(inner):
         of_class = member.name.removesuffix(".tar")
@@ -64,13 +60,11 @@ def catalog(archive: Path) -> Catalog:
     return Catalog(archive.parent, images, sources, classes, values, kind="member")
 
 
-def _list_members(jobs: Sequence[tuple[Member, str]]) -> dict[str, list[Member]]:
-    found = {}
-    for (name, offset, size), archive in jobs:
-        with open_regular(archive) as file:
-            part = _Part(file, Path(archive, name), offset, size)
-            found[name] = list(_members(part, IMAGE_EXTENSIONS))
-    return found
+def _list_members(inner: Member, *, archive: str) -> tuple[str, list[Member]]:
+    name, offset, size = inner
+    with open_regular(archive) as file:
+        part = _Part(file, Path(archive, name), offset, size)
+        return name, list(_members(part, IMAGE_EXTENSIONS))
 
 
 def _members(part: _Part, endings: str | tuple[str, ...]) -> Iterator[Member]:
@@ -95,7 +89,7 @@ class _Part(Guard):
     """The tar in a part of a file."""
 
     def __init__(self, file: BinaryIO, archive: Path, start: int, size: int) -> None:
-        super().__init__(file, archive, size)
+        super().__init__(file, archive, 2 * size)  # tarfile reads some bytes twice
         self.end = start + size
         self.tell, self.seek = file.tell, file.seek
         self.seek(start)

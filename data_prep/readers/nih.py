@@ -13,7 +13,7 @@ import pandas as pd
 from data_prep.catalog import Catalog, split_catalog
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
-from data_prep.folder_state import EXCLUDED_FILE, is_packed, open_array, read_excluded
+from data_prep.folder_state import drop_excluded, is_packed, open_array
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 from data_prep.split import PARTS
 
@@ -52,10 +52,9 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
-    if out := read_excluded(folder):
-        table = table[~table["image"].isin(out)].reset_index(drop=True)
-        if table.empty:
-            raise DataError(f"{folder / EXCLUDED_FILE}: names every image; remove it to use them")
+    kept = drop_excluded(folder, table["image"].tolist())
+    if len(kept) < len(table):
+        table = table.iloc[kept].reset_index(drop=True)
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
@@ -146,9 +145,9 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
         DataError: the folder is incomplete or damaged, or does not match its label file.
     """
     folder = Path(folder)
-    images, names = open_array(folder)
+    images, note = open_array(folder)
     catalog = read_catalog(folder, check_images=False)
-    if catalog["image"].tolist() != names:
+    if catalog["image"].tolist() != note["names"]:
         raise DataError(
             f"{folder}: label file and packed images do not match;"
             f" pack it again with 'data-prep pack SOURCE {folder}'"

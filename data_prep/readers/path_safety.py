@@ -106,8 +106,6 @@ def resolve_wildcards(folder: Path, paths: Sequence[str], follow_links: bool = F
     """Return the (safe) paths with `*` replaced by the one folder that contains the image.
 
     `**` stands for folders at any level. The path of a missing image is returned unchanged.
-
-    Raises `DataError` if several folders contain an image, or if one leads out of the folder.
     """
     places: dict[str, dict[str, list[str]]] = {}  # pattern of folders, name, folders with the name
     found = []
