@@ -47,12 +47,6 @@ SETS = {
         [],
         "the NIH's ChestX-ray14, 3 images",
     ),
-    "kaggle-sample": Set(
-        {"sample_labels.csv": "\n".join([HEADER, *(row(f"{at}.png") for at in range(1, 4))])},
-        three("sample/images/{}.png"),
-        [],
-        "14 findings",
-    ),
     "chexpert": Set(
         {
             "train.csv": f"{XRAY_HEADER}\nC/train/patient1/study1/a.jpg,F,1,Frontal,AP,,1.0,\n"

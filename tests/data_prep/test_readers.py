@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from data_prep_tools import SHARED, make_folder, needs_sample
+from data_prep_tools import MAKERS, SHARED, make_folder, needs_sample
 from PIL import Image
 
 import data_prep
@@ -23,19 +22,10 @@ from data_prep.catalog import (
     split_catalog,
 )
 from data_prep.readers import READERS, check_reader
-from data_prep.synthetic_chexpert import generate_chexpert
-from data_prep.synthetic_shapes import generate_cifar10, generate_imagefolder
-
-MAKERS: dict[str, Callable[[Path], object]] = {
-    "nih": make_folder,
-    "table": lambda folder: generate_chexpert(folder, images=60, size=24, progress=False),
-    "imagefolder": lambda folder: generate_imagefolder(folder, images=60, size=16, progress=False),
-    "cifar10": lambda folder: generate_cifar10(folder, images=120, progress=False),
-}
 
 
 def test_every_reader_has_a_maker_here() -> None:
-    assert set(MAKERS) == set(READERS)
+    assert set(READERS) <= set(MAKERS)
 
 
 @pytest.mark.parametrize("name", READERS)

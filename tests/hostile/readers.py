@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from hostile.archives import END, header, padded
 from hostile.case import Case
 
 LIST = "list.csv"
@@ -70,19 +71,13 @@ def classes(*files: str, spoil: Callable[[Path], object] = lambda _: None) -> Ca
 def member(
     name: str, data: bytes = b"x", kind: bytes = tarfile.REGTYPE, size: int | None = None
 ) -> bytes:
-    header = tarfile.TarInfo(name)
-    header.type, header.size = kind, len(data) if size is None else size
     if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
-        header.linkname, header.size, data = "/etc/passwd", 0, b""
-    padded = data + bytes(-len(data) % 512)
-    return header.tobuf(tarfile.USTAR_FORMAT) + padded
+        return header(name, 0, kind, "/etc/passwd")
+    return header(name, len(data) if size is None else size, kind) + padded(data)
 
 
 def pax(records: bytes) -> bytes:
     return member("x", records, tarfile.XHDTYPE)
-
-
-END = bytes(1024)
 
 
 def archive(*members: bytes, end: bytes = END) -> Callable[[Path], list[str]]:
@@ -179,6 +174,7 @@ CASES = [
     Case("table-empty", table(""), "empty; expected a header"),
     Case("table-header-only", table("Path,Who,Mass\n"), "no rows below the header"),
     Case("table-latin-1", table("Path,Who,Mass\n\xe4,1,1\n".encode("latin-1")), "not a text file"),
+    Case("table-near-column", told(MAPPING.replace("Mass", "Masss")), "line 1: no.*mean 'Mass'"),
     Case("table-other-columns", table("Pfad,Who,Mass\na,1,1\n"), "line 1: no column 'Path'"),
     Case("mapping-no-toml", told("file = list.csv\n"), r"table.toml: cannot be read.*line 1"),
     Case("mapping-unknown", told(MAPPING + 'grupe = "x"\n'), "line 5: 'grupe' is unknown; did"),
