@@ -28,17 +28,8 @@ def laid(make: Callable[[Path], object], name: str = "odd.png") -> Callable[[Pat
         (folder / "in").mkdir()
         GREY.save(folder / "in" / GOOD)
         make(folder / "in" / name)
-        target = str(folder / "out")
-        return [
-            "data-prep",
-            "resize",
-            str(folder / "in"),
-            target,
-            "--size",
-            "8",
-            "--num-workers",
-            "1",
-        ]
+        words = ["data-prep", "resize", str(folder / "in"), str(folder / "out")]
+        return [*words, "--size", "8", "--num-workers", "1"]
 
     return lay
 
@@ -165,12 +156,8 @@ CASES = [
     Case("image-jpeg-truncated", file(JPEG[: len(JPEG) // 2], "odd.jpg"), LEFT),
     Case("image-jpeg-header-only", file(JPEG[:20], "odd.jpg"), LEFT),
     Case("image-no-pixels", file(png(head(0, 0), pixels(b""))), LEFT),
-    Case(
-        "image-bomb-of-pixels", file(png(head(100_000, 100_000), pixels(b""))), "more (pixels )?tha"
-    ),
-    Case(
-        "image-bomb-of-bits", file(png(head(30_000, 3000, 1), pixels(b""))), "30000 x 3000 pixels"
-    ),
+    Case("image-bomb-of-pixels", file(png(head(100_000, 100_000), pixels(b""))), "more.*than"),
+    Case("image-bomb-of-bits", file(png(head(30_000, 3000, 1), pixels(b""))), "30000 x 3000"),
     Case(
         "image-bomb-of-text",
         file(png(head(8, 8, 16), (b"zTXt", b"k\0\0" + zlib.compress(bytes(8 << 20))))),
@@ -184,14 +171,10 @@ CASES = [
     Case("image-link-to-nothing", laid(lambda path: path.symlink_to("gone")), "is missing"),
     Case("image-link-to-itself", laid(lambda path: path.symlink_to(path)), LEFT),
     Case("image-sparse-200-GB", laid(sparse), "200,000,000,000 bytes, more than"),
-    Case(
-        "image-name-not-utf-8", file(b"?", os.fsdecode(b"odd\xff.png")), r"first is odd\\udcff.png"
-    ),
+    Case("image-name-not-utf-8", file(b"?", os.fsdecode(b"odd\xff.png")), r"odd\\udcff.png"),
     Case("image-name-of-239-bytes", file(b"?", f"{'x' * 235}.png"), "xxx.png"),
     Case("image-name-of-255-bytes", file(b"?", f"{'x' * 251}.png"), "xxx.png"),
-    Case(
-        "image-name-escape", file(b"?", "\x1b[2J\x1b]0;x\x07.png"), r"\\x1b\[2J\\x1b\]0;x\\x07.png"
-    ),
+    Case("image-name-escape", file(b"?", "\x1b[2J\x1b]0;x\x07.png"), r"\\x1b\[2J\\x1b\]0;x\\x07"),
     Case("image-name-two-lines", file(b"?", "a\nall is well.png"), r"a\\nall is well.png"),
     Case("image-name-right-to-left", file(b"?", "a\u202egnp.png"), r"a\\u202egnp.png"),
     Case("image-name-formula", file(b"?", "=cmd|' -C calc'!A0.png"), "first is =cmd"),
