@@ -7,7 +7,7 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,8 +174,11 @@ def split_catalog(
     for part in ("train", "test"):
         if len(given[part]) == 0:
             raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
-    if catalog.groups is not None:
-        _refuse_shared_groups(catalog.groups, given)
+    if catalog.groups is not None and (shared := shared_groups(catalog.groups, given)):
+        group, (one, other, *_) = next(iter(shared.items()))
+        raise DataError(
+            f"the group {group} is in both {one} and {other}; put all of its images into one part"
+        )
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
@@ -213,12 +216,12 @@ def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> lis
     return notes
 
 
-def _refuse_shared_groups(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
-    seen: dict[Hashable, str] = {}
-    for part, images in given.items():
-        for group in {groups[i] for i in images.tolist()}:
-            if (other := seen.setdefault(group, part)) != part:
-                raise DataError(
-                    f"the group {group} is in both {other} and {part}; put all of its images"
-                    " into one part"
-                )
+def shared_groups(
+    groups: Sequence[Hashable], parts: Mapping[str, np.ndarray]
+) -> dict[Hashable, list[str]]:
+    """Return each group that is in several parts, with these parts."""
+    where: dict[Hashable, list[str]] = defaultdict(list)
+    for part, images in parts.items():
+        for group in {groups[at] for at in images.tolist()}:
+            where[group].append(part)
+    return {group: names for group, names in where.items() if len(names) > 1}

@@ -27,6 +27,7 @@ from data_prep.catalog import (
     count_by_part,
     part_notes,
     passed_over_text,
+    shared_groups,
     split_catalog,
 )
 from data_prep.errors import DataError, printable
@@ -268,12 +269,9 @@ def _repeated(
 def _shared_groups(found: Catalog, parts: Mapping[str, np.ndarray]) -> str:
     if found.groups is None:
         return ""
-    where: dict[Any, list[str]] = defaultdict(list)
-    for part, images in parts.items():
-        for group in {found.groups[at] for at in images.tolist()}:
-            where[group].append(part)
-    shared = [f"{group}: {', '.join(names)}" for group, names in where.items() if len(names) > 1]
-    return _list("Groups in two parts", sorted(shared))
+    shared = shared_groups(found.groups, parts)
+    lines = [f"{group}: {', '.join(names)}" for group, names in shared.items()]
+    return _list("Groups in two parts", sorted(lines))
 
 
 def _list(title: str, lines: Sequence[str]) -> str:
