@@ -162,11 +162,7 @@ def _refuse_lost_images(
 
 
 def _reusable_rows(
-    plan: ResizePlan,
-    target: Path,
-    before: dict[str, Row],
-    thorough: bool,
-    num_workers: int | None,
+    plan: ResizePlan, target: Path, before: dict[str, Row], thorough: bool, num_workers: int | None
 ) -> dict[str, Row]:
     """Return the rows, by image, of written images that can be reused."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]

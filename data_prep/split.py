@@ -15,10 +15,7 @@ PARTS = ("train", "valid", "test")
 
 
 def split_by_patient(
-    catalog: pd.DataFrame,
-    *,
-    seed: int = 0,
-    parts: Sequence[float] = (0.7, 0.1, 0.2),
+    catalog: pd.DataFrame, *, seed: int = 0, parts: Sequence[float] = (0.7, 0.1, 0.2)
 ) -> dict[str, pd.DataFrame]:
     """Split a catalog into train, valid and test, with no patient in two parts.
 

@@ -21,12 +21,7 @@ from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers import imagenet_archive
-from data_prep.readers.class_folders import (
-    first_by_kind,
-    leave_out,
-    refuse_copies,
-    refuse_kinds,
-)
+from data_prep.readers.class_folders import first_by_kind, leave_out, refuse_copies, refuse_kinds
 from data_prep.readers.imagenet_archive import ARCHIVE
 from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links
 from data_prep.split import PARTS

@@ -25,10 +25,7 @@ SEARCHED = "images/, images_*/images/, images-*/images-*/ and sample/images/"
 
 
 def read_catalog(
-    folder: str | os.PathLike[str],
-    *,
-    check_images: bool = True,
-    skip_missing: bool = False,
+    folder: str | os.PathLike[str], *, check_images: bool = True, skip_missing: bool = False
 ) -> pd.DataFrame:
     """Read and check the label file of a folder in the NIH's format.
 

@@ -53,9 +53,7 @@ def check_link(folder: Path, place: str, follow_links: bool) -> None:
     """Raise `DataError` for a path that leads out of the folder, unless links are followed."""
     if not follow_links:
         refuse_outside(
-            folder,
-            place,
-            'allow links with --follow-links (in a recipe: links = "follow")',
+            folder, place, 'allow links with --follow-links (in a recipe: links = "follow")'
         )
 
 

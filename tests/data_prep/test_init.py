@@ -65,7 +65,7 @@ SETS = {
     "chexpert-above": Set(
         {
             "C/train.csv": f"{XRAY_HEADER}\n"
-            + "".join(f"C/train/patient{at}/a.jpg,F,1,Frontal,AP,,1.0,\n" for at in range(1, 4)),
+            + "".join(f"C/train/patient{at}/a.jpg,F,1,Frontal,AP,,1.0,\n" for at in range(1, 4))
         },
         three("C/train/patient{}/a.jpg"),
         ["Edema", "Support Devices"],
@@ -166,7 +166,7 @@ SETS = {
     "isic-2020": Set(
         {
             "train.csv": "image_name,patient_id,diagnosis,benign_malignant,target\n"
-            "I1,P1,unknown,benign,0\nI2,P2,melanoma,malignant,1\nI3,P2,unknown,benign,0\n",
+            "I1,P1,unknown,benign,0\nI2,P2,melanoma,malignant,1\nI3,P2,unknown,benign,0\n"
         },
         three("jpeg/train/I{}.jpg"),
         ["benign", "malignant"],

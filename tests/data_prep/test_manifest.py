@@ -217,10 +217,7 @@ def test_all_is_on_the_disk_before_it_is_called_complete(
 
 
 def test_an_archive_is_removed_when_its_images_are_on_the_disk(
-    source: Path,
-    tmp_path: Path,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
+    source: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
     discard = data_prep.nih_pipeline.discard
@@ -238,9 +235,7 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
 
 
 def test_images_gone_from_an_nih_folder_are_fetched_again(
-    source: Path,
-    tmp_path: Path,
-    server: Server,
+    source: Path, tmp_path: Path, server: Server
 ) -> None:
     listing = publish(server.folder, source)
     fetch(listing, server, tmp_path / "small")
