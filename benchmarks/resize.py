@@ -33,7 +33,7 @@ from PIL import Image
 import data_prep
 from data_prep.files import core_count
 from data_prep.image_decoding import decode_grey
-from data_prep.png import encode_noisy_png
+from data_prep.png import encode_png
 from data_prep.synthetic_nih import generate_xray
 
 SIZE = 264
@@ -180,7 +180,7 @@ def make_sources(scratch: Path, images: int) -> dict[str, Path]:
     for at in range(images):
         pixels = generate_xray(0, at + 1, 0, kinds[at % len(kinds)])
         name = f"{at + 1:08d}_000.png"
-        (places["demo files"] / name).write_bytes(encode_noisy_png(pixels))
+        (places["demo files"] / name).write_bytes(encode_png(pixels, is_noisy=True))
         Image.fromarray(pixels).save(places["adaptive files"] / name)
     return places
 

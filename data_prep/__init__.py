@@ -25,42 +25,26 @@ from typing import TYPE_CHECKING, Any
 from data_prep.errors import DataError
 
 if TYPE_CHECKING:
-    from data_prep.folder_state import is_complete, is_packed
-    from data_prep.image_decoding import read_grey
-    from data_prep.nih_archives import nih_sources
-    from data_prep.nih_pipeline import prepare_nih
-    from data_prep.packed import pack_folder
-    from data_prep.preview import preview_folder
-    from data_prep.readers import check_reader, open_reader
-    from data_prep.readers.nih import labels, open_packed, read_catalog
-    from data_prep.readers.nih_labels import FINDINGS
-    from data_prep.resize import resize_folder
-    from data_prep.split import official_split, split_by_patient
-    from data_prep.synthetic_nih import generate_nih
-    from data_prep.verify import verify_folder
+    from data_prep.folder_state import is_complete as is_complete
+    from data_prep.folder_state import is_packed as is_packed
+    from data_prep.image_decoding import read_grey as read_grey
+    from data_prep.nih_archives import nih_sources as nih_sources
+    from data_prep.nih_pipeline import prepare_nih as prepare_nih
+    from data_prep.packed import pack_folder as pack_folder
+    from data_prep.preview import preview_folder as preview_folder
+    from data_prep.readers import check_reader as check_reader
+    from data_prep.readers import open_reader as open_reader
+    from data_prep.readers.nih import labels as labels
+    from data_prep.readers.nih import official_split as official_split
+    from data_prep.readers.nih import open_packed as open_packed
+    from data_prep.readers.nih import read_catalog as read_catalog
+    from data_prep.readers.nih_labels import FINDINGS as FINDINGS
+    from data_prep.resize import resize_folder as resize_folder
+    from data_prep.split import split_by_patient as split_by_patient
+    from data_prep.synthetic_nih import generate_nih as generate_nih
+    from data_prep.verify import verify_folder as verify_folder
 
-__all__ = [
-    "FINDINGS",
-    "DataError",
-    "check_reader",
-    "generate_nih",
-    "is_complete",
-    "is_packed",
-    "labels",
-    "nih_sources",
-    "official_split",
-    "open_packed",
-    "open_reader",
-    "pack_folder",
-    "prepare_nih",
-    "preview_folder",
-    "read_catalog",
-    "read_grey",
-    "resize_folder",
-    "split_by_patient",
-    "verify_folder",
-]
-
+#: The module of each name.
 _LAZY = {
     "FINDINGS": "readers.nih_labels",
     "check_reader": "readers",
@@ -77,10 +61,11 @@ _LAZY = {
     "read_catalog": "readers.nih",
     "read_grey": "image_decoding",
     "resize_folder": "resize",
-    "official_split": "split",
+    "official_split": "readers.nih",
     "split_by_patient": "split",
     "verify_folder": "verify",
 }
+__all__ = ["DataError", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ name, link or device in an archive can reach the disk.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
@@ -55,37 +56,51 @@ def iterate_members(
     or an archive that grows beyond all measure, a name that comes twice, and for damage.
     """
     archive = Path(archive)
+    with damage_explained(archive), open_regular(archive) as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream: Any = gzip_backend.open(file) if packed else file
+        guard = Guard(stream, archive, MAX_EXPANSION * archive.stat().st_size + MAX_IMAGE_BYTES)
+        with tarfile.open(fileobj=guard, mode="r|", bufsize=READ_SIZE) as members:  # type: ignore[call-overload]
+            for name, member in plain_files(members, guard, wanted):
+                data = members.extractfile(member)
+                assert data is not None  # a regular file
+                yield name, data.read()
+        guard.allow(MAX_HEADER_BYTES)
+        while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
+            pass
+
+
+def plain_files(
+    members: tarfile.TarFile, guard: Guard, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    """Yield bare name and header of each file whose bare name is `wanted`, with these checks."""
+    archive = guard.archive
     seen: set[str] = set()
+    for count, member in enumerate(members):
+        if count >= MAX_MEMBERS:
+            raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
+        name = _safe_name(member, archive, wanted)
+        if not 0 <= member.size <= guard.most:
+            raise DataError(
+                f"{archive}: {member.name!r} claims {member.size:,} bytes, more than can be in it;"
+                " refused"
+            )
+        guard.allow(member.size + MAX_HEADER_BYTES)
+        members.members = []  # type: ignore[attr-defined]  # tarfile keeps every header otherwise
+        if name is None:
+            continue
+        if name in seen:
+            raise DataError(f"{archive}: {name} occurs twice; refused")
+        seen.add(name)
+        yield name, member
+
+
+@contextlib.contextmanager
+def damage_explained(archive: Path) -> Iterator[None]:
+    """Convert the errors of opening and reading a tar archive to `DataError`, naming it."""
     try:
-        with open_regular(archive) as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            stream: Any = gzip_backend.open(file) if packed else file
-            most = MAX_EXPANSION * archive.stat().st_size + MAX_IMAGE_BYTES
-            guard = _Guard(stream, archive, most)
-            with tarfile.open(fileobj=guard, mode="r|", bufsize=READ_SIZE) as members:  # type: ignore[call-overload]
-                for count, member in enumerate(members):
-                    if count >= MAX_MEMBERS:
-                        raise DataError(f"{archive}: more than {MAX_MEMBERS:,} members; refused")
-                    name = _safe_name(member, archive, wanted)
-                    if member.size > most:
-                        raise DataError(
-                            f"{archive}: {member.name!r} claims {member.size:,} bytes, more than"
-                            " can be in it; refused"
-                        )
-                    guard.allow(member.size + MAX_HEADER_BYTES)
-                    members.members = []  # tarfile keeps every header otherwise
-                    if name is None:
-                        continue
-                    if name in seen:
-                        raise DataError(f"{archive}: {name} occurs twice; refused")
-                    seen.add(name)
-                    data = members.extractfile(member)
-                    assert data is not None  # a regular file
-                    yield name, data.read()
-            guard.allow(MAX_HEADER_BYTES)
-            while guard.read(READ_SIZE):  # to the end: gzip's checksum of the whole stands there
-                pass
+        yield
     except FileNotFoundError:
         raise DataError(
             f"{archive}: the archive is missing; check the path or download it"
@@ -104,10 +119,7 @@ def iterate_members(
 
 
 def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], bool]) -> str | None:
-    """Return the bare name of a wanted file, or None for a member to skip.
-
-    Raises `DataError` for an unsafe member.
-    """
+    """Return the bare name of a wanted file, or None for a member to skip."""
     parts = member.name.replace("\\", "/").split("/")
     if member.name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise DataError(f"{archive}: the member {member.name!r} points outside the folder; refused")
@@ -122,12 +134,12 @@ def _safe_name(member: tarfile.TarInfo, archive: Path, wanted: Callable[[str], b
         return None
     if SAFE_NAME.fullmatch(name) is None:
         raise DataError(f"{archive}: the member {member.name!r} has an unsafe name; refused")
-    if member.size > MAX_IMAGE_BYTES:
+    if member.size > MAX_IMAGE_BYTES and not name.endswith(".tar"):
         raise DataError(f"{archive}: {name} has {member.size:,} bytes, too many for an image")
     return name
 
 
-class _Guard:
+class Guard:
     """A stream that raises an error when it returns more bytes than an archive of images can hold.
 
     The limits are `most` bytes in total, and between two members as many bytes as `allow` says.

@@ -233,8 +233,7 @@ def parser() -> argparse.ArgumentParser:
         " by patient with the seed)",
     )
     stats.switch(
-        "--labels-only",
-        "read only the labels (default: also check that all images exist)",
+        "--labels-only", "read only the labels (default: also check that all images exist)"
     )
     _add_reader(stats)
     stats.set_defaults(run=commands.stats)

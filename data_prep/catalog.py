@@ -7,7 +7,7 @@ numbers in arrays.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,7 +100,7 @@ def passed_over_text(passed_over: Mapping[str, int]) -> str:
 
 
 def apply_label_policies(
-    catalog: Catalog, uncertain: Policy, missing: Policy, where: str = ""
+    catalog: Catalog, uncertain: Policy, missing: Policy
 ) -> tuple[Catalog, np.ndarray]:
     """Apply the policies for uncertain and missing labels; return kept images and targets.
 
@@ -118,7 +118,7 @@ def apply_label_policies(
             out |= (labels == code).any(axis=1)
     if out.all():
         raise DataError(
-            f"{where or catalog.folder}: no image is left, because all have an uncertain or a"
+            f"{catalog.folder}: no image is left, because all have an uncertain or a"
             " missing label; use 'zero' or 'one' for such labels instead of 'ignore'"
         )
     catalog = catalog.select(np.flatnonzero(~out))
@@ -164,8 +164,6 @@ def split_catalog(
     A set that was published in one piece is split by `shares`. If a set was published as train and
     one other part, the other part is `test`, and the share `valid` of the groups of train becomes
     `valid`. The order of the groups is a hash of seed and group, as in `split_by_patient`.
-
-    Raises `DataError` for a group in two parts and for a part without images.
     """
     groups = catalog.images if catalog.groups is None else catalog.groups
     if catalog.parts is None or (catalog.parts == NO_PART).all():
@@ -176,8 +174,11 @@ def split_catalog(
     for part in ("train", "test"):
         if len(given[part]) == 0:
             raise DataError(f"{catalog.folder}: no images in the {part} part; add some")
-    if catalog.groups is not None:
-        _refuse_shared_groups(catalog.groups, given)
+    if catalog.groups is not None and (shared := shared_groups(catalog.groups, given)):
+        group, (one, other, *_) = next(iter(shared.items()))
+        raise DataError(
+            f"the group {group} is in both {one} and {other}; put all of its images into one part"
+        )
     if len(given["valid"]) == 0:
         train = given["train"]
         inner = split_groups(
@@ -215,12 +216,12 @@ def part_notes(classes: Sequence[str], targets: Mapping[str, np.ndarray]) -> lis
     return notes
 
 
-def _refuse_shared_groups(groups: Sequence[Hashable], given: dict[str, np.ndarray]) -> None:
-    seen: dict[Hashable, str] = {}
-    for part, images in given.items():
-        for group in {groups[i] for i in images.tolist()}:
-            if (other := seen.setdefault(group, part)) != part:
-                raise DataError(
-                    f"the group {group} is in both {other} and {part}; put all of its images"
-                    " into one part"
-                )
+def shared_groups(
+    groups: Sequence[Hashable], parts: Mapping[str, np.ndarray]
+) -> dict[Hashable, list[str]]:
+    """Return each group that is in several parts, with these parts."""
+    where: dict[Hashable, list[str]] = defaultdict(list)
+    for part, images in parts.items():
+        for group in {groups[at] for at in images.tolist()}:
+            where[group].append(part)
+    return {group: names for group, names in where.items() if len(names) > 1}

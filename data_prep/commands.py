@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from data_prep.errors import DataError, printable
+from data_prep.errors import DataError, count_text, printable
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from data_prep.catalog import Catalog
 
 
 def generate(options: argparse.Namespace) -> int:
-    from data_prep import synthetic_chexpert, synthetic_nih, synthetic_shapes
+    from data_prep import synthetic_nih, synthetic_shapes
 
     given = {"images": options.num_images, "size": options.size, "seed": options.seed}
     arguments = {name: value for name, value in given.items() if value is not None}
@@ -30,7 +28,7 @@ def generate(options: argparse.Namespace) -> int:
         made = synthetic_nih.generate_nih(options.folder, **arguments)
         of = f" of {made['patients']:,} patients"
     elif options.layout == "table":
-        made = synthetic_chexpert.generate_chexpert(options.folder, **arguments)
+        made = synthetic_nih.generate_chexpert(options.folder, **arguments)
     elif options.layout == "cifar10":
         if options.size not in (None, 32):
             raise DataError(f"--size is {options.size}: an image of CIFAR-10 has 32 pixels a side")
@@ -177,11 +175,11 @@ def stats(options: argparse.Namespace) -> int:
     import numpy as np
 
     from data_prep.catalog import count_by_part, part_notes, split_catalog
-    from data_prep.readers import load_catalog
+    from data_prep.readers import load_catalog, nih
 
     reader = _reader(options)
     if is_nih := reader == "nih":
-        found, parts, how = _nih_parts(options)
+        found, how = _nih_catalog(options), "by patient"
     else:
         for flag in ("skip_missing", "official_split", "labels_only"):
             if getattr(options, flag):
@@ -189,8 +187,11 @@ def stats(options: argparse.Namespace) -> int:
                 raise DataError(f"{option} works with the reader nih only, not {reader}; remove it")
         found, _ = load_catalog(reader, options.folder, **_reader_options(options))
         _print_passed_over(found.passed_over)
-        parts = split_catalog(found, seed=options.seed)
         how = "by group" if found.parts is None else "by group where it was not published"
+    if options.official_split:
+        how, parts = "by the NIH's lists, valid", nih.official_parts(found, options.seed)
+    else:
+        parts = split_catalog(found, seed=options.seed)
     notes = part_notes(found.classes, {part: found.labels[at] for part, at in parts.items()})
     parts = {"all": np.arange(len(found)), **parts}
     rows = count_by_part(found, parts, is_nih=is_nih)
@@ -221,11 +222,9 @@ def preview(options: argparse.Namespace) -> int:
     return 0
 
 
-def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarray], str]:
+def _nih_catalog(options: argparse.Namespace) -> Catalog:
     from data_prep.manifest import MANIFEST
-    from data_prep.prepared_folder import count_text
     from data_prep.readers import nih
-    from data_prep.split import TEST_FILE, TRAIN_VALID_FILE, official_parts, split_groups
     from data_prep.verify import wrong_sizes
 
     folder, check = Path(options.folder), not options.labels_only
@@ -235,12 +234,7 @@ def _nih_parts(options: argparse.Namespace) -> tuple[Catalog, dict[str, np.ndarr
             f"{folder}: {count_text(wrong, 'image is', 'images are')} not as {MANIFEST}"
             f" describes, the first: {wrong[0]}; 'data-prep verify {folder}' checks them all"
         )
-    patients = found.groups or ()
-    if options.official_split:
-        lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
-        parts = official_parts(found.images, patients, *lists, seed=options.seed)
-        return found, parts, "by the NIH's lists, valid"
-    return found, split_groups(patients, seed=options.seed, unit="patients"), "by patient"
+    return found
 
 
 def _reader(options: argparse.Namespace) -> str:

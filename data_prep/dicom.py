@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes, open_regular
+from data_prep.files import map_in_processes, open_regular
 
 #: Transfer syntax of a file compressed as a whole: a megabyte may become gigabytes when opened.
 DEFLATED_SYNTAX = b"1.2.840.10008.1.2.1.99"
@@ -38,9 +38,6 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
     Stored values go through the rescale slope and intercept (or the modality's table), then through
     the first window of the file, by its function (PS3.3, C.11.2.1); without a window, the full
     range of the stored bits becomes 0 to 255. MONOCHROME1, where high values are dark, is inverted.
-
-    Raises `DataError`, naming the file: pydicom is missing; more than one frame; colour; too many
-    pixels; compressed in a way that needs another package; damaged.
     """
     pydicom = _pydicom(path)
     try:
@@ -60,21 +57,16 @@ def decode(data: bytes, path: str | os.PathLike[str], max_pixels: int) -> np.nda
 def patients(folder: Path, paths: Sequence[str]) -> list[str]:
     """Return the PatientID in the header of each DICOM file.
 
-    A damaged file, whose image cannot be read either, is a patient of its own. Raises `DataError`,
-    naming the file: another format; no PatientID; pydicom is missing.
+    A damaged file, whose image cannot be read either, is a patient of its own.
     """
-    work = partial(_patients_of_batch, folder=folder)
-    found = [*map_in_processes(work, in_batches(paths, 64))]
-    by_path = {path: patient for some in found for path, patient in some.items()}
+    found = map_in_processes(partial(_patient, folder=folder), paths, 64)
+    by_path = {path: patient or path for some in found for path, patient in some}
     return [by_path[path] for path in paths]
 
 
-def _patients_of_batch(paths: Sequence[str], *, folder: Path) -> dict[str, str]:
-    return {path: _patient(folder / path) or path for path in paths}
-
-
-def _patient(path: Path) -> str | None:
-    """Return a file's PatientID, or None if the file is damaged."""
+def _patient(name: str, *, folder: Path) -> tuple[str, str | None]:
+    """Return a file's name and PatientID, or None if the file is damaged."""
+    path = folder / name
     pydicom = _pydicom(path)
     header = None
     try:
@@ -89,11 +81,11 @@ def _patient(path: Path) -> str | None:
                     specific_tags=["PatientID"],
                 )
                 if patient := str(header.get("PatientID") or "").strip():
-                    return patient
+                    return name, patient
     except Exception:  # as in `decode`
-        return None
+        return name, None
     if header is None and path.suffix.lower() in (".dcm", ".dicom"):
-        return None
+        return name, None
     raise DataError(f"{path}: no PatientID in it; remove the file, or group by REGEX or not at all")
 
 

@@ -57,8 +57,6 @@ def download(
     the download restarts once. `tries` limits the attempts in a row that bring no bytes, with
     `pause` seconds before the second, doubled each time. `on_progress` is called with each number
     of bytes that arrived (negative if bytes are discarded).
-
-    Raises `DataError`: not found, out of reach, a wrong checksum twice, a full disk.
     """
     to = folder / remote.name
     part = folder / f"{remote.name}.part"

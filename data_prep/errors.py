@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 #: Characters of an error's line; a cell or a name of a hostile file may have millions.
 MAX_ERROR_LENGTH = 2000
@@ -44,6 +44,11 @@ def printable(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
     )
+
+
+def count_text(some: Sized, one: str, more: str) -> str:
+    """Return the number of items with the singular or plural text, as in "2 images are"."""
+    return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
 def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:

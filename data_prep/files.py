@@ -17,9 +17,10 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -290,17 +291,13 @@ def _slurm_limit() -> Iterator[float]:
         yield int(values)
 
 
-def in_batches(items: Sequence[Job], size: int) -> Iterator[Sequence[Job]]:
-    """Yield the items in batches of this size, for `map_in_processes`."""
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
 def map_in_processes(
-    work: Callable[[Sequence[Job]], Result],
-    jobs: Iterable[Sequence[Job]],
+    work: Callable[[Job], Result],
+    jobs: Iterable[Job],
+    batch_size: int,
     num_workers: int | None = None,
-) -> Iterator[Result]:
-    """Yield `work(batch)` for each batch of jobs, computed in worker processes, as results arrive.
+) -> Iterator[list[Result]]:
+    """Yield the results of `work(job)` in batches, as they arrive from worker processes.
 
     Only a few batches are in progress at a time, so memory use is constant. If the caller stops
     early (an error, Ctrl-C), the batches in progress are finished and the rest is dropped. Workers
@@ -321,10 +318,11 @@ def map_in_processes(
     except (OSError, ValueError) as error:  # no shared memory, or too many workers
         raise _cannot_start(num_workers, error) from None
     waiting = iter(jobs)
-    under_way: set[Future[Result]] = set()
+    batches = iter(lambda: list(islice(waiting, batch_size)), [])
+    under_way: set[Future[list[Result]]] = set()
     try:
         while True:
-            for batch in waiting:
+            for batch in batches:
                 with _interrupt_deferred():
                     under_way.add(_submit(pool, work, batch, num_workers))
                 if len(under_way) >= 2 * num_workers:
@@ -346,21 +344,22 @@ def map_in_processes(
 
 
 def _submit(
-    pool: ProcessPoolExecutor,
-    work: Callable[[Sequence[Job]], Result],
-    batch: Sequence[Job],
-    num_workers: int,
-) -> Future[Result]:
+    pool: ProcessPoolExecutor, work: Callable[[Job], Result], batch: list[Job], num_workers: int
+) -> Future[list[Result]]:
     """Submit a batch to a pool; the first call starts the processes, all or none."""
     others = multiprocessing.active_children()
     try:
-        return pool.submit(work, batch)
+        return pool.submit(_do_batch, work, batch)
     except OSError as error:  # no more processes or open files are allowed
         # The pool forgets the started processes, which would wait for work for ever.
         for process in set(multiprocessing.active_children()).difference(others):
             process.kill()
             process.join()
         raise _cannot_start(num_workers, error) from None
+
+
+def _do_batch(work: Callable[[Job], Result], batch: list[Job]) -> list[Result]:
+    return [work(job) for job in batch]
 
 
 def _cannot_start(num_workers: int, error: Exception) -> DataError:

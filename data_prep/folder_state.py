@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +84,8 @@ def is_packed(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / PACKED_FILE).is_file()
 
 
-def reader_name(folder: Path) -> str:
-    """Return the name of the reader whose images a packed folder contains."""
-    return str((read_json(folder / PACKED_FILE) or {}).get("reader", "nih"))
-
-
-def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
-    """Return the images of a packed folder, as `open_packed` does, and their names."""
+def open_array(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the images of a packed folder, as `open_packed` does, and packed.json's contents."""
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
     note = read_json(folder / PACKED_FILE, again)
     if note is None:
@@ -118,7 +113,16 @@ def open_array(folder: Path) -> tuple[np.ndarray, list[str]]:
         )
     if len(note["names"]) != len(images):
         raise DataError(f"{folder}: label file and packed images do not match; {again}")
-    return images, note["names"]
+    return images, note
+
+
+def drop_excluded(folder: Path, images: Sequence[str]) -> np.ndarray:
+    """Return the indices of the images that the folder's list does not exclude."""
+    out = read_excluded(folder)
+    kept = [at for at, image in enumerate(images) if image not in out]
+    if images and not kept:
+        raise DataError(f"{folder / EXCLUDED_FILE}: names every image; remove it to use them")
+    return np.array(kept, dtype=np.int64)
 
 
 def read_excluded(folder: Path) -> dict[str, str]:

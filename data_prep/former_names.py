@@ -17,7 +17,7 @@ OPTIONS = {
     "--no-decode": "--quick",
     "--drop-leaks": "--drop-duplicates",
     "--nih-lists": "--official-split",
-    "--fit": "--resize-mode",
+    "--fit": "--resize-mode, and its value crop is now center-crop",
     "--workers": "--num-workers",
     "--images": "--num-images",
     "--colour": "--rgb",
@@ -26,9 +26,6 @@ OPTIONS = {
 
 OPTIONS_OF = {"generate": {"--format": "--layout"}}
 """Former options of one subcommand, which others still have."""
-
-#: Values of options that were renamed together with their option.
-VALUES = {"--fit": {"crop": "center-crop"}}
 
 
 class Key(NamedTuple):
@@ -54,25 +51,18 @@ def refuse_former_names(words: Sequence[str]) -> None:
     """Raise `DataError` with the new name if a command line contains a former name."""
     if words and words[0] in COMMANDS:
         raise DataError(f"the subcommand {words[0]} is now {COMMANDS[words[0]]}")
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word in words:
         if word == "--":
             return
-        option, _, value = word.partition("=")
-        options = OPTIONS | OPTIONS_OF.get(words[0], {})
-        if option in options:
-            values = VALUES.get(option, {})
-            changed = values.get(value or following)
-            hint = f" {changed}" if changed else ""
-            raise DataError(f"{option} is now {options[option]}{hint}")
+        option = word.partition("=")[0]
+        if name := (OPTIONS | OPTIONS_OF.get(words[0], {})).get(option):
+            raise DataError(f"{option} is now {name}")
 
 
 def with_current_keys(
     content: Mapping[str, Any], renamed: Mapping[str, Key], where: str
 ) -> dict[str, Any]:
-    """The content of a file with its former keys replaced; a line on stderr names each new key.
-
-    Raises `DataError` if the content has both the former and the new name of a key.
-    """
+    """The content of a file with its former keys replaced; a line on stderr names each new key."""
     current = dict(content)
     for former, key in renamed.items():
         if former not in current:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from data_prep.catalog import Catalog
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes
-from data_prep.manifest import sha256_of
+from data_prep.files import map_in_processes
+from data_prep.manifest import Row, sha256_of
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import catalog_reader as sources
 
 BATCH = 32
 
-#: An image to check: its name, its source, its place in a packed file, and its SHA-256 from the
-#: manifest, or "".
-Job = tuple[str, str, int, str]
+#: An image to check: its name, its source, its pixels if they are in memory, and its SHA-256 from
+#: the manifest, or "".
+Job = tuple[str, str, np.ndarray | None, str]
 
 
 class ImageCheck(NamedTuple):
@@ -40,23 +40,27 @@ class ImageCheck(NamedTuple):
 
 
 def check_images(
-    jobs: Sequence[Job],
-    packed: Path | None,
+    found: Catalog,
+    array: np.ndarray | None,
+    rows: Mapping[str, Row],
+    channels: int,
     num_workers: int | None,
     progress: bool,
-    *,
-    folder: str = "",
-    kind: str = "file",
-    channels: int = 1,
 ) -> list[ImageCheck]:
-    """Decode every image, or read its place in the array file `packed`.
-
-    `folder` and `kind` locate the sources, as a catalogue's `folder` and `kind`.
-    """
+    """Decode every image, or read its pixels in `array`; `rows` is the folder's manifest."""
+    jobs: Iterator[Job] = (
+        (
+            image,
+            source,
+            None if array is None else np.asarray(array[at]),
+            rows[image].sha256 if image in rows else "",
+        )
+        for at, (image, source) in enumerate(zip(found.images, found.sources, strict=True))
+    )
     checks: list[ImageCheck] = []
-    work = partial(_check_batch, packed=packed, folder=folder, kind=kind, channels=channels)
-    with tqdm(total=len(jobs), desc="verify", unit=" images", disable=not progress) as bar:
-        for some in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
+    work = partial(_check, folder=os.fspath(found.folder), kind=found.kind, channels=channels)
+    with tqdm(total=len(found), desc="verify", unit=" images", disable=not progress) as bar:
+        for some in map_in_processes(work, jobs, BATCH, num_workers):
             checks += some
             bar.update(len(some))
     return checks
@@ -86,24 +90,17 @@ def duplicates_to_exclude(
     }
 
 
-def _check_batch(
-    jobs: Sequence[Job], *, packed: Path | None, folder: str, kind: str, channels: int
-) -> list[ImageCheck]:
-    array = None if packed is None else np.load(packed, mmap_mode="r", allow_pickle=False)
-    checks = []
-    for image, source, place, expected in jobs:
-        path = os.path.join(folder, source)  # noqa: PTH118 (speed)
-        try:
-            if array is None:
-                data = sources.read_source(folder, kind, source)
-                changed = bool(expected) and sha256_of(data) != expected
-                pixels = sources.decode_source(data, kind, path, channels)
-            else:
-                pixels = array[place]
-                changed = bool(expected) and sha256_of(pixels.tobytes()) != expected
-        except DataError as error:
-            checks.append(ImageCheck(image, problem=text_without_path(error, path)))
+def _check(job: Job, *, folder: str, kind: str, channels: int) -> ImageCheck:
+    image, source, pixels, expected = job
+    path = os.path.join(folder, source)  # noqa: PTH118 (speed)
+    try:
+        if pixels is None:
+            data = sources.read_source(folder, kind, source)
+            pixels = sources.decode_source(data, kind, path, channels)
         else:
-            same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
-            checks.append(ImageCheck(image, "", changed, same, pixels.shape))
-    return checks
+            data = pixels.tobytes()
+    except DataError as error:
+        return ImageCheck(image, problem=text_without_path(error, path))
+    same = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+    changed = bool(expected) and sha256_of(data) != expected
+    return ImageCheck(image, "", changed, same, pixels.shape)

@@ -71,11 +71,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 def decode_grey(data: bytes, path: str | os.PathLike[str]) -> np.ndarray:
     """Decode a file's bytes as `read_grey` does; error messages name `path`."""
-    pixels = decode_grey_png(data, MAX_PIXELS)
-    if pixels is None and data.startswith(b"\xff\xd8\xff"):
-        pixels = _decode_jpeg(data, ("Gray",), "GRAY")
-        pixels = None if pixels is None else pixels[..., 0]
-    return _decode_any(data, path, "L") if pixels is None else pixels
+    return decode(data, path, 1)[..., 0]
 
 
 def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
@@ -83,22 +79,27 @@ def decode(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarr
 
     A grey image becomes three equal planes. All other conversions are those of `read_grey`.
     """
-    if channels == 1:
-        return decode_grey(data, path)[..., np.newaxis]
-    if data.startswith(b"\xff\xd8\xff"):
-        pixels = _decode_jpeg(data, ("Gray", "YCbCr", "RGB"), "RGB")
-        if pixels is not None:
-            return pixels
-    elif (grey := decode_grey_png(data, MAX_PIXELS)) is not None:
-        return np.repeat(grey[..., np.newaxis], 3, axis=2)
-    return _decode_any(data, path, "RGB")
+    pixels = decode_grey_png(data, MAX_PIXELS)
+    if pixels is None and data.startswith(b"\xff\xd8\xff"):
+        pixels = _decode_jpeg(data, channels)
+    return to_channels(_decode_any(data, path, channels) if pixels is None else pixels, channels)
 
 
-def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndarray:
-    """Decode less common formats: uint8 (height, width) for mode L, (height, width, 3) for RGB."""
+def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """Convert uint8 (height, width) or (height, width, 3) to (height, width, channels)."""
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    if pixels.shape[2] == channels:
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]
+
+
+def _decode_any(data: bytes, path: str | os.PathLike[str], channels: int) -> np.ndarray:
+    """Decode less common formats to grey or RGB."""
     if dicom.is_dicom(data):
-        grey = dicom.decode(data, path, MAX_PIXELS)
-        return grey if mode == "L" else np.repeat(grey[..., np.newaxis], 3, axis=2)
+        return dicom.decode(data, path, MAX_PIXELS)
     if not data:
         raise DataError(f"{path}: cannot be read as an image (the file is empty)")
     try:
@@ -111,7 +112,7 @@ def _decode_any(data: bytes, path: str | os.PathLike[str], mode: str) -> np.ndar
                     raise ValueError(f"{width} x {height} pixels, more than an X-ray can have")
                 _refuse_unsupported(image)
                 image.load()
-                pixels = np.array(to_grey(image) if mode == "L" else _to_rgb(image))
+                pixels = np.array(to_grey(image) if channels == 1 else _to_rgb(image))
                 _refuse_unscaled(pixels, _bit_depth(image, data))
                 return pixels
     except Exception as error:
@@ -132,22 +133,22 @@ def _refuse_unsupported(image: Image.Image) -> None:
         raise ValueError("more than one image in the file; only single images are read")
 
 
-def _decode_jpeg(data: bytes, kinds: tuple[str, ...], wanted: str) -> np.ndarray | None:
-    """Decode an intact JPEG of these kinds to uint8 (height, width, channels), else return None.
+def _decode_jpeg(data: bytes, channels: int) -> np.ndarray | None:
+    """Decode an intact grey or, for 3 channels, RGB JPEG, else return None.
 
     Resized images are such files. Pillow reads every segment in Python; simplejpeg calls
     libjpeg-turbo directly and gives the same pixels in half the time.
     """
     if simplejpeg is None:
         return None
+    kinds, wanted = (("Gray",), "GRAY") if channels == 1 else (("Gray", "YCbCr", "RGB"), "RGB")
     try:
         height, width, kind, _ = simplejpeg.decode_jpeg_header(data)
         if kind not in kinds or height * width > MAX_PIXELS:
             return None
         # An odd address: at multiples of 32 libjpeg-turbo writes past the cache, and cropping the
         # image then waits for the memory.
-        planes = 1 if wanted == "GRAY" else 3
-        memory = np.empty(height * width * planes + 1, np.uint8)[1:]
+        memory = np.empty(height * width * channels + 1, np.uint8)[1:]
         pixels: np.ndarray = simplejpeg.decode_jpeg(data, wanted, buffer=memory)
         return pixels
     except ValueError:  # damaged: Pillow may still read the file, or gives the reason

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,7 +231,7 @@ def _paths(folder: Path, rows: CsvRows, pattern: str, several: bool) -> dict[str
     if prefix := missing_prefix(folder, path):
         return {"path": pattern, "remove_prefix": prefix}
     place, _, name = path.rpartition("/")
-    found = next(_files_called(folder, name, place), None) if "{" in pattern else None
+    found = _file_called(folder, name, place) if "{" in pattern else None
     if found is None:
         raise DataError(
             f"{rows.where(0)}: the image {path} is nowhere in {folder}; unpack the images there,"
@@ -245,13 +245,12 @@ def _paths(folder: Path, rows: CsvRows, pattern: str, several: bool) -> dict[str
     return {"path": pattern + ending}
 
 
-def _files_called(folder: Path, name: str, place: str) -> Iterator[tuple[str, str]]:
-    """Yield folder and extension of each image file with this name; first those in `place`."""
-    for top in (folder / place, folder):
-        for at, folders, names in os.walk(top):
-            folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
-            for file in sorted(names):
-                ending = file[len(name) :] if file.startswith(name) else None
-                if ending == "" or (ending or "").lower() in IMAGE_EXTENSIONS:
-                    inside = Path(at).relative_to(folder).as_posix()
-                    yield ("" if inside == "." else inside), ending or ""
+def _file_called(folder: Path, name: str, place: str) -> tuple[str, str] | None:
+    """Return folder and extension of an image file with this name, best of one in `place`."""
+    found = [
+        (inside, file[len(name) :])
+        for inside, file in image_files(folder)
+        if file.startswith(name) and file[len(name) :].lower() in ("", *IMAGE_EXTENSIONS)
+    ]
+    home = f"{place}/".lstrip("/")
+    return min(found, key=lambda at: not f"{at[0]}/".startswith(home), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
@@ -12,19 +13,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from tqdm import tqdm
 
 from data_prep import manifest
 from data_prep.download import Cancelled, RemoteFile, download
 from data_prep.errors import DataError
-from data_prep.files import in_batches, map_in_processes, read_json, sync_filesystem, write_json
+from data_prep.files import map_in_processes, read_json, sync_filesystem, write_json
 from data_prep.manifest import Row
 from data_prep.prepared_folder import PreviousState, target_file
 
 #: Downloaded archives that may be on the disk besides the archive being read.
 PREFETCHED_ARCHIVES = 2
+
+BARE_NAME = re.compile(r"[^./][^/]*")
 
 #: Images checked in one batch.
 CHECK_BATCH = 256
@@ -37,6 +41,11 @@ class ArchiveSources:
     label_file: RemoteFile
     archives: list[RemoteFile]
     folder: Path | None = None
+
+
+class _Listing(msgspec.Struct):
+    label_file: RemoteFile
+    archives: Annotated[list[RemoteFile], msgspec.Meta(min_length=1)]
 
 
 def nih_sources(
@@ -65,14 +74,15 @@ def nih_sources(
         if content is None:
             raise DataError(f"{listing}: the list of sources is missing; check the path")
     try:
-        label_file = _remote_file(content["label_file"])
-        archives = [_remote_file(archive) for archive in content["archives"]]
-        if not archives:
-            raise ValueError("there must be an archive")
-    except (KeyError, TypeError, ValueError) as error:
+        found = msgspec.convert(content, _Listing)
+        for remote in (found.label_file, *found.archives):
+            if not BARE_NAME.fullmatch(remote.name) or not remote.name.isprintable():
+                raise ValueError(f"{remote.name!r} is not a bare file name")
+    except ValueError as error:  # also msgspec's
         raise DataError(
             f"{listing}: not a list of sources ({error}); use the format of sources.json"
         ) from None
+    label_file, archives = found.label_file, found.archives
     if mirror is not None:
         base = mirror.rstrip("/")
         label_file = replace(label_file, url=f"{base}/{label_file.name}")
@@ -87,22 +97,6 @@ def nih_sources(
             " unzip it, then run 'data-prep resize FOLDER TARGET'"
         )
     return ArchiveSources(label_file, archives, folder)
-
-
-def _remote_file(entry: dict[str, Any]) -> RemoteFile:
-    remote = RemoteFile(**entry)
-    for field, kinds in (
-        ("name", (str,)),
-        ("url", (str,)),
-        ("bytes", (int, type(None))),
-        ("md5", (str, type(None))),
-    ):
-        if not isinstance(getattr(remote, field), kinds):
-            raise ValueError(f"{field} is {getattr(remote, field)!r}")
-    name = remote.name
-    if Path(name).name != name or name.startswith(".") or not name.isprintable():
-        raise ValueError(f"{name!r} is not a bare file name")
-    return remote
 
 
 def iterate_archives(
@@ -164,15 +158,14 @@ def reusable_rows(
         for row in before.rows.values()
         if row.problem or row.file == target_file(row.image, ending)
     ]
-    work = partial(_reusable_of_batch, target=target, thorough=not before.complete)
-    good = map_in_processes(work, in_batches(rows, CHECK_BATCH), num_workers)
-    return {row.image: row for some in good for row in some}
+    work = partial(_is_reusable, target=target, thorough=not before.complete)
+    found = map_in_processes(work, rows, CHECK_BATCH, num_workers)
+    return {row.image: row for some in found for row, good in some if good}
 
 
-def _reusable_of_batch(rows: Sequence[Row], *, target: Path, thorough: bool) -> list[Row]:
-    return [
-        row for row in rows if row.problem or manifest.file_matches(target, row, thorough=thorough)
-    ]
+def _is_reusable(row: Row, *, target: Path, thorough: bool) -> tuple[Row, bool]:
+    good = bool(row.problem) or manifest.file_matches(target, row, thorough=thorough)
+    return row, good
 
 
 def finished_archives(

@@ -169,9 +169,9 @@ def prepare_nih(
             raise DataError(f"{target}: no image named in {label_file.name} was in the archives")
         rows = {name: rows[name] for name in known if name in rows}
         note = {**settings, "decoders": decoders(), "absent": len(known) - len(rows)}
-        finish_target(target, note, list(rows.values()), partial(label_files, label_file))
+        note = finish_target(target, note, [*rows.values()], partial(label_files, label_file))
         shutil.rmtree(staging)
-    return _result({**note, "images": len(rows), "complete": True}, rows, run.written, started)
+    return _result(note, rows, run.written, started)
 
 
 def _result(
@@ -308,8 +308,7 @@ def _resize_archive(
     ending = FORMATS[run.settings["format"]]
     taken = {image for image, row in run.rows.items() if row.source != name}
 
-    def batches() -> Iterator[list[tuple[Row, bytes, str | None]]]:
-        batch: list[tuple[Row, bytes, str | None]] = []
+    def images() -> Iterator[tuple[Row, bytes, str | None]]:
         for image, data in iterate_images(archive):
             if image not in run.known or image in taken:
                 continue
@@ -319,28 +318,21 @@ def _resize_archive(
             if same and original is None:
                 bar.update(1)
                 continue
-            batch.append((Row(image, target_file(image, ending), source=name), data, original))
-            if len(batch) == BATCH:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+            yield Row(image, target_file(image, ending), source=name), data, original
 
     if run.originals is not None:
         (run.originals / "images").mkdir(parents=True, exist_ok=True)
-    work = partial(_resize_batch, target=os.fspath(run.target), settings=run.settings)
-    for made in map_in_processes(work, batches(), num_workers):
+    work = partial(_resize_image, target=os.fspath(run.target), settings=run.settings)
+    for made in map_in_processes(work, images(), BATCH, num_workers):
         add(made)
         run.written += sum(not row.problem for row in made)
         bar.update(len(made))
 
 
-def _resize_batch(
-    batch: Sequence[tuple[Row, bytes, str | None]], *, target: str, settings: dict[str, Any]
-) -> list[Row]:
-    made = []
-    for row, data, original in batch:
-        if original is not None:
-            write_atomic(original, data)
-        made.append(write_resized(data, row, target, settings))
-    return made
+def _resize_image(
+    job: tuple[Row, bytes, str | None], *, target: str, settings: dict[str, Any]
+) -> Row:
+    row, data, original = job
+    if original is not None:
+        write_atomic(original, data)
+    return write_resized(data, row, target, settings)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from data_prep.errors import DataError
 from data_prep.files import (
     TEMPORARY_SUFFIX,
     exclusive_lock,
-    in_batches,
     is_same_path,
     map_in_processes,
     remove_temporary_files,
@@ -114,16 +113,28 @@ def pack_folder(
             )
         try:
             write_json(target / PACKED_FILE, {**note, "complete": False})
-            np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape).flush()
+            mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+            mapped.flush()
             jobs = [
                 (at, name, place, known[name].sha256 if name in known else "")
                 for at, (name, place) in enumerate(zip(names, found.sources, strict=True))
             ]
-            work = partial(_pack_batch, file=str(temporary), folder=found.folder, kind=found.kind)
-            rows = _pack_images(work, jobs, num_workers, progress)
+            work = partial(
+                _pack_image,
+                file=str(temporary),
+                offset=mapped.offset,
+                shape=shape[1:],
+                folder=found.folder,
+                kind=found.kind,
+            )
+            rows: dict[int, Row] = {}
+            with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
+                for made in map_in_processes(work, jobs, BATCH, num_workers):
+                    rows |= dict(made)
+                    bar.update(len(made))
             temporary.replace(target / IMAGES_FILE)
             manifest.write_manifest(target, [rows[at] for at in range(len(rows))])
-            for name, content in labels_for(None)(set(names)).items():
+            for name, content in labels_for(None, set(names)).items():
                 if content is not None:
                     write_atomic(target / name, content)
             if (found.folder / "demo.json").is_file():  # marks the images as synthetic
@@ -143,51 +154,29 @@ def pack_folder(
 Job = tuple[int, str, str, str]
 
 
-def _pack_images(
-    work: Callable[[Sequence[Job]], tuple[int, list[Row]]],
-    jobs: list[Job],
-    num_workers: int | None,
-    progress: bool,
-) -> dict[int, Row]:
-    rows: dict[int, Row] = {}
-    with tqdm(total=len(jobs), desc="pack", unit=" images", disable=not progress) as bar:
-        for start, made in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
-            rows |= dict(enumerate(made, start))
-            bar.update(len(made))
-    return rows
-
-
-def _pack_batch(
-    jobs: Sequence[Job], *, file: str, folder: Path, kind: str
-) -> tuple[int, list[Row]]:
-    images = np.lib.format.open_memmap(file, mode="r+")
-    start, shape = jobs[0][0], images.shape[1:]
-    size, channels = shape[0], 3 if len(shape) == 3 else 1
-    block = np.empty((len(jobs), *shape), dtype=np.uint8)
-    rows = []
-    for at, (_, name, place, expected) in enumerate(jobs):
-        path = os.path.join(folder, place)  # noqa: PTH118 (speed)
-        data = sources.read_source(folder, kind, place)
-        found = manifest.sha256_of(data)
-        if expected and found != expected:
-            raise DataError(
-                f"{path}: changed since it was written (its SHA-256 is not the manifest's);"
-                " remove it and run the command that wrote the folder again"
-            )
-        image = sources.decode_source(data, kind, path, channels)
-        if image.shape[:2] != (size, size):
-            raise DataError(
-                f"{path}: {image.shape[1]} x {image.shape[0]} pixels, the first image has"
-                f" {size} x {size}; resize the folder first"
-            )
-        block[at] = image.reshape(shape)
-        pixels = block[at].data.cast("B")
-        row = Row(
-            name, IMAGES_FILE, len(pixels), manifest.sha256_of(pixels), Path(path).name, found
+def _pack_image(
+    job: Job, *, file: str, offset: int, shape: tuple[int, ...], folder: Path, kind: str
+) -> tuple[int, Row]:
+    at, name, place, expected = job
+    path = os.path.join(folder, place)  # noqa: PTH118 (speed)
+    data = sources.read_source(folder, kind, place)
+    found = manifest.sha256_of(data)
+    if expected and found != expected:
+        raise DataError(
+            f"{path}: changed since it was written (its SHA-256 is not the manifest's);"
+            " remove it and run the command that wrote the folder again"
         )
-        rows.append(row)
+    image = sources.decode_source(data, kind, path, 3 if len(shape) == 3 else 1)
+    if image.shape[:2] != shape[:2]:
+        raise DataError(
+            f"{path}: {image.shape[1]} x {image.shape[0]} pixels, the first image has"
+            f" {shape[1]} x {shape[0]}; resize the folder first"
+        )
+    pixels = image.tobytes()
     # Write, do not map: on a full disk a write fails, whereas a mapped page kills the process.
     with open(file, "r+b") as out:  # noqa: PTH123
-        out.seek(images.offset + start * block[0].size)
-        out.write(block.tobytes())
-    return start, rows
+        out.seek(offset + at * len(pixels))
+        out.write(pixels)
+    return at, Row(
+        name, IMAGES_FILE, len(pixels), manifest.sha256_of(pixels), Path(path).name, found
+    )

@@ -3,15 +3,11 @@
 An 8-bit grey PNG is a zlib stream of rows, each stored unchanged or as differences to the left
 or upper neighbours (the row's "filter", see the PNG specification, section 9). Inflating
 takes most of the time; ISA-L (package `isal`) needs half the time of zlib or less. Compiled code
-(`_grey.c`) undoes the filters. Without compiled code, NumPy undoes None, Sub and Up; rows with
-Average and Paeth, which cannot be computed at once, are passed to Pillow as an uncompressed PNG.
-
-Without `isal` or a compiler the pixels are the same.
+(`_grey.c`) undoes the filters; without it, Pillow decodes all files, to the same pixels.
 """
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from typing import Any
@@ -49,7 +45,7 @@ def decode_grey_png(data: bytes, max_pixels: int) -> np.ndarray | None:
 
 
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
-    if data[:8] != SIGNATURE or data[12:16] != b"IHDR":
+    if unfilter is None or data[:8] != SIGNATURE or data[12:16] != b"IHDR":
         raise NotGreyPngError
     width, height, depth, colour, *others = struct.unpack_from(">IIBBBBB", data, 16)
     if (depth, colour, *others) != (8, 0, 0, 0, 0) or not 0 < width * height <= max_pixels:
@@ -60,28 +56,8 @@ def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     raw = inflater.decompress(_image_data(data), size + 1)
     if len(raw) != size or not inflater.eof:
         raise NotGreyPngError
-    if unfilter is None:
-        return _unfilter(raw, width, height)
     pixels = np.empty((height, width), dtype=np.uint8)
     unfilter(raw, pixels, width, height)
-    return pixels
-
-
-def _unfilter(raw: bytes, width: int, height: int) -> np.ndarray:
-    """Undo the row filters as the compiled `unfilter` does, with NumPy and Pillow."""
-    rows = np.frombuffer(raw, dtype=np.uint8).reshape(height, width + 1)
-    filters = rows[:, 0]
-    if filters.max() > 2:
-        return _through_pillow(raw, width, height)
-    pixels = rows[:, 1:].copy()
-    sub = filters == 1
-    if sub.any():
-        pixels[sub] = np.cumsum(pixels[sub], axis=1, dtype=np.uint8)
-    # Runs of Up rows add up downwards, from the row above the run.
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], (filters == 2).view(np.int8), [0]))))
-    for start, stop in zip(edges[::2], edges[1::2], strict=True):
-        first = max(start - 1, 0)
-        pixels[first:stop] = np.cumsum(pixels[first:stop], axis=0, dtype=np.uint8)
     return pixels
 
 
@@ -100,18 +76,6 @@ def _image_data(data: bytes) -> bytes:
         elif kind in (b"tRNS", b"acTL"):
             raise NotGreyPngError
         at = end + 4
-
-
-def _through_pillow(raw: bytes, width: int, height: int) -> np.ndarray:
-    blocks = [b"\x78\x01"]
-    for start in range(0, len(raw), 65535):
-        part = raw[start : start + 65535]
-        last = start + 65535 >= len(raw)
-        blocks += [struct.pack("<BHH", last, len(part), len(part) ^ 0xFFFF), part]
-    blocks.append(struct.pack(">I", zlib_backend.adler32(raw)))
-    wrapped = _assemble(np.empty((height, width), dtype=np.uint8), b"".join(blocks))
-    with Image.open(io.BytesIO(wrapped)) as image:
-        return np.array(image)
 
 
 def resize_square(image: np.ndarray, size: int) -> np.ndarray:
@@ -134,26 +98,18 @@ def resize_square(image: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(resized)
 
 
-def encode_png(image: np.ndarray) -> bytes:
+def encode_png(image: np.ndarray, *, is_noisy: bool = False) -> bytes:
     """Encode a uint8 array, (height, width) or (height, width, 3), as PNG, always the same bytes.
 
-    zlib searches for runs only. ISA-L would take less than half the time, but in one process of a
-    hundred its bytes differ for the same pixels.
+    zlib searches for runs only, and in a noisy image, which has none, for nothing. ISA-L would take
+    less than half the time, but in one process of a hundred its bytes differ for the same pixels.
     """
-    return _assemble(image, _compress(image, zlib.Z_RLE))
-
-
-def encode_noisy_png(image: np.ndarray) -> bytes:
-    """Encode as `encode_png` does, without a search for repeats, which a noisy image has not."""
-    return _assemble(image, _compress(image, zlib.Z_HUFFMAN_ONLY))
-
-
-def _compress(image: np.ndarray, strategy: int) -> bytes:
+    strategy = zlib.Z_HUFFMAN_ONLY if is_noisy else zlib.Z_RLE
     packer = zlib.compressobj(1, zlib.DEFLATED, 15, 9, strategy)
-    return packer.compress(sub_filtered(image)) + packer.flush()
+    return _assemble(image, packer.compress(_sub_filtered(image)) + packer.flush())
 
 
-def sub_filtered(image: np.ndarray) -> bytes:
+def _sub_filtered(image: np.ndarray) -> bytes:
     """Return rows of differences to the left neighbour, each after its filter number (1, Sub)."""
     height, width, *planes = image.shape
     rows = np.empty((height, 1 + image[0].size), dtype=np.uint8)

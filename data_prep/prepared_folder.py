@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,12 +126,12 @@ def finish_target(
     rows: Sequence[Row],
     label_files: LabelFiles | None,
     beside: Iterable[Path] = (),
-) -> None:
+) -> dict[str, Any]:
     """Write manifest, label files and rejected.csv, then mark the folder as complete.
 
     The mark is written last, when everything is on the disk. Unchanged files are not rewritten.
     `rows` are the rows of all images in order; `label_files` gives the label files; `beside` are
-    files to copy if they exist.
+    files to copy if they exist. Returns the contents of prepared.json.
     """
     ready = {row.image for row in rows if not row.problem}
     files = {
@@ -145,7 +145,7 @@ def finish_target(
     try:
         stale = {name: data for name, data in files.items() if _content(target / name) != data}
         if not stale and read_prepared(target) == note:
-            return
+            return note
         _write_metadata(target, {**note, "complete": False})
         for name, data in stale.items():
             if data is None:
@@ -156,6 +156,7 @@ def finish_target(
     except OSError as error:
         raise DataError(disk_error_text(target, error, len(ready), len(rows))) from None
     _write_metadata(target, note)
+    return note
 
 
 def write_resized(
@@ -210,11 +211,6 @@ def disk_error_text(folder: Path, error: OSError, done: int, total: int) -> str:
         f"{folder}: the disk is full{free}; {kept}:"
         " free some space and run the same command again to continue"
     )
-
-
-def count_text(some: Sized, one: str, more: str) -> str:
-    """Return the number of items with the singular or plural text, as in "2 images are"."""
-    return f"{len(some):,} {one if len(some) == 1 else more}"
 
 
 def text_without_path(error: DataError, path: str) -> str:

@@ -27,10 +27,11 @@ from data_prep.catalog import (
     count_by_part,
     part_notes,
     passed_over_text,
+    shared_groups,
     split_catalog,
 )
 from data_prep.errors import DataError, printable
-from data_prep.files import in_batches, map_in_processes, write_atomic
+from data_prep.files import map_in_processes, write_atomic
 from data_prep.prepared_folder import text_without_path
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import load_catalog
@@ -157,45 +158,40 @@ def _look(
     jobs: list[Job] = [
         (at, found.sources[at], None if array is None else np.asarray(array[at])) for at in chosen
     ]
-    work = partial(_look_at_batch, folder=os.fspath(found.folder), kind=found.kind)
+    work = partial(_look_at, folder=os.fspath(found.folder), kind=found.kind)
     looks: dict[int, Look] = {}
     with tqdm(total=len(jobs), desc="preview", unit=" images", disable=not progress) as bar:
-        for some in map_in_processes(work, in_batches(jobs, BATCH), num_workers):
+        for some in map_in_processes(work, jobs, BATCH, num_workers):
             looks |= {look.at: look for look in some}
             bar.update(len(some))
     return {at: looks[at] for at in chosen}
 
 
-def _look_at_batch(jobs: Sequence[Job], *, folder: str, kind: str) -> list[Look]:
-    looks = []
-    for at, source, pixels in jobs:
-        path = os.path.join(folder, source)  # noqa: PTH118 (as in the error texts)
-        try:
-            if pixels is None:
-                data = sources.read_source(folder, kind, source)
-                pixels = sources.decode_source(data, kind, path, 3)
-            else:
-                data, pixels = pixels.tobytes(), sources.to_channels(pixels, 3)
-        except DataError as error:
-            looks.append(Look(at, text_without_path(error, path)))
-            continue
-        height, width = pixels.shape[:2]
-        levels = [np.bincount(pixels[..., c].ravel() >> 3, minlength=32) for c in range(3)]
-        small = Image.fromarray(pixels)
-        small.thumbnail((THUMBNAIL, THUMBNAIL))
-        jpeg = io.BytesIO()
-        small.save(jpeg, "JPEG", quality=80)
-        looks.append(
-            Look(
-                at,
-                "",
-                manifest.sha256_of(data),
-                (width, height),
-                np.array(levels) / (height * width),
-                base64.b64encode(jpeg.getvalue()).decode(),
-            )
-        )
-    return looks
+def _look_at(job: Job, *, folder: str, kind: str) -> Look:
+    at, source, pixels = job
+    path = os.path.join(folder, source)  # noqa: PTH118 (as in the error texts)
+    try:
+        if pixels is None:
+            data = sources.read_source(folder, kind, source)
+            pixels = sources.decode_source(data, kind, path, 3)
+        else:
+            data, pixels = pixels.tobytes(), sources.to_channels(pixels, 3)
+    except DataError as error:
+        return Look(at, text_without_path(error, path))
+    height, width = pixels.shape[:2]
+    levels = [np.bincount(pixels[..., c].ravel() >> 3, minlength=32) for c in range(3)]
+    small = Image.fromarray(pixels)
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    jpeg = io.BytesIO()
+    small.save(jpeg, "JPEG", quality=80)
+    return Look(
+        at,
+        "",
+        manifest.sha256_of(data),
+        (width, height),
+        np.array(levels) / (height * width),
+        base64.b64encode(jpeg.getvalue()).decode(),
+    )
 
 
 def _counts(found: Catalog, parts: Mapping[str, np.ndarray], *, is_nih: bool) -> str:
@@ -273,12 +269,9 @@ def _repeated(
 def _shared_groups(found: Catalog, parts: Mapping[str, np.ndarray]) -> str:
     if found.groups is None:
         return ""
-    where: dict[Any, list[str]] = defaultdict(list)
-    for part, images in parts.items():
-        for group in {found.groups[at] for at in images.tolist()}:
-            where[group].append(part)
-    shared = [f"{group}: {', '.join(names)}" for group, names in where.items() if len(names) > 1]
-    return _list("Groups in two parts", sorted(shared))
+    shared = shared_groups(found.groups, parts)
+    lines = [f"{group}: {', '.join(names)}" for group, names in shared.items()]
+    return _list("Groups in two parts", sorted(lines))
 
 
 def _list(title: str, lines: Sequence[str]) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tqdm import tqdm
 
 from data_prep import manifest
-from data_prep.errors import DataError
-from data_prep.files import exclusive_lock, in_batches, map_in_processes, remove_temporary_files
+from data_prep.errors import DataError, count_text
+from data_prep.files import exclusive_lock, map_in_processes, remove_temporary_files
 from data_prep.folder_state import read_prepared
 from data_prep.manifest import Row
 from data_prep.prepared_folder import (
     TOOL,
     check_settings,
-    count_text,
     decoders,
     disk_error_text,
     finish_target,
@@ -32,8 +32,8 @@ from data_prep.prepared_folder import (
 )
 from data_prep.readers import catalog_reader as sources
 from data_prep.readers import labels_csv
+from data_prep.readers.nih import TEST_FILE, TRAIN_VALID_FILE
 from data_prep.resize_plan import ResizePlan, plan_resize
-from data_prep.split import TEST_FILE, TRAIN_VALID_FILE
 
 BATCH = 16
 #: Images checked in one batch; a check takes much less time than resizing.
@@ -110,30 +110,40 @@ def resize_folder(
         if todo:
             mark_incomplete(target, settings)
             work = partial(
-                _resize_batch,
+                _resize_image,
                 source=plan.folder,
                 kind=plan.kind,
                 target=target,
                 settings=settings,
                 strict=strict,
             )
-            bar = partial(tqdm, desc=f"resize to {size} px", unit=" images", disable=not progress)
-            _resize_all(work, todo, rows, target, num_workers, bar)
+            bar = tqdm(
+                total=len(plan.rows),
+                initial=len(rows),
+                desc=f"resize to {size} px",
+                unit=" images",
+                disable=not progress,
+            )
+            try:
+                with bar, manifest.appending(target, rows) as add:
+                    for made in map_in_processes(work, todo, BATCH, num_workers):
+                        add(made)
+                        bar.update(len(made))
+            except OSError as error:
+                done = sum(not row.problem for row in rows.values())
+                raise DataError(disk_error_text(target, error, done, len(plan.rows))) from None
         note = {**settings, "source": os.path.realpath(source), "decoders": decoders()}
         if not todo and before.complete:
             note["decoders"] = before.note.get("decoders", note["decoders"])
         result = [rows[row.image] for row in plan.rows]
-        finish_target(
+        note = finish_target(
             target, note, result, plan.label_files, [plan.folder / name for name in COPIED_FILES]
         )
-    rejected = rejected_images(result)
     return {
         **note,
-        "images": len(result),
-        "complete": True,
         "written": sum(not rows[row.image].problem for row in todo),
         "skipped": len(result) - len(todo),
-        "rejected": rejected,
+        "rejected": rejected_images(result),
         "passed_over": dict(plan.passed_over),
         "seconds": time.monotonic() - started,
     }
@@ -152,95 +162,46 @@ def _refuse_lost_images(
 
 
 def _reusable_rows(
-    plan: ResizePlan,
-    target: Path,
-    before: dict[str, Row],
-    thorough: bool,
-    num_workers: int | None,
+    plan: ResizePlan, target: Path, before: dict[str, Row], thorough: bool, num_workers: int | None
 ) -> dict[str, Row]:
     """Return the rows, by image, of written images that can be reused."""
     known = [(row, before[row.image]) for row in plan.rows if row.image in before]
-    work = partial(
-        _check_batch, source=plan.folder, kind=plan.kind, target=target, thorough=thorough
-    )
-    good = map_in_processes(work, in_batches(known, CHECK_BATCH), num_workers)
-    return {row.image: row for rows in good for row in rows}
+    work = partial(_reusable, source=plan.folder, kind=plan.kind, target=target, thorough=thorough)
+    good = map_in_processes(work, known, CHECK_BATCH, num_workers)
+    return {row.image: row for rows in good for row in rows if row is not None}
 
 
-def _check_batch(
-    rows: Sequence[tuple[Row, Row]], *, source: Path, kind: str, target: Path, thorough: bool
-) -> list[Row]:
-    good = []
-    for planned, row in rows:
-        if row.problem or row.file != planned.file:
-            continue
-        if not manifest.file_matches(target, row, thorough=thorough):
-            continue
-        try:
-            state = sources.source_state(source, kind, planned.source)
-            same = state == row.source_state or (
-                manifest.sha256_of(sources.read_source(source, kind, planned.source))
-                == row.source_sha256
-            )
-        except (OSError, DataError):  # the error is raised when the image is resized again
-            continue
-        if same:
-            good.append(row._replace(source=planned.source, source_state=state))
-    return good
-
-
-def _resize_all(
-    work: Callable[[Sequence[Row]], list[Row]],
-    todo: list[Row],
-    rows: dict[str, Row],
-    target: Path,
-    num_workers: int | None,
-    bar: Callable[..., tqdm[NoReturn]],
-) -> None:
-    total = len(rows) + len(todo)
+def _reusable(
+    rows: tuple[Row, Row], *, source: Path, kind: str, target: Path, thorough: bool
+) -> Row | None:
+    planned, row = rows
+    if row.problem or row.file != planned.file:
+        return None
+    if not manifest.file_matches(target, row, thorough=thorough):
+        return None
     try:
-        with (
-            bar(total=total, initial=len(rows)) as shown,
-            manifest.appending(target, rows) as add,
-        ):
-            for made in map_in_processes(work, in_batches(todo, BATCH), num_workers):
-                add(made)
-                shown.update(len(made))
-    except OSError as error:
-        done = sum(not row.problem for row in rows.values())
-        raise DataError(disk_error_text(target, error, done, total)) from None
+        state = sources.source_state(source, kind, planned.source)
+        if state != row.source_state:
+            data = sources.read_source(source, kind, planned.source)
+            if manifest.sha256_of(data) != row.source_sha256:
+                return None
+    except (OSError, DataError):  # the error is raised when the image is resized again
+        return None
+    return row._replace(source=planned.source, source_state=state)
 
 
-def _resize_batch(
-    rows: Sequence[Row],
-    *,
-    source: Path,
-    kind: str,
-    target: Path,
-    settings: dict[str, Any],
-    strict: bool,
-) -> list[Row]:
-    made = []
-    for row in rows:
-        path = os.path.join(source, row.source)  # noqa: PTH118 (speed)
-        try:
-            data, state = _read(source, kind, row.source)
-        except DataError as error:
-            row = reject_image(row, text_without_path(error, path), os.fspath(target))
-        else:
-            row = write_resized(
-                data, row._replace(source_state=state), os.fspath(target), settings, kind
-            )
-        if strict and row.problem:
-            raise DataError(f"{path}: {row.problem}")
-        made.append(row)
-    return made
-
-
-def _read(source: Path, kind: str, place: str) -> tuple[bytes, str]:
-    """Return a source's bytes and the state of its file before reading."""
+def _resize_image(
+    row: Row, *, source: Path, kind: str, target: Path, settings: dict[str, Any], strict: bool
+) -> Row:
+    path = os.path.join(source, row.source)  # noqa: PTH118 (speed)
+    with contextlib.suppress(OSError):  # the next line but one raises the error
+        row = row._replace(source_state=sources.source_state(source, kind, row.source))
     try:
-        state = sources.source_state(source, kind, place)
-    except OSError:  # the next line raises the error
-        state = ""
-    return sources.read_source(source, kind, place), state
+        data = sources.read_source(source, kind, row.source)
+    except DataError as error:
+        row = reject_image(row, text_without_path(error, path), os.fspath(target))
+    else:
+        row = write_resized(data, row, os.fspath(target), settings, kind)
+    if strict and row.problem:
+        raise DataError(f"{path}: {row.problem}")
+    return row

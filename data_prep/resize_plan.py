@@ -34,18 +34,18 @@ class ResizePlan:
 
 def list_source_images(
     source: Path, reader: str | None, options: Mapping[str, Any], skip_missing: bool = False
-) -> tuple[Catalog, Callable[[Mapping[str, str] | None], LabelFiles]]:
+) -> tuple[Catalog, Callable[[Mapping[str, str] | None, set[str]], dict[str, bytes | None]]]:
     """List the images of a data folder in the NIH's format, or of any other reader.
 
-    The second result is a function from the file of each image (None: packed) to the label files
-    to write.
+    The second result is a function from the file of each image (None: packed) and the written
+    images to the label files to write.
     """
     _refuse_packed(source)
     if reader is None or reader == "nih":
         file = nih.find_label_file(source)
-        return nih.catalog(source, skip_missing), lambda files: partial(label_files, file)
+        return nih.catalog(source, skip_missing), lambda files, ready: label_files(file, ready)
     found, _ = load_catalog(reader, source, **options)
-    return found, partial(labels_csv.label_files, found)
+    return found, partial(labels_csv.encode_label_files, found)
 
 
 def _refuse_packed(source: Path) -> None:
@@ -81,8 +81,10 @@ def plan_resize(
             for name, place in zip(found.images, found.sources, strict=True)
         ]
         _refuse_equal_files(rows)
-        files = labels_for({row.image: row.file for row in rows})
-        return ResizePlan(rows, files, found.folder, found.kind, found.passed_over)
+        files = {row.image: row.file for row in rows}
+        return ResizePlan(
+            rows, partial(labels_for, files), found.folder, found.kind, found.passed_over
+        )
     passed_over: Counter[str] = Counter()
     names = sorted(_find_images(source, target, passed_over))
     if not names:
@@ -91,7 +93,8 @@ def plan_resize(
             f"{source}: no label file and no image ({', '.join(IMAGE_EXTENSIONS)}){seen}; name a"
             " folder of images"
         )
-    rows, taken = [], _parent_folders(names)
+    rows = []
+    taken = {os.fspath(folder) for name in names for folder in Path(name).parents}
     for name in names:
         to = os.path.splitext(name)[0] + ending  # noqa: PTH122
         if to in taken:  # x.jpg beside x.png, a file or a folder
@@ -101,10 +104,6 @@ def plan_resize(
         taken.add(to)
         rows.append(Row(name, to, source=name))
     return ResizePlan(rows, None, source, passed_over=passed_over)
-
-
-def _parent_folders(names: list[str]) -> set[str]:
-    return {os.fspath(folder) for name in names for folder in Path(name).parents}
 
 
 def _refuse_equal_files(rows: list[Row]) -> None:

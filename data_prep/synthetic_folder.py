@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from tqdm import tqdm
 from data_prep.errors import DataError
 from data_prep.files import (
     exclusive_lock,
-    in_batches,
     map_in_processes,
     read_json,
     remove_temporary_files,
@@ -56,20 +55,17 @@ def write_synthetic_folder(
     folder: Path,
     settings: dict[str, Any],
     jobs: Mapping[str, Job],
-    work: Callable[[Sequence[Job]], int],
+    work: Callable[[Job], None],
     last: Mapping[str, bytes],
     *,
     num_workers: int | None = None,
     progress: bool = True,
-    unit: str = " images",
 ) -> dict[str, Any]:
-    """Fill a folder: `work` writes the files of some jobs; the keys of `jobs` are their paths.
+    """Fill a folder: `work` writes the file of a job; the keys of `jobs` are their paths.
 
     `settings` are written to demo.json. The files `last` are written when all other files are on
     the disk, so a folder with these files is complete. Returns the settings, `written` (the number
     of finished jobs) and `seconds`.
-
-    Raises `DataError` if the folder holds something else, or the disk is full.
     """
     started = time.monotonic()
     with exclusive_lock(folder, LOCK_TIMEOUT):
@@ -96,11 +92,11 @@ def write_synthetic_folder(
                 total=len(jobs),
                 initial=len(done),
                 desc="generate",
-                unit=unit,
+                unit=" files",
                 disable=not progress,
             ) as bar:
-                for count in map_in_processes(work, in_batches(todo, BATCH), num_workers):
-                    bar.update(count)
+                for written in map_in_processes(work, todo, BATCH, num_workers):
+                    bar.update(len(written))
             sync_filesystem(folder)
             for name, data in last.items():
                 write_atomic(folder / name, data, durable=True)
@@ -116,17 +112,14 @@ def _intact_files(paths: list[str], folder: Path, num_workers: int | None) -> se
     Files that are not images are written again, because there are few.
     """
     images = [path for path in paths if path.lower().endswith(IMAGE_EXTENSIONS)]
-    work = partial(_intact_of_batch, folder=os.fspath(folder))
-    found = map_in_processes(work, in_batches(images, BATCH), num_workers)
-    return {path for some in found for path in some}
+    work = partial(_intact, folder=os.fspath(folder))
+    found = map_in_processes(work, images, BATCH, num_workers)
+    return {path for some in found for path in some if path is not None}
 
 
-def _intact_of_batch(paths: Sequence[str], *, folder: str) -> list[str]:
-    whole = []
-    for path in paths:
-        try:
-            decode(Path(folder, path).read_bytes(), path, 3)
-        except DataError:
-            continue
-        whole.append(path)
-    return whole
+def _intact(path: str, *, folder: str) -> str | None:
+    try:
+        decode(Path(folder, path).read_bytes(), path, 3)
+    except DataError:
+        return None
+    return path

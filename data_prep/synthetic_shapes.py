@@ -11,7 +11,7 @@ import colorsys
 import io
 import os
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def generate_cifar10(
     firsts = [each * at for at in range(6)]
     jobs = {name: (name, firsts[at], counts[at]) for at, name in enumerate(names)}
     settings = {"tool": TOOL, "format": "cifar10", "images": images, "seed": seed}
-    work = partial(_write_batches, folder=os.fspath(folder), seed=seed)
+    work = partial(_write_batch, folder=os.fspath(folder), seed=seed)
     meta = "".join(f"{name}\n" for name in CLASSES).encode()
     return write_synthetic_folder(
         Path(folder),
@@ -130,21 +130,19 @@ def generate_cifar10(
         {"batches.meta.txt": meta},
         num_workers=num_workers,
         progress=progress,
-        unit=" files",
     )
 
 
-def _write_batches(jobs: Sequence[tuple[str, int, int]], *, folder: str, seed: int) -> int:
-    for name, first, count in jobs:
-        order = np.random.Generator(np.random.PCG64([seed, first, 3])).permutation(count)
-        records = np.empty((count, 3073), dtype=np.uint8)
-        for at, number in enumerate(range(first, first + count)):
-            of = number % len(CLASSES)
-            records[order[at], 0] = of
-            image = draw_shape(seed, of, number // len(CLASSES), 32, 32)
-            records[order[at], 1:] = image.transpose(2, 0, 1).reshape(-1)
-        write_atomic(os.path.join(folder, name), records.tobytes())  # noqa: PTH118
-    return len(jobs)
+def _write_batch(job: tuple[str, int, int], *, folder: str, seed: int) -> None:
+    name, first, count = job
+    order = np.random.Generator(np.random.PCG64([seed, first, 3])).permutation(count)
+    records = np.empty((count, 3073), dtype=np.uint8)
+    for at, number in enumerate(range(first, first + count)):
+        of = number % len(CLASSES)
+        records[order[at], 0] = of
+        image = draw_shape(seed, of, number // len(CLASSES), 32, 32)
+        records[order[at], 1:] = image.transpose(2, 0, 1).reshape(-1)
+    write_atomic(os.path.join(folder, name), records.tobytes())  # noqa: PTH118
 
 
 def generate_imagefolder(
@@ -173,10 +171,8 @@ def generate_imagefolder(
     options: dict[str, Any] = {"num_workers": num_workers, "progress": progress}
     if archive:
         one = {IMAGENET_ARCHIVE: per_class}
-        work: Callable[[Any], int] = partial(_write_archive, **common)
-        return write_synthetic_folder(
-            Path(folder), settings, one, work, README, unit=" files", **options
-        )
+        work: Callable[[Any], None] = partial(_write_archive, **common)
+        return write_synthetic_folder(Path(folder), settings, one, work, README, **options)
     jobs: dict[str, Job] = {}
     for of, numbers in enumerate(per_class):
         held = round(len(numbers) * TEST_SHARE)
@@ -184,14 +180,13 @@ def generate_imagefolder(
             part = "val" if number < held else "train"
             path = f"{part}/{CLASSES[of]}/{CLASSES[of]}_{number:05d}.JPEG"
             jobs[path] = (path, of, number)
-    work = partial(_write_jpegs, **common)
+    work = partial(_write_jpeg, **common)
     return write_synthetic_folder(Path(folder), settings, jobs, work, README, **options)
 
 
-def _write_jpegs(jobs: Sequence[Job], *, folder: str, seed: int, size: int) -> int:
-    for path, of, number in jobs:
-        write_atomic(os.path.join(folder, path), _jpeg(seed, of, number, size))  # noqa: PTH118
-    return len(jobs)
+def _write_jpeg(job: Job, *, folder: str, seed: int, size: int) -> None:
+    path, of, number = job
+    write_atomic(os.path.join(folder, path), _jpeg(seed, of, number, size))  # noqa: PTH118
 
 
 def _jpeg(seed: int, of: int, number: int, size: int) -> bytes:
@@ -202,17 +197,13 @@ def _jpeg(seed: int, of: int, number: int, size: int) -> bytes:
     return buffer.getvalue()
 
 
-def _write_archive(jobs: Sequence[list[list[int]]], *, folder: str, seed: int, size: int) -> int:
+def _write_archive(per_class: list[list[int]], *, folder: str, seed: int, size: int) -> None:
     """Write a tar with a tar per class, as ImageNet's: plain files without owner and time."""
-    for per_class in jobs:
-        inner = {
-            f"{name}.tar": _tar(
-                {f"{name}_{n}.JPEG": _jpeg(seed, of, n, size) for n in per_class[of]}
-            )
-            for of, name in enumerate(CLASSES)
-        }
-        write_atomic(os.path.join(folder, IMAGENET_ARCHIVE), _tar(inner))  # noqa: PTH118
-    return len(jobs)
+    inner = {
+        f"{name}.tar": _tar({f"{name}_{n}.JPEG": _jpeg(seed, of, n, size) for n in per_class[of]})
+        for of, name in enumerate(CLASSES)
+    }
+    write_atomic(os.path.join(folder, IMAGENET_ARCHIVE), _tar(inner))  # noqa: PTH118
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

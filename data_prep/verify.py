@@ -22,20 +22,18 @@ from data_prep.catalog import (
     passed_over_text,
     split_catalog,
 )
-from data_prep.errors import DataError, printable
+from data_prep.errors import DataError, count_text, printable
 from data_prep.folder_state import (
-    IMAGES_FILE,
     exclude_images,
     is_packed,
+    open_array,
     read_excluded,
     read_prepared,
 )
 from data_prep.image_checks import ImageCheck, check_images, duplicates_to_exclude, find_duplicates
 from data_prep.manifest import MANIFEST, Row
-from data_prep.prepared_folder import count_text
 from data_prep.readers import labels_csv, load_catalog, nih
 from data_prep.readers.nih_labels import finding_counts, published_counts
-from data_prep.split import TEST_FILE, TRAIN_VALID_FILE, official_parts, split_groups
 
 #: The patient and the follow-up number in an NIH file name.
 NIH_FILE_NAME = re.compile(r"(\d{8})_(\d{3})\.\w+")
@@ -118,29 +116,18 @@ def verify_folder(
     note = read_prepared(folder) if written else None
     complete = note is None or note["complete"]
     rows = manifest.read_manifest(folder, partial=not complete) if written else {}
-    missing = _missing(found) if is_nih and not packed else []
-    present = sorted(set(range(len(found))) - set(missing))
+    present = found if packed or not is_nih else found.select(_present(found))
+    kept = set(present.images)
+    missing = [image for image in found.images if image not in kept]
     checks: list[ImageCheck] = []
     if decode or drop_duplicates:
-        jobs = [
-            (image, found.sources[at], at, rows[image].sha256 if image in rows else "")
-            for at, image in ((at, found.images[at]) for at in present)
-        ]
-        checks = check_images(
-            jobs,
-            folder / IMAGES_FILE if packed else None,
-            num_workers,
-            progress,
-            folder=os.fspath(found.folder),
-            kind=found.kind,
-            channels=1 if is_nih else int((note or {}).get("channels", 1 if note else 3)),
-        )
+        array = open_array(folder)[0] if packed else None
+        channels = 1 if is_nih else int((note or {}).get("channels", 1 if note else 3))
+        checks = check_images(present, array, rows, channels, num_workers, progress)
     same = find_duplicates(checks)
     if drop_duplicates:
         exclude_images(folder, duplicates_to_exclude(same, _groups(found)))
-        absent = {found.images[at] for at in missing}
         found = _catalog(folder, reader, options)
-        missing = [at for at, image in enumerate(found.images) if image in absent]
         kept = set(found.images)
         same = [images for group in same if len(images := [*filter(kept.__contains__, group)]) > 1]
 
@@ -151,8 +138,7 @@ def verify_folder(
     if not complete:
         report.problems.append("not complete: run the command that wrote it again, which continues")
     if is_nih:
-        names = [found.images[at] for at in missing]
-        _add_problem(report, names, "named in the label file but not there")
+        _add_problem(report, missing, "named in the label file but not there")
         if not packed:
             unnamed = _unnamed_by_nih(folder, found)
             _add_problem(report, unnamed, "there but not named in the label file")
@@ -165,8 +151,8 @@ def verify_folder(
             f"has only the class '{found.classes[0]}': give images of at least two classes"
         )
     splits = _splits(folder, found, seed, report, is_nih)
-    images = [] if checks else [found.images[at] for at in present]
-    _report_images(checks, wrong_sizes(folder, images, rows), report, resized=note is not None)
+    wrong = [] if checks else wrong_sizes(folder, present.images, rows)
+    _report_images(checks, wrong, report, resized=note is not None)
     _report_duplicates(same, found, splits, report)
     for title, split in splits.items():
         labels = {part: found.labels[rows] for part, rows in split.items()}
@@ -233,9 +219,9 @@ def _add_problem(report: Report, names: Sequence[str], what: str) -> None:
         )
 
 
-def _missing(found: Catalog) -> list[int]:
+def _present(found: Catalog) -> np.ndarray:
     there = nih.list_images(found.folder)
-    return [at for at, path in enumerate(found.sources) if Path(path).name not in there]
+    return np.flatnonzero([Path(path).name in there for path in found.sources])
 
 
 def _unnamed_by_nih(folder: Path, found: Catalog) -> list[str]:
@@ -267,12 +253,9 @@ def _splits(folder: Path, found: Catalog, seed: int, report: Report, is_nih: boo
     """Return the splits by title; report what makes one impossible."""
     title = f"the split by seed {seed}"
     try:
-        if not is_nih or found.groups is None:
-            return {title: split_catalog(found, seed=seed)}
-        splits = {title: split_groups(found.groups, seed=seed, unit="patients")}
-        if (folder / TEST_FILE).exists():
-            lists = folder / TRAIN_VALID_FILE, folder / TEST_FILE
-            splits["the NIH's lists"] = official_parts(found.images, found.groups, *lists)
+        splits = {title: split_catalog(found, seed=seed)}
+        if is_nih and (folder / nih.TEST_FILE).exists():
+            splits["the NIH's lists"] = nih.official_parts(found)
     except DataError as error:
         report.problems.append(str(error))
         return {}

@@ -5,17 +5,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from data_prep import resize_folder
 from data_prep.__main__ import main
+from data_prep.synthetic_nih import generate_chexpert
+from data_prep.synthetic_shapes import generate_cifar10, generate_imagefolder
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
@@ -48,9 +55,6 @@ needs_sample = pytest.mark.skipif(
 needs_metadata = pytest.mark.skipif(
     not (SHARED / "nih-metadata").is_dir(), reason="no ../shared/nih-metadata beside the repository"
 )
-needs_512 = pytest.mark.skipif(
-    not (SHARED / "nih-512").is_dir(), reason="no ../shared/nih-512 beside the repository"
-)
 
 
 def row(image: str, findings: str = "No Finding", followup: object = 0, patient: object = 1) -> str:
@@ -74,6 +78,11 @@ def make_folder(folder: Path, patients: int = 12, images: int = 2, size: int = 1
     return folder
 
 
+def quiet(source: Path, target: Path, **options: Any) -> dict[str, Any]:
+    """`resize_folder` without a progress bar, to 8 px."""
+    return resize_folder(source, target, **{"size": 8, "progress": False} | options)
+
+
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """`data-prep` with these arguments, in this process: a new one takes a second to start."""
     with (
@@ -93,6 +102,49 @@ def process(*arguments: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         timeout=300,
     )
+
+
+QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "nih": make_folder,
+    "table": lambda folder: generate_chexpert(folder, images=60, size=24, **QUIET),
+    "imagefolder": lambda folder: generate_imagefolder(folder, images=60, size=20, **QUIET),
+    "archive": lambda folder: generate_imagefolder(
+        folder, images=60, size=20, archive=True, **QUIET
+    ),
+    "cifar10": lambda folder: generate_cifar10(folder, images=120, **QUIET),
+}
+"""What makes a small data set of each format: those of the readers, and ImageNet's archive."""
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    """A running `python -m data_prep`, the leader of a process group."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "data_prep", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def wait_until(ready: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
+    """Wait until something is so, or the process has ended."""
+    until = time.monotonic() + 300
+    while running.poll() is None and time.monotonic() < until and not ready():
+        time.sleep(0.002)
+
+
+def wait_for_images(folder: Path, count: int, running: subprocess.Popen[bytes]) -> None:
+    wait_until(lambda: folder.is_dir() and len(os.listdir(folder)) >= count, running)  # noqa: PTH208
+
+
+def kill(running: subprocess.Popen[bytes]) -> bool:
+    """Kill a process at once; whether it was still running."""
+    running.kill()
+    running.communicate()
+    return running.returncode == -signal.SIGKILL
 
 
 def the_line(done: subprocess.CompletedProcess[str]) -> str:

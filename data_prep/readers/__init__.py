@@ -122,9 +122,12 @@ def load_catalog(
 ) -> tuple[Catalog, np.ndarray | None]:
     """Return the catalogue of a folder, and the pixels of all images if they are in one array."""
     folder = Path(folder)
-    read = _catalog_function(name)
+    if name not in READERS:
+        hint = did_you_mean(name, READERS, f"use one of {', '.join(READERS)}")
+        raise DataError(f"there is no reader '{name}'; {hint}")
     if labels_csv.has_labels_csv(folder):
         return labels_csv.catalog(folder, name)
+    read: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
     known = [*inspect.signature(read).parameters][1:]
     for option in options:
         if option not in known:
@@ -139,14 +142,6 @@ def load_catalog(
     if catalog.kind == "record":
         array = cifar10.read_all_images(catalog)
     return catalog, array
-
-
-def _catalog_function(name: str) -> Callable[..., Catalog]:
-    if name not in READERS:
-        hint = did_you_mean(name, READERS, f"use one of {', '.join(READERS)}")
-        raise DataError(f"there is no reader '{name}'; {hint}")
-    function: Callable[..., Catalog] = importlib.import_module(f"{__name__}.{name}").catalog
-    return function
 
 
 def check_reader(reader: Any, where: str) -> None:

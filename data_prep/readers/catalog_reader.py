@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from data_prep import manifest
 from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
 from data_prep.errors import DataError
 from data_prep.files import open_regular
-from data_prep.image_decoding import decode, read_bytes
+from data_prep.image_decoding import decode, read_bytes, to_channels
 from data_prep.readers import cifar10
 
 LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
@@ -80,7 +79,9 @@ class CatalogReader:
     def read(self, i: int) -> np.ndarray:
         """Return image i, uint8 (height, width, channels)."""
         if self.array is None:
-            return read_image(self.catalog, i, self.channels)
+            catalog = self.catalog
+            data = read_source(catalog.folder, catalog.kind, catalog.sources[i])
+            return decode_source(data, catalog.kind, catalog.path(i), self.channels)
         return to_channels(self.array[self.rows[i]], self.channels)
 
     def table(self) -> pd.DataFrame:
@@ -103,23 +104,6 @@ class CatalogReader:
         else:
             columns |= {name: self.targets[:, at] for at, name in enumerate(self.classes)}
         return pd.DataFrame(columns)
-
-
-def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
-    """Convert uint8 (height, width) or (height, width, 3) to (height, width, channels)."""
-    if pixels.ndim == 2:
-        pixels = pixels[..., np.newaxis]
-    if pixels.shape[2] == channels:
-        return pixels
-    if channels == 3:
-        return np.repeat(pixels, 3, axis=2)
-    return np.asarray(Image.fromarray(pixels).convert("L"))[..., np.newaxis]
-
-
-def read_image(catalog: Catalog, image: int, channels: int) -> np.ndarray:
-    """Read an image, uint8 (height, width, channels)."""
-    data = read_source(catalog.folder, catalog.kind, catalog.sources[image])
-    return decode_source(data, catalog.kind, catalog.path(image), channels)
 
 
 def read_source(folder: str | os.PathLike[str], kind: str, place: str) -> bytes:

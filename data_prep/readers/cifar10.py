@@ -46,11 +46,7 @@ class Batch(NamedTuple):
 
 
 def catalog(folder: Path) -> Catalog:
-    """List the images of a CIFAR-10 folder or archive: 5 files of train and one file of test.
-
-    Raises `DataError` for a file that is missing, contains a partial image or an unknown class, or
-    is a pickle with a function call.
-    """
+    """List the images of a CIFAR-10 folder or archive: 5 files of train and one file of test."""
     home, names, ending = _files(folder)
     classes = _classes(home, names)
     images: list[str] = []

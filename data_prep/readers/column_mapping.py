@@ -1,30 +1,6 @@
 """Read and check a column mapping, `table.toml`, which says what the columns of a CSV mean.
 
-The mapping may also be a dictionary with the same keys.
-
-    file = "train.csv"              # or by part: file = {train = "train.csv", valid = "valid.csv"}
-    columns = ["image", "class"]    # the names, if the file has no header; spaces may separate
-    path = "Path"                   # a column, or a pattern: "p{subject_id:2}/{dicom_id}.dcm" has
-                                    # the first 2 characters of one column and all of another;
-                                    # "*/{id}.jpg" searches each folder, "**/{id}.jpg" all levels;
-                                    # or by part: path = {train = "train/{id}", test = "test/{id}"}
-    remove_prefix = "set/"          # the start of each path that is no folder on this disk
-    group = "PatientID"             # the group of an image: a column or a pattern
-    group_pattern = "patient[0-9]+" # only the text that this regular expression finds
-    split = "split"                 # a column of train, valid (val, validate, validation), test
-    join = {file = "labels.csv", on = ["study_id"]}  # columns of a second file
-
-and one of three types of labels:
-
-    findings = ["Edema", "Mass"]    # a column each, with the texts in positive, negative,
-                                    # uncertain and missing
-    labels = "Finding Labels"       # one column of names, separated by `separator`, or ...
-    label_format = "list"           # ... written as Python's list: "['edema', 'mass']"
-    merge_rows = true               # join the rows of an image: positive if it is in one row
-    no_finding = ["No Finding"]     # names that mean no finding
-    handle_unknown = "ignore"       # names not in findings: "error" or "ignore"
-    class = "label"                 # a column with the class; classes = [...] sets the order
-    class_pattern = "^[^/]+"        # only the text that this regular expression finds
+The mapping may also be a dictionary with the same keys, which docs/table-toml.md explains.
 """
 
 from __future__ import annotations
@@ -130,17 +106,9 @@ class ColumnMapping(
                     raise ValueError(f"{text!r} has two meanings; remove one")
 
 
-KEYS = tuple(field.encode_name for field in msgspec.structs.fields(ColumnMapping))
-LISTS = (
-    "columns",
-    "findings",
-    "no_finding",
-    "classes",
-    "positive",
-    "negative",
-    "uncertain",
-    "missing",
-)
+FIELDS = msgspec.structs.fields(ColumnMapping)
+KEYS = tuple(field.encode_name for field in FIELDS)
+LISTS = tuple(field.name for field in FIELDS if field.type == Texts)
 LIST_HINT = "a list of different texts is needed"
 HINTS = dict.fromkeys(LISTS, LIST_HINT) | {
     "path": f"a pattern, or one for each of {', '.join(PARTS)}, is needed",

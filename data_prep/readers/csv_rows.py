@@ -72,8 +72,6 @@ class CsvRows:
 
     `split_header` is for a header whose names contain commas without quotes. `columns` are the
     names for a file without a header; spaces may separate its columns.
-
-    Raises `DataError`, with file and line, if the file is no such table.
     """
 
     def __init__(
@@ -129,20 +127,14 @@ class CsvRows:
 
     def pattern(self, pattern: str) -> Callable[[Row], str]:
         """Return a function that fills a column name or a pattern of columns from a row."""
+        if "{" not in pattern:
+            return itemgetter(self.column(pattern))
+        start, *rest = FIELD.split(pattern)
         pieces = [
-            (text, self.column(name) if name else None, most)
-            for text, name, most in _parse_pattern(pattern)
+            (self.column(name), int(most) if most else None, text)
+            for name, most, text in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
         ]
-        (text, at, most), *others = pieces
-        if not others and at is not None and not text and most is None:
-            return itemgetter(at)
-
-        def fill(row: Row) -> str:
-            return "".join(
-                text + ("" if at is None else row[at][:most]) for text, at, most in pieces
-            )
-
-        return fill
+        return lambda row: start + "".join(row[at][:most] + text for at, most, text in pieces)
 
     def _reader(self) -> Any:
         # Decode while reading: io.StringIO would take four bytes per character.
@@ -164,20 +156,3 @@ class CsvRows:
             raise DataError(
                 f"{self.file}: not a text file in UTF-8; save it as CSV in UTF-8"
             ) from None
-
-
-def _parse_pattern(pattern: str) -> list[tuple[str, str, int | None]]:
-    """Return the pieces of a pattern: text before a column, column, number of its characters.
-
-    The text at the end is ("text", "", None). A pattern without braces is a column's name.
-    """
-    if "{" not in pattern:
-        return [("", pattern, None)]
-    pieces, at = [], 0
-    for found in FIELD.finditer(pattern):
-        most = None if found[2] is None else int(found[2])
-        pieces.append((pattern[at : found.start()], found[1], most))
-        at = found.end()
-    if pattern[at:]:
-        pieces.append((pattern[at:], "", None))
-    return pieces

@@ -21,12 +21,7 @@ from data_prep.catalog import Catalog, ending, passed_over_text
 from data_prep.errors import DataError
 from data_prep.image_decoding import IMAGE_EXTENSIONS
 from data_prep.readers import imagenet_archive
-from data_prep.readers.class_folders import (
-    first_by_kind,
-    leave_out,
-    refuse_copies,
-    refuse_kinds,
-)
+from data_prep.readers.class_folders import first_by_kind, leave_out, refuse_copies, refuse_kinds
 from data_prep.readers.imagenet_archive import ARCHIVE
 from data_prep.readers.path_safety import UNSAFE_PATH, check_link, follows_links
 from data_prep.split import PARTS
@@ -69,10 +64,6 @@ def catalog(
     likewise. Folders with a name in `exclude` are ignored. `links` is `refuse` or `follow`, for
     links that lead out of the folder. The classes are the names of the folders of train, sorted;
     the images come in the order of names.
-
-    Raises `DataError` for a folder without classes, a class without training images, different
-    kinds of images in every class, a link out of the folder, a link in a circle, and an archive
-    that is damaged or hostile.
     """
     search = _Search(folder, frozenset(exclude), follows_links(links))
     for archive in (folder, folder / ARCHIVE):

@@ -10,8 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +18,12 @@ import numpy as np
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.folder_state import (
-    EXCLUDED_FILE,
     PACKED_FILE,
     PREPARED_FILE,
-    LabelFiles,
+    drop_excluded,
     is_packed,
     open_array,
-    read_excluded,
     read_prepared,
-    reader_name,
 )
 from data_prep.readers import column_mapping, table
 from data_prep.split import PARTS
@@ -43,19 +39,16 @@ def has_labels_csv(folder: Path) -> bool:
 
 
 def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
-    """Return the catalogue of such a folder, and the pixels if it is packed.
-
-    Raises `DataError` if the folder was written from another reader, or is not complete.
-    """
+    """Return the catalogue of such a folder, and the pixels if it is packed."""
     array = None
     if is_packed(folder):
-        array, names = open_array(folder)
+        array, packed = open_array(folder)
         found = table.catalog(folder, check_images=False)
-        if list(found.images) != names:
+        if list(found.images) != packed["names"]:
             raise DataError(
                 f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
             )
-        made_by = reader_name(folder)
+        made_by = packed.get("reader", "nih")
     else:
         note = read_prepared(folder) or {}
         if not note.get("complete"):
@@ -63,13 +56,7 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 f"{folder} is not complete: run the command that wrote it again, which continues"
             )
         found, made_by = table.catalog(folder), note.get("reader", "table")
-        if out := read_excluded(folder):
-            kept = [at for at, image in enumerate(found.images) if image not in out]
-            if not kept:
-                raise DataError(
-                    f"{folder / EXCLUDED_FILE}: names every image; remove it to use them"
-                )
-            found = found.select(np.array(kept))
+        found = found.select(drop_excluded(folder, found.images))
     if reader not in (made_by, "table"):
         raise DataError(
             f"{folder} was written from the reader {made_by}, not {reader}; name the right reader"
@@ -77,14 +64,10 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
     return found, array
 
 
-def label_files(found: Catalog, files: Mapping[str, str] | None) -> LabelFiles:
-    """Return a function that encodes the label files; `files` by image, or None if packed."""
-    return partial(_encode_label_files, found, files)
-
-
-def _encode_label_files(
+def encode_label_files(
     found: Catalog, files: Mapping[str, str] | None, ready: set[str]
 ) -> dict[str, bytes | None]:
+    """Return the label files of the images in `ready`; `files` by image, or None if packed."""
     findings = found.task == "findings"
     taken = set(found.classes) if findings else set()
 
@@ -93,33 +76,29 @@ def _encode_label_files(
             name += "_"
         return name
 
-    image, file, part, group = map(free, ("image", "file", "split", "group"))
-    header = [image, file]
-    columns = {"file": LABELS_FILE, "path": file, "name": image}
-    if found.parts is not None:
-        header.append(part)
-        columns["split"] = part
-    if found.groups is not None:
-        header.append(group)
-        columns["group"] = group
+    keep = [at for at, name in enumerate(found.images) if name in ready]
+    chosen = found.select(np.array(keep, dtype=np.int64))
+    names, path = chosen.images, free("file")
+    table: dict[str, Sequence[object]] = {
+        free("image"): names,
+        path: names if files is None else [files[name] for name in names],
+    }
+    columns = {"file": LABELS_FILE, "path": path, "name": free("image")}
+    if chosen.parts is not None:
+        columns["split"] = free("split")
+        table[columns["split"]] = ["" if at == NO_PART else PARTS[at] for at in chosen.parts]
+    if chosen.groups is not None:
+        columns["group"] = free("group")
+        table[columns["group"]] = chosen.groups
+    if findings:
+        cells = {MISSING: "", -1: "-1", 0: "0", 1: "1"}
+        for name, labels in zip(found.classes, chosen.labels.T.tolist(), strict=True):
+            table[name] = [cells[code] for code in labels]
+    else:
+        table["class"] = [found.classes[label] for label in chosen.labels]
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*header, *(found.classes if findings else ["class"])])
-    cells = {MISSING: "", -1: "-1", 0: "0", 1: "1"}
-    for at, name in enumerate(found.images):
-        if name not in ready:
-            continue
-        row = [name, name if files is None else files[name]]
-        if found.parts is not None:
-            code = int(found.parts[at])
-            row.append("" if code == NO_PART else PARTS[code])
-        if found.groups is not None:
-            row.append(str(found.groups[at]))
-        if findings:
-            row += [cells[code] for code in found.labels[at].tolist()]
-        else:
-            row.append(found.classes[found.labels[at]])
-        rows.writerow(row)
+    rows.writerows([table, *zip(*table.values(), strict=True)])
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in columns.items()]
     classes = json.dumps(list(found.classes), ensure_ascii=False)
     lines += [f"findings = {classes}"] if findings else ['class = "class"', f"classes = {classes}"]

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from data_prep.catalog import Catalog
+from data_prep.catalog import Catalog, split_catalog
 from data_prep.errors import DataError
-from data_prep.folder_state import EXCLUDED_FILE, is_packed, open_array, read_excluded
+from data_prep.files import MAX_TEXT_BYTES, read_limited
+from data_prep.folder_state import drop_excluded, is_packed, open_array
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
+from data_prep.split import PARTS
+
+TRAIN_VALID_FILE = "train_val_list.txt"
+TEST_FILE = "test_list.txt"
 
 #: The folders of images, in the NIH's archives and in Kaggle's.
 SEARCHED = "images/, images_*/images/, images-*/images-*/ and sample/images/"
 
 
 def read_catalog(
-    folder: str | os.PathLike[str],
-    *,
-    check_images: bool = True,
-    skip_missing: bool = False,
+    folder: str | os.PathLike[str], *, check_images: bool = True, skip_missing: bool = False
 ) -> pd.DataFrame:
     """Read and check the label file of a folder in the NIH's format.
 
@@ -45,10 +49,9 @@ def read_catalog(
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
-    if out := read_excluded(folder):
-        table = table[~table["image"].isin(out)].reset_index(drop=True)
-        if table.empty:
-            raise DataError(f"{folder / EXCLUDED_FILE}: names every image; remove it to use them")
+    kept = drop_excluded(folder, table["image"].tolist())
+    if len(kept) < len(table):
+        table = table.iloc[kept].reset_index(drop=True)
     here = list_images(folder)
     names = table["image"].tolist()
     paths = [here.get(name) or here.get(_as_jpeg(name)) for name in names]
@@ -139,9 +142,9 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
         DataError: the folder is incomplete or damaged, or does not match its label file.
     """
     folder = Path(folder)
-    images, names = open_array(folder)
+    images, note = open_array(folder)
     catalog = read_catalog(folder, check_images=False)
-    if catalog["image"].tolist() != names:
+    if catalog["image"].tolist() != note["names"]:
         raise DataError(
             f"{folder}: label file and packed images do not match;"
             f" pack it again with 'data-prep pack SOURCE {folder}'"
@@ -168,3 +171,73 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
         labels=labels(table).astype(np.int8),
         groups=table["patient"].tolist(),
     )
+
+
+def official_split(
+    catalog: pd.DataFrame,
+    train_valid: str | os.PathLike[str],
+    test: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    valid: float = 0.125,
+) -> dict[str, pd.DataFrame]:
+    """Split a catalog by the NIH's official lists.
+
+    The NIH publishes no validation part, so some patients of the training list become one.
+
+    Args:
+        catalog: a table from `read_catalog`.
+        train_valid: the file `train_val_list.txt`.
+        test: the file `test_list.txt`.
+        seed: of the choice of validation patients.
+        valid: fraction of the patients in `train_valid` that become the validation part.
+
+    Returns:
+        A table for each of `train`, `valid` and `test`.
+
+    Raises:
+        DataError: a list is missing or empty, an image is in both lists or in neither, a patient is
+            in both, or a part has no images.
+    """
+    images, patients = catalog["image"].tolist(), catalog["patient"].tolist()
+    folder, unused = Path(train_valid).parent, np.zeros(len(images))
+    found = Catalog(folder, images, images, (), unused, patients)
+    parts = split_catalog(_with_parts(found, train_valid, test), seed=seed, valid=valid)
+    return {part: catalog.iloc[rows].reset_index(drop=True) for part, rows in parts.items()}
+
+
+def official_parts(found: Catalog, seed: int = 0) -> dict[str, np.ndarray]:
+    """Split a data folder by the lists in it, as `official_split` does; return indices."""
+    lists = found.folder / TRAIN_VALID_FILE, found.folder / TEST_FILE
+    return split_catalog(_with_parts(found, *lists), seed=seed)
+
+
+def _with_parts(
+    found: Catalog, train_valid: str | os.PathLike[str], test: str | os.PathLike[str]
+) -> Catalog:
+    train_names, test_names = _read_list(train_valid), _read_list(test)
+    if both := train_names & test_names:
+        raise DataError(f"{test}: {min(both)} is also in {train_valid}; remove it from one list")
+    known = train_names | test_names
+    if neither := [name for name in found.images if name not in known]:
+        raise DataError(
+            f"{len(neither):,} images are in neither list, the first is {neither[0]};"
+            f" {train_valid} and {test} must name all"
+        )
+    part_of = dict.fromkeys(train_names, 0) | dict.fromkeys(test_names, PARTS.index("test"))
+    return replace(found, parts=np.array([part_of[name] for name in found.images], np.int8))
+
+
+def _read_list(file: str | os.PathLike[str]) -> set[str]:
+    try:
+        text = read_limited(file, MAX_TEXT_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(
+            f"{file}: the list is missing; download it from the NIH's page of the archives"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+    names = {line.strip() for line in io.StringIO(text, newline=None)} - {""}
+    if not names:
+        raise DataError(f"{file}: no file names in it; download the list again")
+    return names

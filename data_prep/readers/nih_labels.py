@@ -14,7 +14,6 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -23,8 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data_prep.errors import DataError, did_you_mean
+from data_prep.catalog import MISSING
+from data_prep.errors import DataError
+from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_rows import CsvRows, read_csv_bytes, split_names, text_format
+from data_prep.readers.table_labels import TableLabels
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -48,6 +50,15 @@ NO_FINDING = "No Finding"
 
 #: Other spellings in the NIH's papers and side files (BBox_List_2017.csv has "Infiltrate").
 SPELLINGS = {"Pleural Thickening": "Pleural_Thickening", "Infiltrate": "Infiltration"}
+
+#: What the column of findings means.
+MAPPING = ColumnMapping(
+    file="Data_Entry_2017.csv",
+    path="Image Index",
+    labels="Finding Labels",
+    findings=FINDINGS,
+    no_finding=(NO_FINDING,),
+)
 
 #: The names a label file may have; where a folder has several, the first of these is read.
 LABEL_FILES = (
@@ -94,28 +105,8 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
         texts = columns[name]
         _check(rows, name, texts, WHOLE_NUMBER, "a whole number")
         table[column] = np.array([int(re.split("[.,]", text)[0]) for text in texts], dtype=np.int64)
-    flags = _flags(rows, columns["Finding Labels"])
-    for position, finding in enumerate(FINDINGS):
-        table[finding] = flags[:, position]
-    return pd.DataFrame(table)
-
-
-def parse_findings(text: str) -> tuple[str, ...]:
-    """Parse the findings in one `Finding Labels` cell: names joined by `|`, or `No Finding`.
-
-    Raises `DataError` (without file and row) for an unknown name, an empty cell, or `No Finding`
-    beside a finding.
-    """
-    names = [name.strip() for name in text.split("|")]
-    if names == [NO_FINDING]:
-        return ()
-    for name in names:
-        if name == NO_FINDING:
-            raise DataError(f"{text!r} has '{NO_FINDING}' beside a finding")
-        if SPELLINGS.get(name, name) not in FINDINGS:
-            hint = did_you_mean(name, FINDINGS, f"the findings are {', '.join(FINDINGS)}")
-            raise DataError(f"{name!r} is not one of the 14 findings; {hint}")
-    return tuple(SPELLINGS.get(name, name) for name in names)
+    flags = _flags(rows, columns["Finding Labels"]).astype(np.uint8)
+    return pd.DataFrame(table | {name: flags[:, at] for at, name in enumerate(FINDINGS)})
 
 
 def label_files(file: Path, images: set[str]) -> dict[str, bytes | None]:
@@ -155,22 +146,15 @@ def _check(rows: CsvRows, name: str, texts: list[str], form: re.Pattern[str], wh
         raise DataError(f"{rows.where(at)}: '{name}' is {text!r}, expected {what}")
 
 
-def _flags(rows: CsvRows, cells: Iterable[str]) -> np.ndarray:
-    """Return uint8 (rows, 14). Each distinct cell is parsed once; the NIH's file has 836."""
-    kinds: dict[str, int] = {}
-    patterns: list[np.ndarray] = []
-    picks = []
-    for at, cell in enumerate(cells):
-        kind = kinds.get(cell)
-        if kind is None:
-            try:
-                names = parse_findings(cell)
-            except DataError as error:
-                raise DataError(f"{rows.where(at)}: {error}") from None
-            kind = kinds[cell] = len(patterns)
-            patterns.append(np.array([finding in names for finding in FINDINGS], dtype=np.uint8))
-        picks.append(kind)
-    return np.stack(patterns)[np.array(picks)]
+def _flags(rows: CsvRows, cells: list[str]) -> np.ndarray:
+    """Return int8 (rows, 14) of 0 and 1."""
+    for spelling, name in SPELLINGS.items():
+        cells = [cell.replace(spelling, name) for cell in cells]
+    labels = TableLabels(MAPPING, f"the findings are {', '.join(FINDINGS)}")
+    flags = labels.values(labels.kinds(cells, lambda at, column: rows.where(at)))
+    if len(empty := np.flatnonzero(flags[:, 0] == MISSING)):
+        raise DataError(f"{rows.where(int(empty[0]))}: 'Finding Labels' is empty; enter a finding")
+    return flags
 
 
 @cache

@@ -53,9 +53,7 @@ def check_link(folder: Path, place: str, follow_links: bool) -> None:
     """Raise `DataError` for a path that leads out of the folder, unless links are followed."""
     if not follow_links:
         refuse_outside(
-            folder,
-            place,
-            'allow links with --follow-links (in a recipe: links = "follow")',
+            folder, place, 'allow links with --follow-links (in a recipe: links = "follow")'
         )
 
 
@@ -106,8 +104,6 @@ def resolve_wildcards(folder: Path, paths: Sequence[str], follow_links: bool = F
     """Return the (safe) paths with `*` replaced by the one folder that contains the image.
 
     `**` stands for folders at any level. The path of a missing image is returned unchanged.
-
-    Raises `DataError` if several folders contain an image, or if one leads out of the folder.
     """
     places: dict[str, dict[str, list[str]]] = {}  # pattern of folders, name, folders with the name
     found = []

@@ -1,19 +1,20 @@
 """Read the images and labels that a CSV file lists: CheXpert, MIMIC-CXR, PadChest or a custom CSV.
 
 A column, or a pattern of columns, gives the path of an image. A mapping says what the columns mean,
-see `data_prep.readers.column_mapping`.
+see docs/table-toml.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from data_prep import dicom
 from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.readers import column_mapping
-from data_prep.readers.column_mapping import ColumnMapping
-from data_prep.readers.csv_rows import CsvRows
+from data_prep.readers.column_mapping import ColumnMapping, Join
+from data_prep.readers.csv_rows import CsvRows, Row
 from data_prep.readers.path_safety import (
     UNSAFE_PATH,
     any_suspicious,
@@ -54,15 +55,12 @@ def catalog(
     `table` is the mapping or its TOML file; None: the folder's `table.toml`. With `check_images`
     every image has to exist. `links` is `refuse` or `follow`, for links that lead out of the
     folder: your choice, and not the mapping's, which came with the data.
-
-    Raises `DataError`, with file, line and column, if the CSV does not match the mapping, if a path
-    leads out of the folder, also through a link, and if an image is listed twice.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder: name the folder that contains the paths")
     given = column_mapping.read_mapping(folder, table)
     labels = TableLabels(given)
-    second = _read_joined(folder, given)
+    second = None if given.join is None else _read_joined(folder, given.join)
     found = _TableColumns()
     for part, name in given.files.items():
         rows = CsvRows(folder / name, columns=given.columns)
@@ -111,33 +109,30 @@ def _merge_rows(listed: Catalog, where: Path) -> Catalog:
     return replace(listed.select(keep), labels=labels)
 
 
+@dataclass
 class _TableColumns:
-    def __init__(self) -> None:
-        self.images: list[str] = []
-        self.paths: list[str] = []
-        self.groups: list[str] = []
-        self.parts: list[int] = []
-        self.kinds: list[int] = []
+    images: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
 
 
-class _JoinedFile:
-    def __init__(self, rows: CsvRows, on: tuple[str, ...]) -> None:
-        key, self.on = rows.cells(on), on
-        others = [at for at, name in enumerate(rows.header) if name not in on]
-        self.columns = [rows.header[at] for at in others]
-        self.rows: dict[Any, list[str]] = {}
-        for block in rows.blocks():
-            for row in block:
-                if key(row) in self.rows:
-                    where = rows.where(len(self.rows))
-                    raise DataError(f"{where}: {key(row)} occurs twice; remove one row")
-                self.rows[key(row)] = [row[at] for at in others]
+class _JoinedFile(NamedTuple):
+    on: tuple[str, ...]
+    columns: list[str]
+    rows: dict[Any, list[str]]
 
 
-def _read_joined(folder: Path, given: ColumnMapping) -> _JoinedFile | None:
-    if given.join is None:
-        return None
-    return _JoinedFile(CsvRows(folder / given.join.file), given.join.on)
+def _read_joined(folder: Path, join: Join) -> _JoinedFile:
+    rows, on = CsvRows(folder / join.file), join.on
+    key, others = rows.cells(on), [at for at, name in enumerate(rows.header) if name not in on]
+    joined: dict[Any, list[str]] = {}
+    for row in itertools.chain.from_iterable(rows.blocks()):
+        if key(row) in joined:
+            raise DataError(f"{rows.where(len(joined))}: {key(row)} occurs twice; remove one row")
+        joined[key(row)] = [row[at] for at in others]
+    return _JoinedFile(on, [rows.header[at] for at in others], joined)
 
 
 def _read_file(
@@ -149,12 +144,9 @@ def _read_file(
     found: _TableColumns,
 ) -> None:
     """Add the rows of one file to `found`, column by column."""
-    key, blank = None, [""]
-    if second is not None:
-        key = rows.cells(second.on)
-        blank = [""] * len(second.columns)
     blocks = rows.blocks()
     if second is not None:
+        blocks = _joined(blocks, rows.cells(second.on), second)
         rows.header = rows.header + second.columns
     path = given.paths[part]
     path_of = rows.pattern(path)
@@ -165,8 +157,6 @@ def _read_file(
     cells_of = rows.cells(labels.columns)
     before = 0
     for block in blocks:
-        if second is not None and key is not None:
-            block = [row + second.rows.get(key(row), blank) for row in block]
 
         def where(at: int, column: str, before: int = before) -> str:
             return f"{rows.where(before + at)}, column '{column}'"
@@ -188,6 +178,13 @@ def _read_file(
         elif part:
             found.parts += [PART_NAMES[part]] * len(block)
         before += len(block)
+
+
+def _joined(
+    blocks: Iterator[list[Row]], key: Callable[[Row], Any], second: _JoinedFile
+) -> Iterator[list[Row]]:
+    blank = [""] * len(second.columns)
+    return ([row + second.rows.get(key(row), blank) for row in block] for block in blocks)
 
 
 def _refuse_unsafe(paths: list[str], where: Callable[[int], str]) -> None:

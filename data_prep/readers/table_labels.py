@@ -20,8 +20,11 @@ ITEM = re.compile(r"""\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*(,|$)""")
 class TableLabels:
     """The distinct cells read so far (`known`) and the labels of each."""
 
-    def __init__(self, given: ColumnMapping) -> None:
-        self.given = given
+    def __init__(
+        self, given: ColumnMapping, advice: str = 'or set handle_unknown = "ignore"'
+    ) -> None:
+        """`advice` ends the error of a finding that is unlike all known findings."""
+        self.given, self.advice = given, advice
         self.known: dict[Any, int] = {}
         self.patterns: list[Any] = []
         self.is_class = given.class_ is not None
@@ -109,7 +112,7 @@ class TableLabels:
         for name in names - set(given.findings) - set(given.no_finding):
             if given.handle_unknown == "ignore":
                 continue
-            hint = did_you_mean(name, given.findings, 'or set handle_unknown = "ignore"')
+            hint = did_you_mean(name, given.findings, self.advice)
             raise DataError(
                 f"{where(self.columns[0])}: {name!r} is not one of the findings; {hint}"
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import data_prep
-from data_prep import synthetic_chexpert, synthetic_folder, synthetic_nih, synthetic_shapes
+from data_prep import synthetic_folder, synthetic_nih, synthetic_shapes
 from data_prep.files import exclusive_lock
 from data_prep.readers import cifar10
 from helpers import paths, terminal
@@ -61,9 +61,9 @@ STAND_INS = {
         {},
     ),
     "table": StandIn(
-        f"demo-table-{_version(synthetic_chexpert.TOOL)}",
+        f"demo-table-{_version(synthetic_nih.CHEXPERT_TOOL)}",
         "X-ray-like images with a table",
-        synthetic_chexpert.generate_chexpert,
+        synthetic_nih.generate_chexpert,
         {"reader": "table"},
     ),
     "imagefolder": StandIn(

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep import FINDINGS, DataError, labels, read_catalog
-from data_prep.readers.nih_labels import keep_rows, parse_findings, parse_label_file
+from data_prep.readers.nih_labels import keep_rows, parse_label_file
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
@@ -161,37 +161,6 @@ def test_row_variants(tmp_path: Path) -> None:
     assert parse_label_file(windows).equals(table)
 
 
-#: Those that tests/hostile/labels.py lacks.
-BAD_ROWS = {
-    "unknown finding": (row("a.png", "Masss"), "line 3", "'Masss'", "did you mean 'Mass'"),
-    "no finding and one": (row("a.png", "Mass|No Finding"), "line 3", "beside a finding"),
-    "empty finding": (row("a.png", ""), "line 3", "not one of the 14"),
-    "deep parent": (row("x/../../a.png"), "line 3", "without folders"),
-    "backslash": (row("..\\a.png"), "line 3", "without folders"),
-    "dots": (row(".."), "line 3", "without folders"),
-    "negative patient": (row("a.png", patient=-3), "line 3", "'Patient ID' is '-3'"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_ROWS)
-def test_a_bad_row_is_one_clear_line(tmp_path: Path, case: str) -> None:
-    bad, *said = BAD_ROWS[case]
-    file = write(tmp_path, row("fine.png"), bad)
-    with pytest.raises(DataError) as caught:
-        parse_label_file(file)
-    text = str(caught.value)
-    assert "\n" not in text and str(file) in text
-    assert all(part in text for part in said), text
-
-
-@pytest.mark.parametrize("column", ["Image Index", "Finding Labels", "Follow-up #", "Patient ID"])
-def test_a_missing_column_exits_2(tmp_path: Path, column: str) -> None:
-    folder = make_folder(tmp_path / "set")
-    file = folder / "Data_Entry_2017.csv"
-    file.write_text(file.read_text().replace(column, "Other", 1))
-    assert f"no column '{column}'" in the_line(command("stats", folder))
-
-
 def test_folder_errors_exit_2(tmp_path: Path) -> None:
     assert "does not exist" in the_line(command("stats", tmp_path / "nowhere"))
     assert "no label file" in the_line(command("stats", tmp_path))
@@ -222,14 +191,6 @@ def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows
     assert table["patient"].tolist() == [patient for _, patient in rows]
     for at, (findings, _) in enumerate(rows):
         assert {name for name in FINDINGS if table[name].iloc[at]} == set(findings)
-
-
-@given(st.text(max_size=60))
-def test_findings_are_known_or_refused(text: str) -> None:
-    try:
-        assert set(parse_findings(text)) <= set(FINDINGS)
-    except DataError as error:
-        assert len(str(error).splitlines()) == 1
 
 
 @given(st.binary(max_size=300))

@@ -26,9 +26,23 @@ def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_rgb_png_is_read_exactly() -> None:
-    data = saved(Image.fromarray(SMOOTH), "PNG")
-    assert np.array_equal(decode(data, "x", 3), SMOOTH)
+LIBRARIES = {"TIFF": "libtiff", "WEBP": "webp"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("PNG", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+        ("TIFF", {"compression": "tiff_adobe_deflate"}),
+        ("TIFF", {"compression": "packbits"}),
+        ("WEBP", {"lossless": True}),
+    ],
+)
+def test_rgb_is_read_exactly(kind: str, options: dict[str, Any]) -> None:
+    if (library := LIBRARIES.get(kind)) and not features.check(library):
+        pytest.skip(f"Pillow was built without {library}")
+    assert np.array_equal(decode(saved(Image.fromarray(SMOOTH), kind, **options), "x", 3), SMOOTH)
 
 
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
@@ -61,20 +75,6 @@ def test_gif_is_read_and_only_a_single_image() -> None:
         several = saved(image, kind, save_all=True, append_images=[image.rotate(180)])
         with pytest.raises(DataError, match=r"x: .*more than one image"):
             decode(several, "x", 3)
-
-
-@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
-@pytest.mark.skipif(not features.check("libtiff"), reason="Pillow was built without libtiff")
-def test_compressed_tiff_is_read_exactly(compression: str) -> None:
-    data = saved(Image.fromarray(SMOOTH), "TIFF", compression=compression)
-    assert np.array_equal(decode(data, "x", 3), SMOOTH)
-
-
-@pytest.mark.skipif(not features.check("webp"), reason="Pillow was built without libwebp")
-def test_webp_is_read_exactly() -> None:
-    assert np.array_equal(
-        decode(saved(Image.fromarray(SMOOTH), "WEBP", lossless=True), "x", 3), SMOOTH
-    )
 
 
 @pytest.mark.skipif(bool(features.check("webp")), reason="Pillow was built with libwebp")

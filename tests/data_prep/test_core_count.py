@@ -6,38 +6,32 @@ import pytest
 
 from data_prep import files
 
+NESTED = {
+    "slurm/job_1/step_0/cpu.max": "max 100000\n",
+    "slurm/job_1/cpu.max": "250000 100000\n",
+    "cpu.max": "800000 100000\n",
+}
+OLDER = {"cpu/docker/cpu.cfs_quota_us": "150000\n", "cpu/docker/cpu.cfs_period_us": "100000\n"}
 
-def quotas(folder: Path, groups: str, **texts: str) -> list[float]:
-    (folder / "groups").write_text(groups)
+
+@pytest.mark.parametrize(
+    ("groups", "texts", "limits"),
+    [
+        ("0::/slurm/job_1/step_0\n", NESTED, [2.5, 8]),
+        ("0::/\nnonsense\n", {"cpu.max": "max 100000\n"}, []),
+        ("4:cpu,cpuacct:/docker\n3:memory:/x\n", OLDER, [1.5]),
+    ],
+)
+def test_a_limit_anywhere_above_counts(
+    tmp_path: Path, groups: str, texts: dict[str, str], limits: list[float]
+) -> None:
+    (tmp_path / "groups").write_text(groups)
     for name, text in texts.items():
-        path = folder / "root" / name.replace("__", "/").replace("_max", ".max")
+        path = tmp_path / "root" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return list(files._cgroup_limits(folder / "groups", folder / "root"))
-
-
-def test_a_limit_anywhere_above_counts(tmp_path: Path) -> None:
-    found = quotas(
-        tmp_path,
-        "0::/slurm/job_1/step_0\n",
-        slurm__job_1__step_0__cpu_max="max 100000\n",
-        slurm__job_1__cpu_max="250000 100000\n",
-        cpu_max="800000 100000\n",
-    )
-    assert found == [2.5, 8]
-
-
-def test_no_limit_and_no_control_groups(tmp_path: Path) -> None:
-    assert quotas(tmp_path, "0::/\nnonsense\n", cpu_max="max 100000\n") == []
+    assert list(files._cgroup_limits(tmp_path / "groups", tmp_path / "root")) == limits
     assert list(files._cgroup_limits(tmp_path / "gone", tmp_path)) == []
-
-
-def test_the_older_kind(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "cpu" / "docker"
-    folder.mkdir(parents=True)
-    (folder / "cpu.cfs_quota_us").write_text("150000\n")
-    (folder / "cpu.cfs_period_us").write_text("100000\n")
-    assert quotas(tmp_path, "4:cpu,cpuacct:/docker\n3:memory:/x\n") == [1.5]
 
 
 def test_a_jobs_share_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:

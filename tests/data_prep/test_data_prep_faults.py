@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each write can be counted, those of the workers too."""
 
     def one_after_the_other(
-        work: Callable[[Sequence[Any]], Any], jobs: Iterable[Sequence[Any]], workers: int | None
-    ) -> Iterator[Any]:
-        return map(work, jobs)
+        work: Callable[[Any], Any], jobs: Iterable[Any], size: int, workers: int | None
+    ) -> Iterator[list[Any]]:
+        return ([work(job)] for job in jobs)
 
     for module in (
         data_prep.synthetic_folder,

@@ -14,20 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import HEADER, ROOT, command, make_folder, row, the_line
+from data_prep_tools import HEADER, ROOT, command, make_folder, quiet, row, the_line
 from PIL import Image
 
-from data_prep import DataError, official_split, png, read_catalog, read_grey, resize_folder
+from data_prep import DataError, official_split, png, read_catalog, read_grey
 from data_prep.errors import MAX_ERROR_LENGTH, printable
 from data_prep.readers.nih_labels import keep_rows, parse_label_file
 from gpumon import __main__ as gpumon_command
 from helpers import __main__ as rosetta_command
 
 RAMP = np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))
-
-
-def quiet(source: Path, target: Path, **options: object) -> dict:
-    return resize_folder(source, target, size=8, progress=False, **options)  # type: ignore[arg-type]
 
 
 # --- Nothing runs ----------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from pydicom.uid import (
 from data_prep import DataError, open_reader, read_grey
 from data_prep.image_decoding import MAX_PIXELS
 
+RESCALE = {"RescaleSlope": 2, "RescaleIntercept": -1000}
 NOT_HERE = bytes(128) + b"DICM" + bytes(64)
 
 
@@ -67,51 +68,39 @@ def shown(tmp_path: Path, stored: Any, **tags: Any) -> list[list[int]]:
     return found
 
 
-def test_without_a_window_all_stored_bits_are_shown(tmp_path: Path) -> None:
-    assert shown(tmp_path, [[0, 4095, 2048]]) == [[0, 255, 128]]
-    assert shown(tmp_path, [[0, 1023]], bits=10) == [[0, 255]]
-    assert shown(tmp_path, [[-2048, 2047, 0]]) == [[0, 255, 128]]
+def window(centre: Any, width: Any, function: str = "LINEAR") -> dict[str, Any]:
+    return {"WindowCenter": centre, "WindowWidth": width, "VOILUTFunction": function}
 
 
-def test_monochrome1_is_inverted(tmp_path: Path) -> None:
-    kind = {"PhotometricInterpretation": "MONOCHROME1"}
-    assert shown(tmp_path, [[0, 4095, 2048]], **kind) == [[255, 0, 127]]
-
-
-def test_the_window_of_the_standard(tmp_path: Path) -> None:
-    """PS3.3, C.11.2.1.2: its own examples, from level 0 to 255."""
-    window = {"WindowCenter": 2048, "WindowWidth": 4096}
-    assert shown(tmp_path, [[0, 4095]], **window) == [[0, 255]]
-    window = {"WindowCenter": 2048, "WindowWidth": 1}
-    assert shown(tmp_path, [[2047, 2048]], **window) == [[0, 255]]
-    window = {"WindowCenter": 100, "WindowWidth": 51}
-    assert shown(tmp_path, [[0, 74, 125, 4095, 99]], **window) == [[0, 0, 255, 255, 125]]
-
-
-def test_a_narrow_window_is_a_level_less_wide_than_it_says(tmp_path: Path) -> None:
-    """Which is where the standard's LINEAR and LINEAR_EXACT differ."""
-    window = {"WindowCenter": 100, "WindowWidth": 5}
-    assert shown(tmp_path, [[97, 98, 99, 100, 101, 102]], **window) == [[0, 32, 96, 159, 223, 255]]
-
-
-def test_windows_of_other_functions(tmp_path: Path) -> None:
-    exact = {"WindowCenter": 100, "WindowWidth": 50, "VOILUTFunction": "LINEAR_EXACT"}
-    assert shown(tmp_path, [[75, 100, 125]], **exact) == [[0, 128, 255]]
-    sigmoid = {"WindowCenter": 100, "WindowWidth": 50, "VOILUTFunction": "SIGMOID"}
-    assert shown(tmp_path, [[0, 100, 4000, 110]], **sigmoid) == [[0, 128, 255, 176]]
-    with pytest.raises(DataError, match="a window of the unknown function CUBIC"):
-        shown(tmp_path, [[0, 1]], **(exact | {"VOILUTFunction": "CUBIC"}))
-
-
-def test_the_first_of_several_windows(tmp_path: Path) -> None:
-    windows = {"WindowCenter": [10, 2000], "WindowWidth": [2, 4000]}
-    assert shown(tmp_path, [[0, 100]], **windows) == [[0, 255]]
-
-
-@pytest.mark.parametrize("empty", ["", None, []])
-def test_an_empty_window_is_none(tmp_path: Path, empty: Any) -> None:
-    tags = {"WindowCenter": empty, "WindowWidth": empty}
-    assert shown(tmp_path, [[0, 4095]], **tags) == [[0, 255]]
+@pytest.mark.parametrize(
+    ("stored", "tags", "expected"),
+    [
+        # Without a window, the range of the stored bits.
+        ([0, 4095, 2048], {}, [0, 255, 128]),
+        ([0, 1023], {"bits": 10}, [0, 255]),
+        ([-2048, 2047, 0], {}, [0, 255, 128]),
+        ([0, 4095], window("", ""), [0, 255]),
+        ([0, 4095], window(None, None), [0, 255]),
+        ([0, 4095], window([], []), [0, 255]),
+        ([0, 4095, 2048], {"PhotometricInterpretation": "MONOCHROME1"}, [255, 0, 127]),
+        # PS3.3, C.11.2.1.2: its own examples, from level 0 to 255.
+        ([0, 4095], window(2048, 4096), [0, 255]),
+        ([2047, 2048], window(2048, 1), [0, 255]),
+        ([0, 74, 125, 4095, 99], window(100, 51), [0, 0, 255, 255, 125]),
+        ([97, 98, 99, 100, 101, 102], window(100, 5), [0, 32, 96, 159, 223, 255]),
+        ([75, 100, 125], window(100, 50, "LINEAR_EXACT"), [0, 128, 255]),
+        ([0, 100, 4000, 110], window(100, 50, "SIGMOID"), [0, 128, 255, 176]),
+        ([0, 100], window([10, 2000], [2, 4000]), [0, 255]),
+        # Slope and intercept come before the window.
+        ([0, 1000, 500], RESCALE | window(0.5, 2001), [0, 255, 128]),
+        ([0, 4095], RESCALE, [0, 255]),
+        ([0, 4095], RESCALE | {"RescaleSlope": -1}, [255, 0]),
+    ],
+)
+def test_values_are_shown_as_the_file_asks(
+    tmp_path: Path, stored: list[int], tags: dict[str, Any], expected: list[int]
+) -> None:
+    assert shown(tmp_path, [stored], **tags) == [expected]
 
 
 def compressed(syntax: UID, frame: bytes, **tags: Any) -> bytes:
@@ -205,14 +194,6 @@ def test_an_image_without_a_patient_is_named(tmp_path: Path, data: bytes) -> Non
     assert "a/x.png: no PatientID in it; " in the_line(command("stats", tmp_path / "in", *words))
 
 
-def test_slope_and_intercept_come_before_the_window(tmp_path: Path) -> None:
-    rescale = {"RescaleSlope": 2, "RescaleIntercept": -1000}
-    window = {"WindowCenter": 0.5, "WindowWidth": 2001}
-    assert shown(tmp_path, [[0, 1000, 500]], **rescale, **window) == [[0, 255, 128]]
-    assert shown(tmp_path, [[0, 4095]], **rescale) == [[0, 255]]
-    assert shown(tmp_path, [[0, 4095]], **(rescale | {"RescaleSlope": -1})) == [[255, 0]]
-
-
 @pytest.mark.parametrize(
     ("tags", "says"),
     [
@@ -223,6 +204,7 @@ def test_slope_and_intercept_come_before_the_window(tmp_path: Path) -> None:
         ({"Rows": 100}, "cannot be read as a DICOM image"),
         ({"WindowCenter": 1, "WindowWidth": 0}, "a window of width 0"),
         ({"WindowCenter": 1, "WindowWidth": -5}, "a window of width -5"),
+        (window(1, 2, "CUBIC"), "a window of the unknown function CUBIC"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, tags: dict[str, Any], says: str) -> None:

@@ -25,12 +25,6 @@ def test_a_former_option_names_the_new_one(former: str, name: str) -> None:
     assert the_line(command("resize", "a", "b", f"{former}=1")) == line
 
 
-def test_a_former_value_names_the_new_one() -> None:
-    for words in (("--fit", "crop"), ("--fit=crop",)):
-        line = the_line(command("resize", "a", "b", *words))
-        assert line.endswith("--fit is now --resize-mode center-crop")
-
-
 def test_a_folder_may_have_a_former_name(tmp_path: Path) -> None:
     make_folder(tmp_path / "demo")
     assert command("stats", tmp_path / "demo").returncode == 0

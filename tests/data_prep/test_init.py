@@ -16,6 +16,7 @@ from data_prep import open_reader
 from helpers.recipe import recipe_file
 
 XRAY_HEADER = "Path,Sex,Age,Frontal/Lateral,AP/PA,No Finding,Edema,Support Devices"
+HAM = "lesion_id,image_id,dx\n"
 VINDR = "image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"
 
 
@@ -47,12 +48,6 @@ SETS = {
         [],
         "the NIH's ChestX-ray14, 3 images",
     ),
-    "kaggle-sample": Set(
-        {"sample_labels.csv": "\n".join([HEADER, *(row(f"{at}.png") for at in range(1, 4))])},
-        three("sample/images/{}.png"),
-        [],
-        "14 findings",
-    ),
     "chexpert": Set(
         {
             "train.csv": f"{XRAY_HEADER}\nC/train/patient1/study1/a.jpg,F,1,Frontal,AP,,1.0,\n"
@@ -70,7 +65,7 @@ SETS = {
     "chexpert-above": Set(
         {
             "C/train.csv": f"{XRAY_HEADER}\n"
-            + "".join(f"C/train/patient{at}/a.jpg,F,1,Frontal,AP,,1.0,\n" for at in range(1, 4)),
+            + "".join(f"C/train/patient{at}/a.jpg,F,1,Frontal,AP,,1.0,\n" for at in range(1, 4))
         },
         three("C/train/patient{}/a.jpg"),
         ["Edema", "Support Devices"],
@@ -171,7 +166,7 @@ SETS = {
     "isic-2020": Set(
         {
             "train.csv": "image_name,patient_id,diagnosis,benign_malignant,target\n"
-            "I1,P1,unknown,benign,0\nI2,P2,melanoma,malignant,1\nI3,P2,unknown,benign,0\n",
+            "I1,P1,unknown,benign,0\nI2,P2,melanoma,malignant,1\nI3,P2,unknown,benign,0\n"
         },
         three("jpeg/train/I{}.jpg"),
         ["benign", "malignant"],
@@ -241,24 +236,12 @@ def test_from_the_unpacked_set_to_a_recipes_images(
         ({"notes.txt": ""}, ["scans/a.png"], "no CSV file, but notes.txt, scans"),
         ({}, [], "no CSV file, but nothing"),
         ({"x.csv": 'a\n"'}, [], "x.csv with the columns a"),
+        ({"l.csv": f"{HAM}H1,I1,nv\n"}, ["a/I2.jpg"], "line 2: the image I1 is nowhere in"),
+        ({"l.csv": f"{HAM}H1,I1,nv\nH2,I2,nv\n"}, ["a/I1.jpg"], "1 of the 2 images named in l.csv"),
+        ({"l.csv": f"{HAM}H1,../../I1,nv\n"}, ["a/I1.jpg"], "'../../I1' is not a safe path"),
+        ({"l.csv": HAM}, [], "no rows below the header"),
         (
-            {"HAM10000_metadata.csv": "lesion_id,image_id,dx\nH1,I1,nv\n"},
-            ["part_1/I2.jpg"],
-            "line 2: the image I1 is nowhere in",
-        ),
-        (
-            {"HAM10000_metadata.csv": "lesion_id,image_id,dx\nH1,I1,nv\nH2,I2,nv\n"},
-            ["part_1/I1.jpg"],
-            "1 of the 2 images named in HAM10000_metadata.csv are missing",
-        ),
-        (
-            {"HAM10000_metadata.csv": "lesion_id,image_id,dx\nH1,../../I1,nv\n"},
-            ["part_1/I1.jpg"],
-            "'../../I1' is not a safe path",
-        ),
-        ({"HAM10000_metadata.csv": "lesion_id,image_id,dx\n"}, [], "no rows below the header"),
-        (
-            {"a.csv": "image,MEL,NV,BCC\nI1,1,0,0\n", "b.csv": "image,MEL,NV,BCC\nI1,1,0,0\n"},
+            dict.fromkeys(("a.csv", "b.csv"), "image,MEL,NV,BCC\nI1,1,0,0\n"),
             ["I1.jpg"],
             "a.csv, b.csv have the same columns; keep one of them",
         ),

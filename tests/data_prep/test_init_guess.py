@@ -133,37 +133,19 @@ def test_columns_are_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
         (
             {},
             ["flowers/rose/1.jpg", "flowers/daisy/2.jpg"],
-            "there is no CSV file, but flowers; run data-prep init {}/flowers",
+            "flowers; run data-prep init {}/flowers",
         ),
+        ({"x/labels.mat": ""}, ["a b/c/rose/1.jpg", "a b/c/daisy/2.jpg"], "init '{}/a b/c'"),
+        ({"train.parquet": "PAR1"}, [], "but train.parquet, and no image file; unpack archives"),
+        ({"l.csv": "label,pixel1\n3,107\n"}, [], "columns label, pixel1, and no image file"),
+        ({"labels.mat": ""}, ["jpg/1.jpg", "jpg/2.jpg"], "write a CSV file with the columns image"),
         (
-            {"devkit/labels.mat": "MATLAB"},
-            ["a b/c/rose/1.jpg", "a b/c/daisy/2.jpg"],
-            "run data-prep init '{}/a b/c'",
-        ),
-        (
-            {"train.parquet": "PAR1"},
-            [],
-            "no CSV file, but train.parquet, and no image file; unpack archives, and write images"
-            " inside other files, such as .parquet, as PNG files into a folder per class",
-        ),
-        (
-            {"train.csv": "label,pixel1\n3,107\n"},
-            [],
-            "train.csv with the columns label, pixel1, and no image file",
-        ),
-        (
-            {"labels.mat": "MATLAB"},
-            ["jpg/1.jpg", "jpg/2.jpg"],
-            "write a CSV file with the columns image and class, put the images in a folder per"
-            " class, or find the class in each path with --class-pattern",
-        ),
-        (
-            {"train.csv": "id,gender,colour\n1,m,red\n2,f,blue\n3,m,red\n"},
+            {"l.csv": "id,gender,colour\n1,m,red\n2,f,blue\n3,m,red\n"},
             ["i/1.jpg", "i/2.jpg", "i/3.jpg"],
-            "train.csv with the columns id, gender, colour; describe a CSV file in table.toml",
+            "l.csv with the columns id, gender, colour; describe a CSV file in table.toml",
         ),
         (
-            {"a.csv": "id,label\n1,x\n2,y\n", "b.csv": "id,label\n1,x\n2,y\n"},
+            dict.fromkeys(("a.csv", "b.csv"), "id,label\n1,x\n2,y\n"),
             ["1.jpg", "2.jpg"],
             "a.csv, b.csv have the same columns; keep one of them",
         ),

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_prep_server import Server, fetch, publish, server_fixture
-from data_prep_tools import command, digest, make_folder, the_line
+from data_prep_tools import command, digest, make_folder, quiet, the_line
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,17 +21,13 @@ from PIL import Image
 import data_prep.nih_archives
 import data_prep.nih_pipeline
 import data_prep.prepared_folder
-from data_prep import DataError, generate_nih, is_complete, read_catalog, read_grey, resize_folder
+from data_prep import DataError, is_complete, read_catalog, read_grey
 from data_prep import manifest as manifests
 from data_prep.manifest import Row
 
 __all__ = ["server_fixture"]
 
 IMAGE = "00000007_001.png"
-
-
-def quiet(source: Path, target: Path, **options: object) -> dict:
-    return resize_folder(source, target, size=8, progress=False, **options)  # type: ignore[arg-type]
 
 
 def repaint(file: Path, seed: int = 0) -> None:
@@ -175,22 +171,15 @@ def test_pixels_of_the_c_part_and_without_are_not_mixed(
     assert digest(small) == before
 
 
-def test_removing_a_damaged_note_leads_on(source: Path, small: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "says"), [("prepared.json", "damaged"), ("manifest.csv", "row 25: damaged")]
+)
+def test_removing_a_damaged_file_leads_on(source: Path, small: Path, name: str, says: str) -> None:
     before = digest(small)
-    (small / "prepared.json").write_bytes(b'{"complete": tr')
-    line = the_line(command("resize", source, small, "--size", 8))
-    assert "remove it and run again" in line
-    (small / "prepared.json").unlink()
-    assert quiet(source, small)["written"] == 24
-    assert digest(small) == before
-
-
-def test_removing_a_damaged_manifest_leads_on(source: Path, small: Path) -> None:
-    before = digest(small)
-    file = small / "manifest.csv"
+    file = small / name
     file.write_bytes(file.read_bytes()[:-70])
     line = the_line(command("resize", source, small, "--size", 8))
-    assert "row 25: damaged" in line and "remove it and run again" in line
+    assert says in line and "remove it and run again" in line
     file.unlink()
     assert quiet(source, small)["written"] == 24
     assert digest(small) == before
@@ -228,10 +217,7 @@ def test_all_is_on_the_disk_before_it_is_called_complete(
 
 
 def test_an_archive_is_removed_when_its_images_are_on_the_disk(
-    source: Path,
-    tmp_path: Path,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
+    source: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
     discard = data_prep.nih_pipeline.discard
@@ -249,9 +235,7 @@ def test_an_archive_is_removed_when_its_images_are_on_the_disk(
 
 
 def test_images_gone_from_an_nih_folder_are_fetched_again(
-    source: Path,
-    tmp_path: Path,
-    server: Server,
+    source: Path, tmp_path: Path, server: Server
 ) -> None:
     listing = publish(server.folder, source)
     fetch(listing, server, tmp_path / "small")
@@ -277,18 +261,6 @@ def test_the_second_run_also_says_what_was_left_out(tmp_path: Path, source: Path
     for done in (first, second):
         assert done.returncode == 2 and f"the first is {IMAGE}" in done.stderr
         assert "1 images in the label file were in no archive" in done.stderr
-
-
-def test_an_emptied_image_of_an_unfinished_demo_is_made_again(tmp_path: Path) -> None:
-    def demo(name: str) -> dict:
-        return generate_nih(tmp_path / name, images=4, size=32, progress=False)
-
-    demo("a")
-    (tmp_path / "a" / "Data_Entry_2017.csv").unlink()
-    next((tmp_path / "a" / "images").iterdir()).write_bytes(b"")
-    assert demo("a")["written"] == 1
-    demo("b")
-    assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)

@@ -5,46 +5,28 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from data_prep_tools import command, digest, make_folder, the_line
+from data_prep_tools import MAKERS, QUIET, command, digest, make_folder, the_line
 from PIL import Image
 
 from data_prep import DataError, is_complete, manifest, open_reader, pack_folder, resize_folder
 from data_prep.catalog import MISSING, UNCERTAIN
-from data_prep.synthetic_chexpert import generate_chexpert
+from data_prep.synthetic_nih import generate_chexpert
 from data_prep.synthetic_shapes import CLASSES, draw_shape, generate_cifar10, generate_imagefolder
 
-QUIET: dict[str, Any] = {"progress": False, "num_workers": 1}
-
-
-def make_archive(folder: Path) -> object:
-    return generate_imagefolder(folder, images=60, size=20, archive=True, **QUIET)
-
-
-FORMATS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "table": ("table", lambda folder: generate_chexpert(folder, images=60, size=24, **QUIET)),
-    "imagefolder": (
-        "imagefolder",
-        lambda folder: generate_imagefolder(folder, images=60, size=20, **QUIET),
-    ),
-    "archive": ("imagefolder", make_archive),
-    "cifar10": ("cifar10", lambda folder: generate_cifar10(folder, images=120, **QUIET)),
-}
+FORMATS = ("table", "imagefolder", "archive", "cifar10")
 
 
 @pytest.fixture(name="source", scope="module", params=FORMATS)
 def source_fixture(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
-    reader, make = FORMATS[request.param]
     folder = tmp_path_factory.mktemp(request.param) / "set"
-    make(folder)
-    return reader, folder
+    MAKERS[request.param](folder)
+    return {"archive": "imagefolder"}.get(request.param, request.param), folder
 
 
 def test_resize_keeps_pixels_labels_parts_and_groups(
@@ -255,7 +237,7 @@ def test_the_nihs_folders_keep_colour_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_same_seed_gives_the_same_files(tmp_path: Path, name: str) -> None:
     for place in ("a", "b"):
-        FORMATS[name][1](tmp_path / place)
+        MAKERS[name](tmp_path / place)
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from data_prep_tools import SHARED, make_folder, needs_sample
+from data_prep_tools import MAKERS, SHARED, make_folder, needs_sample
 from PIL import Image
 
 import data_prep
@@ -23,19 +22,10 @@ from data_prep.catalog import (
     split_catalog,
 )
 from data_prep.readers import READERS, check_reader
-from data_prep.synthetic_chexpert import generate_chexpert
-from data_prep.synthetic_shapes import generate_cifar10, generate_imagefolder
-
-MAKERS: dict[str, Callable[[Path], object]] = {
-    "nih": make_folder,
-    "table": lambda folder: generate_chexpert(folder, images=60, size=24, progress=False),
-    "imagefolder": lambda folder: generate_imagefolder(folder, images=60, size=16, progress=False),
-    "cifar10": lambda folder: generate_cifar10(folder, images=120, progress=False),
-}
 
 
 def test_every_reader_has_a_maker_here() -> None:
-    assert set(MAKERS) == set(READERS)
+    assert set(READERS) <= set(MAKERS)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -232,31 +222,15 @@ def test_a_reader_of_ones_own() -> None:
         ("classes", ("a", 1), "none twice"),
         ("targets", np.array([0.0, 1.0, 1.0, 0.0]), "targets are float64"),
         ("targets", np.array([0, 1, 2, 0]), "targets go from 0 to 2; they must be 0 to 1"),
-        (
-            "targets",
-            np.zeros((4, 3), dtype=np.uint8),
-            r"give one integer per image, or 0 and 1 of the shape \(images, 2\)",
-        ),
+        ("targets", np.zeros((4, 3), dtype=np.uint8), r"0 and 1 of the shape \(images, 2\)"),
         ("targets", np.full((4, 2), 7), "targets go from 7 to 7; they must be 0 to 1"),
         ("targets", [], "give one integer per image"),
         ("parts", lambda: [0, 1], "must give a mapping with train, valid and test"),
-        (
-            "parts",
-            lambda: {"train": [0], "test": [1]},
-            "must give a mapping with train, valid and test",
-        ),
-        (
-            "parts",
-            lambda: {"train": [0], "valid": [], "test": [1]},
-            "the part valid must be a list",
-        ),
+        ("parts", lambda: {"train": [0], "test": [1]}, "a mapping with train, valid and test"),
+        ("parts", lambda: {"train": [0], "valid": [], "test": [1]}, "the part valid must be"),
         ("parts", lambda: {"train": [0], "valid": [9], "test": [1]}, "outside of 0 to 3"),
         ("parts", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
-        (
-            "parts",
-            lambda: {"train": [0, 1], "valid": [1], "test": [2]},
-            "image 1 is in the parts more than",
-        ),
+        ("parts", lambda: {"train": [0, 1], "valid": [1], "test": [2]}, "image 1 is in the parts"),
         ("read", lambda i: np.zeros((5, 4), dtype=np.uint8), r"read\(0\) gives uint8 \(5, 4\)"),
         ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); it must be uint8"),
         ("read", lambda i: np.zeros((3, 5, 4), dtype=np.uint8), r"\(3, 5, 4\); it must be uint8"),

@@ -83,7 +83,7 @@ def test_a_sample_splits(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_empty_part_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no images left in the test part: 2 patients"):
+    with pytest.raises(DataError, match="no images left in the test part: 2 groups"):
         split_by_patient(catalog_of([1, 2]))
     folder = make_folder(tmp_path / "set", patients=3)
     assert "no images left in the valid part" in the_line(command("stats", folder))

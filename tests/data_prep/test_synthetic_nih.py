@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from threading import Timer
 
 import numpy as np
 import pandas as pd
 import pytest
-from data_prep_tools import HEADER, ROOT, command, digest, the_line
+from data_prep_tools import HEADER, command, digest, kill, start, the_line, wait_for_images
 from PIL import Image
 
 from data_prep import (
@@ -158,17 +153,9 @@ def test_a_resized_demo_still_says_that_it_is_one(tmp_path: Path) -> None:
 
 
 def test_a_killed_demo_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "data_prep", "generate", str(tmp_path / "demo")]
-    command += ["--num-images", "240", "--size", "128"]
-    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    wanted, until = random.randint(5, 60), time.monotonic() + 300
-    images = tmp_path / "demo" / "images"
-    while running.poll() is None and time.monotonic() < until:
-        if images.is_dir() and len(os.listdir(images)) >= wanted:  # noqa: PTH208
-            break
-        time.sleep(0.002)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    running = start("generate", tmp_path / "demo", "--num-images", 240, "--size", 128)
+    wait_for_images(tmp_path / "demo" / "images", random.randint(5, 60), running)
+    kill(running)
     assert not (tmp_path / "demo" / "Data_Entry_2017.csv").exists()
     generate_nih(tmp_path / "demo", images=240, size=128, progress=False)
     generate_nih(tmp_path / "undisturbed", images=240, size=128, progress=False)

@@ -155,13 +155,6 @@ def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
     assert len(open_reader("table", tmp_path, table=mapping)) == 1
 
 
-def test_the_column_of_a_mistake_is_named_with_the_nearest(tmp_path: Path) -> None:
-    (tmp_path / "list.csv").write_text("p,Mass\na.png,1\n")
-    (tmp_path / "table.toml").write_text('file="list.csv"\npath="p"\nfindings=["Masss"]\n')
-    line = the_line(command("verify", tmp_path, "--reader", "table"))
-    assert "list.csv, line 1: no column 'Masss'; did you mean 'Mass'?" in line
-
-
 def test_a_row_that_comes_twice_in_the_second_file(tmp_path: Path) -> None:
     join = {"file": "more.csv", "on": ["p"]}
     mapping = {"file": "list.csv", "path": "p", "findings": ["x"], "join": join}

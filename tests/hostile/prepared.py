@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from data_prep_tools import make_folder
 
 from hostile.case import Case
 
@@ -32,13 +32,7 @@ AGAIN = "remove it and run again"
 
 def lay_images(folder: Path) -> None:
     """A small data folder: a label file and 12 images of 12 patients."""
-    (folder / "images").mkdir(parents=True)
-    names = [f"{patient:08d}_000.png" for patient in range(1, 13)]
-    for place, name in enumerate(names):
-        Image.fromarray(np.full((8, 8), place, np.uint8)).save(folder / "images" / name)
-    rows = [f"{name},No Finding,0,{int(name[:8])}" for name in names]
-    text = "\n".join(["Image Index,Finding Labels,Follow-up #,Patient ID", *rows])
-    (folder / LABELS).write_text(f"{text}\n")
+    make_folder(folder, patients=12, images=1, size=8)
 
 
 def row(image: str, **cells: object) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from hostile.archives import END, header, padded
 from hostile.case import Case
 
 LIST = "list.csv"
@@ -70,19 +71,13 @@ def classes(*files: str, spoil: Callable[[Path], object] = lambda _: None) -> Ca
 def member(
     name: str, data: bytes = b"x", kind: bytes = tarfile.REGTYPE, size: int | None = None
 ) -> bytes:
-    header = tarfile.TarInfo(name)
-    header.type, header.size = kind, len(data) if size is None else size
     if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
-        header.linkname, header.size, data = "/etc/passwd", 0, b""
-    padded = data + bytes(-len(data) % 512)
-    return header.tobuf(tarfile.USTAR_FORMAT) + padded
+        return header(name, 0, kind, "/etc/passwd")
+    return header(name, len(data) if size is None else size, kind) + padded(data)
 
 
 def pax(records: bytes) -> bytes:
     return member("x", records, tarfile.XHDTYPE)
-
-
-END = bytes(1024)
 
 
 def archive(*members: bytes, end: bytes = END) -> Callable[[Path], list[str]]:
@@ -179,41 +174,24 @@ CASES = [
     Case("table-empty", table(""), "empty; expected a header"),
     Case("table-header-only", table("Path,Who,Mass\n"), "no rows below the header"),
     Case("table-latin-1", table("Path,Who,Mass\n\xe4,1,1\n".encode("latin-1")), "not a text file"),
+    Case("table-near-column", told(MAPPING.replace("Mass", "Masss")), "line 1: no.*mean 'Mass'"),
     Case("table-other-columns", table("Pfad,Who,Mass\na,1,1\n"), "line 1: no column 'Path'"),
     Case("mapping-no-toml", told("file = list.csv\n"), r"table.toml: cannot be read.*line 1"),
     Case("mapping-unknown", told(MAPPING + 'grupe = "x"\n'), "line 5: 'grupe' is unknown; did"),
-    Case(
-        "mapping-not-a-text", told(MAPPING.replace('"Path"', "3")), "line 2: 'path' is 3; a pattern"
-    ),
+    Case("mapping-not-a-text", told(MAPPING.replace('"Path"', "3")), "line 2: 'path' is 3"),
     Case("mapping-no-file", told('path = "Path"\nfindings = ["Mass"]\n'), "'file' is missing"),
     Case("mapping-file-out", told(MAPPING.replace("list", "../list")), "a path within the folder"),
-    Case(
-        "mapping-no-label",
-        told('file = "list.csv"\npath = "Path"\n'),
-        "one type of labels is needed",
-    ),
-    Case(
-        "mapping-two-labels",
-        told(MAPPING + 'class = "Who"\nlabels = "Mass"\n'),
-        "one type of labels is needed",
-    ),
+    Case("mapping-no-label", told('file = "list.csv"\npath = "Path"\n'), "one type of labels"),
+    Case("mapping-two-labels", told(MAPPING + 'class = "Who"\nlabels = "Mass"\n'), "one type of"),
     Case("mapping-regex", told(MAPPING + 'group_pattern = "("\n'), "line 5: 'group_pattern' is no"),
     Case("mapping-regex-finds-nothing", told(MAPPING + 'group_pattern = "p"\n'), "no 'p' in '1'"),
     Case("mapping-join", told(MAPPING + 'join = "x"\n'), "'join' needs 'file' and 'on'"),
     Case("mapping-value-twice", told(MAPPING + 'missing = ["1"]\n'), "'1' has two meanings"),
     Case("mapping-other-name", names("nodule"), "line 2, column 'Labels': 'nodule' is not one"),
     Case("mapping-none-beside", names("mass|No Finding"), "'No Finding' beside a finding"),
-    Case(
-        "list-call",
-        names("__import__('os')", 'label_format = "list"\n'),
-        "not a list of names in quotes",
-    ),
+    Case("list-call", names("__import__('os')", 'label_format = "list"\n'), "not a list of"),
     Case("list-open", names("['mass'", 'label_format = "list"\n'), "not a list of names in quotes"),
-    Case(
-        "list-of-a-call",
-        names("['mass', f()]", 'label_format = "list"\n'),
-        "not a list of names in quotes",
-    ),
+    Case("list-of-a-call", names("['mass', f()]", 'label_format = "list"\n'), "not a list of"),
     Case(
         "list-deep",
         names("[" * 50_000 + "]" * 50_000, 'label_format = "list"\n'),
@@ -221,11 +199,7 @@ CASES = [
     ),
     Case("classes-none", classes("a.png"), "contains no folder"),
     Case("classes-empty", classes("cat/a.png", spoil=lambda f: (f / "dog").mkdir()), "no image in"),
-    Case(
-        "classes-val-has-more",
-        classes("train/cat/a.png", "val/dog/b.png"),
-        "a class without training images",
-    ),
+    Case("classes-val-has-more", classes("train/cat/a.png", "val/dog/b.png"), "a class without"),
     Case("classes-no-train", classes("val/cat/a.png"), "but no train"),
     Case("classes-two-vals", classes("train/c/a.png", "val/c/a.png", "valid/c/a.png"), "keep one"),
     Case(
@@ -246,35 +220,35 @@ CASES = [
         ),
         r"udcff.png: rename it",
     ),
-    Case("tars-climbing", archive(member("../cat.tar", END)), "'../cat.tar' has an unsafe name"),
-    Case("tars-absolute", archive(member("/cat.tar", END)), "unsafe name"),
-    Case("tars-inner-climbing", inner(member("../../x.JPEG")), "unsafe name"),
-    Case("tars-inner-link", inner(member("x.JPEG", kind=tarfile.SYMTYPE)), "not a plain file"),
-    Case("tars-inner-hard-link", inner(member("x.JPEG", kind=tarfile.LNKTYPE)), "not a plain file"),
-    Case("tars-device", archive(member("x.tar", kind=tarfile.CHRTYPE)), "not a plain file"),
-    Case("tars-sparse", inner(member("x.JPEG", kind=tarfile.GNUTYPE_SPARSE)), "not a plain file"),
+    Case("tars-climbing", archive(member("../cat.tar", END)), "'../cat.tar' points outside"),
+    Case("tars-absolute", archive(member("/cat.tar", END)), "points outside"),
+    Case("tars-inner-climbing", inner(member("../../x.JPEG")), "points outside"),
+    Case("tars-inner-link", inner(member("x.JPEG", kind=tarfile.SYMTYPE)), "a link, a device"),
+    Case("tars-inner-hard-link", inner(member("x.JPEG", kind=tarfile.LNKTYPE)), "a link, a device"),
+    Case("tars-device", archive(member("x.tar", kind=tarfile.CHRTYPE)), "a link, a device"),
+    Case("tars-sparse", inner(member("x.JPEG", kind=tarfile.GNUTYPE_SPARSE)), "a link, a device"),
     Case("tars-long-name", inner(member("x", kind=tarfile.GNUTYPE_LONGNAME)), "damaged"),
     Case(
         "tars-long-name-climbing",
         inner(member("x", b"../../x.JPEG", tarfile.GNUTYPE_LONGNAME), member("x.JPEG")),
-        "'../../x.JPEG' has an unsafe name",
+        "'../../x.JPEG' points outside",
     ),
     Case(
         "tars-long-header",
-        inner(member("x", bytes(1 << 17), tarfile.XHDTYPE), member("x.JPEG")),
-        "not a plain file",
+        inner(member("x", bytes(1 << 22), tarfile.XHDTYPE), member("x.JPEG")),
+        "belong to no file; refused",
     ),
-    Case("tars-pax-size", inner(pax(b"10 size=7\n"), member("x.JPEG")), "not a plain file"),
+    Case("tars-pax-size", inner(pax(b"10 size=7\n"), member("x.JPEG")), "left out"),
     Case(
         "tars-pax-sparse",
-        inner(pax(b"22 GNU.sparse.major=1\n"), member("x.JPEG")),
-        "not a plain file",
+        inner(pax(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"), member("x.JPEG", b"0\n")),
+        "is a link, a device or sparse|damaged",
     ),
-    Case("tars-pax-climbing", inner(pax(b"15 path=../a.b\n"), member("x.JPEG")), "unsafe name"),
+    Case("tars-pax-climbing", inner(pax(b"15 path=../a.b\n"), member("x.JPEG")), "points outside"),
     Case("tars-pax-number", inner(pax(b"0 path=x\n"), member("x.JPEG")), "damaged"),
-    Case("tars-pax-cut", inner(pax(b"99 path=x\n"), member("x.JPEG")), "damaged"),
-    Case("tars-pax-no-record", inner(pax(b"x"), member("x.JPEG")), "damaged"),
-    Case("tars-too-far", inner(member("x.JPEG", size=1 << 32)), "reaches beyond the archive"),
+    Case("tars-pax-cut", inner(pax(b"99 path=x\n"), member("x.JPEG")), "no image|damaged"),
+    Case("tars-pax-no-record", inner(pax(b"x"), member("x.JPEG")), "left out|damaged"),
+    Case("tars-too-far", inner(member("x.JPEG", size=1 << 22)), "more than can be in it"),
     Case("tars-cut", archive(member("cat.tar", END), end=b""), "damaged or cut short"),
     Case("tars-inner-cut", inner(member("x.JPEG"), end=b""), "damaged or cut short"),
     Case("tars-twice", inner(member("x.JPEG"), member("x.JPEG")), "x.JPEG occurs twice"),
@@ -317,9 +291,7 @@ CASES = [
     Case("cifar-claims-bytes", cifar(**{SPOILT: b"\x80\x04\x8e" + b"\xff" * 8 + b"."}), "damaged"),
     Case("cifar-half-an-image", binary(bytes(3000)), "not a multiple of 3073"),
     Case("cifar-empty", binary(b""), "not a multiple of 3073"),
-    Case(
-        "cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 has class 7, expected 0 to 1"
-    ),
+    Case("cifar-unknown-class", binary(b"\x07" + bytes(3072)), "image 0 has class 7"),
     Case(
         "cifar-names-no-utf-8",
         cifar(**{"batches.meta": pickle.dumps({"label_names": ["\ud800", "b"]}, 2)}),

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import data_prep
-from data_prep import synthetic_chexpert, synthetic_shapes
+from data_prep import synthetic_nih, synthetic_shapes
 from data_prep.errors import DataError
 from helpers import paths
 from helpers.errors import UserError
@@ -98,9 +98,7 @@ def small_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     few = {
         "nih": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
         "nih, small": lambda to: data_prep.generate_nih(to, images=60, size=96, progress=False),
-        "table": lambda to: synthetic_chexpert.generate_chexpert(
-            to, images=60, size=96, progress=False
-        ),
+        "table": lambda to: synthetic_nih.generate_chexpert(to, images=60, size=96, progress=False),
         "imagefolder": lambda to: synthetic_shapes.generate_imagefolder(
             to, images=120, size=72, progress=False
         ),
@@ -530,7 +528,7 @@ def test_own_code_that_changed_is_not_run(tmp_path: Path) -> None:
 
 def test_left_out_images_keep_their_places_in_an_array(tmp_path: Path) -> None:
     """Rows with uncertain labels are skipped, and the rest is read where it lies."""
-    synthetic_chexpert.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
+    synthetic_nih.generate_chexpert(tmp_path / "set", images=80, size=64, progress=False)
     data_prep.resize_folder(
         tmp_path / "set", tmp_path / "small", size=40, reader="table", progress=False
     )
