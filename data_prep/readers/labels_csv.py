@@ -11,6 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,8 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
             )
         made_by = packed.get("reader", "nih")
+        if array is None:
+            found = replace(found, sources=packed["shards"], kind="member")
     else:
         note = read_prepared(folder) or {}
         if not note.get("complete"):

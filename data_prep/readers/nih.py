@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -143,13 +145,19 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
     """
     folder = Path(folder)
     images, note = open_array(folder)
+    if images is None:
+        raise DataError(f"{folder}: its images are in shards; open it with `open_reader`")
+    return images, _packed_table(folder, note)
+
+
+def _packed_table(folder: Path, note: Mapping[str, Any]) -> pd.DataFrame:
     catalog = read_catalog(folder, check_images=False)
     if catalog["image"].tolist() != note["names"]:
         raise DataError(
             f"{folder}: label file and packed images do not match;"
             f" pack it again with 'data-prep pack SOURCE {folder}'"
         )
-    return images, catalog
+    return catalog
 
 
 def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True) -> Catalog:
@@ -158,18 +166,21 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
     of the array.
     """
+    note: dict[str, Any] = {}
     if is_packed(folder):
-        table = open_packed(folder)[1]
+        note = open_array(folder)[1]
+        table = _packed_table(folder, note)
     else:
         table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
     return Catalog(
         folder,
         images=table["image"].tolist(),
-        sources=[path.removeprefix(prefix) for path in table["path"]],
+        sources=note.get("shards") or [path.removeprefix(prefix) for path in table["path"]],
         classes=FINDINGS,
         labels=labels(table).astype(np.int8),
         groups=table["patient"].tolist(),
+        kind="member" if "shards" in note else "file",
     )
 
 
