@@ -54,21 +54,23 @@ def assert_pixels_are_pillows(
     first_batch: FirstBatch,
     as_ever: str,
 ) -> None:
-    """From files and from a packed folder, evaluation gives every image, training the same crops.
+    """From files, an array and shards, evaluation gives every image, training the same crops.
 
     ``as_ever`` is the digest of the first batch of PNGs.
     """
-    written, files, packed = (folder / name for name in ("different" + suffix, "files", "packed"))
+    written, files = folder / f"different{suffix}", folder / "files"
+    array, shards = folder / "array", folder / "shards"
     write_different_images(folder, suffix)
     how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
     data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
-    data_prep.pack_folder(files, packed, num_workers=1, progress=False)
+    data_prep.pack_folder(files, array, num_workers=1, progress=False)
+    data_prep.pack_folder(files, shards, shards=1, num_workers=1, progress=False)
     found = []
-    for source in (files, packed, *([written] if suffix == ".png" else [])):
+    for source in (files, array, shards, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
         assert images.files == (source == files)
         monkeypatch.setitem(names, "images", images)
-        paths = [files / "images" / f"{Path(path).stem}{suffix}" for path in images.test["path"]]
+        paths = [files / "images" / f"{Path(name).stem}{suffix}" for name in images.test["image"]]
         assert_is_read(names, images, paths, evaluated)
         found.append(first_batch(names))
     for other in found[1:]:
