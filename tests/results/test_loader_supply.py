@@ -29,8 +29,7 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     records.save(tmp_path, run("Chainer", supply=110.0, shared_gpus=1))
     wrong = run("TensorFlow", supply=110.0)
     wrong["attribution"]["invalid"] = "files were faster"
-    records.save(tmp_path, wrong)
-    compared = comparison.load(tmp_path)
+    compared = records.load(tmp_path, wrong)
     found = loader_supply.table(compared).frame
     assert found["devices fed"].to_dict() == {
         "PyTorch, 2 devices": "3",
@@ -70,8 +69,9 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     ],
 )
 def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: str) -> None:
-    records.save(tmp_path, run(supply=supply, **data))
-    assert loader_supply.numbers(comparison.load(tmp_path))["change"].tolist() == [change]
+    assert loader_supply.numbers(records.load(tmp_path, run(supply=supply, **data)))[
+        "change"
+    ].tolist() == [change]
 
 
 def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -> None:
