@@ -226,9 +226,9 @@ def _seed(content: dict[str, Any]) -> Any:
 
 def _texts(row: pd.Series, metric: Metric) -> list[str]:
     """A row of :func:`compare` as the command prints it."""
-    number, change = short_number, _percent
-    if row["figure"] == metric.of_test:
-        number, change = metric.text, metric.difference
+    of_metric = row["figure"] == metric.of_test
+    number = metric.text if of_metric else short_number
+    change = metric.difference if of_metric else _percent
     cells = [
         Cell(row["old"], number, missing=ABSENT),
         Cell(row["new"], number, missing=ABSENT),
