@@ -429,7 +429,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
         f"- A GPU decoder, packed images or shards do not pay in {len(made)} of {len(made)} rows: "
         f"the loader alone supplies {short(min(times))} to {short(max(times))} times the images/s "
-        "that training on synthetic data uses",
+        "that training on synthetic data uses.",
         f"### Time to a validation AUC of {wanted:.2f}",
         f"The difference is each run's mean AUC minus that of {run(median_one(made))}, which is in "
         "the middle. Both use the same images and resamples, so an easy or hard test part cancels "

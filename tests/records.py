@@ -17,7 +17,9 @@ from helpers.frameworks import ROWS, run_label
 from helpers.frameworks.devices import Devices, run_name
 from helpers.recipe import lookup
 from helpers.record import run_identity
+from helpers.results import comparison
 from helpers.results.charts import Chart
+from helpers.results.comparison import Comparison
 from helpers.training import arithmetic as arithmetic_section
 from helpers.training import roc_auc
 from helpers.training.figure_style import WIDTH
@@ -263,6 +265,13 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def load(batch: Path, *contents: dict[str, Any]) -> Comparison:
+    """The comparison of the batch with these runs in it."""
+    for content in contents:
+        save(batch, content)
+    return comparison.load(batch)
 
 
 def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:

@@ -64,14 +64,10 @@ class Model:
 def terms(way: str, shape: grids.Shape, nbytes: float) -> np.ndarray:
     """What a rank waits for, sends and has: steps, bytes sent, bytes.
 
-    Over a grid all ways send as much as a ring, 2 (P - 1) / P of the array; what differs is in how
-    many steps. MPI's own are counted as those of recursive doubling, though MPI may choose others
-    by size, and the libraries' as those of a ring.
-
-    Args:
-        way: one of ``NAMES`` or ``LIBRARIES`` of ``helpers.all_reduce.grids``.
-        shape: rows and columns; only their product counts but for the ways over grids.
-        nbytes: of the array.
+    ``way`` is one of ``NAMES`` or ``LIBRARIES`` of ``helpers.all_reduce.grids``. Over a grid all
+    ways send as much as a ring, 2 (P - 1) / P of the array; what differs is in how many steps.
+    MPI's own are counted as those of recursive doubling, though MPI may choose others by size, and
+    the libraries' as those of a ring.
     """
     rows, columns = shape
     ranks = rows * columns
@@ -85,9 +81,7 @@ def terms(way: str, shape: grids.Shape, nbytes: float) -> np.ndarray:
 def fit(way: str, measured: pd.DataFrame) -> Model:
     """The law of one way that comes closest in every round, in relative terms.
 
-    Args:
-        way: as :func:`terms` takes it.
-        measured: ``COLUMNS``; at least two numbers of ranks, and small and large messages.
+    ``measured`` has ``COLUMNS``, at least two numbers of ranks, and small and large messages.
 
     Raises:
         UserError: the measurements cannot tell alpha, beta and gamma from each other.
@@ -100,7 +94,8 @@ def fit(way: str, measured: pd.DataFrame) -> Model:
         raise UserError(too_few)
     each = []
     for _, found in measured.groupby("round"):
-        law = _terms_of(way, found)
+        shapes = found[COLUMNS[:3]].to_numpy(float)
+        law = np.array([terms(way, (int(r), int(c)), nbytes) for r, c, nbytes in shapes])
         scaled = law / np.abs(law).max(0, initial=0.0, where=law != 0, keepdims=True).clip(1e-300)
         if np.linalg.matrix_rank(scaled, tol=1e-6) < law.shape[1]:
             raise UserError(too_few)
@@ -109,11 +104,9 @@ def fit(way: str, measured: pd.DataFrame) -> Model:
 
 
 def closest(law: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """The factors, none below 0, that come closest in relative terms.
+    """The factors, none below 0, that come closest in relative terms; ``seconds`` are above 0.
 
-    Args:
-        law: (measurements, factors), what each is to be multiplied with.
-        seconds: (measurements,), all above 0.
+    ``law`` is (measurements, factors), what each is to be multiplied with.
     """
     units = law.max(0)  # a step against millions of bytes
     found: np.ndarray = nnls(law / units / seconds[:, None], np.ones(len(seconds)))[0] / units
@@ -123,13 +116,8 @@ def closest(law: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 def judged(model: Model, measured: pd.DataFrame) -> pd.DataFrame:
     """The model against measurements that it was not fitted on, a row a grid and size.
 
-    Args:
-        model: of the same way.
-        measured: ``COLUMNS``.
-
-    Returns:
-        Columns: rows, columns, bytes, measured (the median of rounds, seconds), model (seconds) and
-        error, that of the model relative to what was measured.
+    Columns: rows, columns, bytes, measured (the median of rounds, seconds), model (seconds) and
+    error, that of the model relative to what was measured.
     """
     keys = COLUMNS[:3]
     found = measured.groupby(keys)["seconds"].median().rename("measured").reset_index()
@@ -165,11 +153,7 @@ def verdict(way: str, measured: pd.DataFrame) -> Verdict:
     """Fit a way to all numbers of ranks but the largest, and judge it on that.
 
     Of the ways over grids both are of the grids that are nearest to square, which more ranks would
-    have too.
-
-    Args:
-        way: as :func:`terms` takes it.
-        measured: ``COLUMNS`` and ranks.
+    have too. ``measured`` has ``COLUMNS`` and ranks.
 
     Raises:
         UserError: the measurements of fewer ranks do not allow it.
@@ -192,11 +176,7 @@ def jitter(steps: ArrayLike, ranks: int) -> float:
     """By how much the slowest of so many ranks is expected to exceed the mean, in seconds.
 
     All wait for it. Ranks are taken to be alike and independent: the expected maximum of so many
-    draws from the measured steps.
-
-    Args:
-        steps: seconds that steps took on one rank, or on several alike.
-        ranks: how many take part.
+    draws from the measured seconds of ``steps``.
     """
     ordered = np.sort(np.asarray(steps, float))
     below = np.arange(len(ordered) + 1) / len(ordered)
@@ -206,16 +186,10 @@ def jitter(steps: ArrayLike, ranks: int) -> float:
 def iteration(
     compute: ArrayLike, all_reduce: ArrayLike, overlap: float = 0.0, jitter: float = 0.0
 ) -> np.ndarray:
-    """Seconds of an iteration: T = Tc + max(0, Tar - overlap) + jitter.
+    """Seconds of an iteration in each round: T = Tc + max(0, Tar - overlap) + jitter.
 
-    Args:
-        compute: seconds that a rank computes, in each round.
-        all_reduce: seconds of the all-reduce alone, in each round.
-        overlap: seconds of it that the backward pass hides.
-        jitter: what :func:`jitter` says.
-
-    Returns:
-        (rounds,)
+    A rank computes for Tc, Tar is the all-reduce alone, of which the backward pass hides the
+    overlap, and the jitter is that of :func:`jitter`.
     """
     exposed = np.maximum(0.0, np.asarray(all_reduce, float) - overlap)
     found: np.ndarray = np.asarray(compute, float) + exposed + jitter
@@ -227,18 +201,9 @@ def efficiency(
 ) -> Interval:
     """The share of so many ranks' time that is computing: 1 is perfect.
 
-    Args:
-        steps: seconds that steps of one rank took, without an all-reduce.
-        all_reduce: as :func:`iteration` takes it.
-        ranks: how many take part.
-        overlap: as :func:`iteration` takes it.
+    ``steps`` are seconds of one rank without an all-reduce; the rest is as in :func:`iteration`.
     """
     compute = float(np.mean(np.asarray(steps, float)))
     return intervals.interval(
         compute / iteration(compute, all_reduce, overlap, jitter(steps, ranks))
     )
-
-
-def _terms_of(way: str, measured: pd.DataFrame) -> np.ndarray:
-    rows = measured[COLUMNS[:3]].to_numpy(float)
-    return np.array([terms(way, (int(r), int(c)), nbytes) for r, c, nbytes in rows])

@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from helpers.record import tasks
 from helpers.record.tasks import capital
 from helpers.results import tables
@@ -191,17 +189,6 @@ def confusions(compared: Comparison) -> Table:
         note="Cells give the share of the class's test images, with their number in brackets. A - "
         "marks a pair that is not among the run's ten most frequent.",
         kind="runs",
-    )
-
-
-def confusion_rows(compared: Comparison) -> pd.DataFrame:
-    """Every confusion that the records hold: label, devices, class, predicted_as, images, share."""
-    return pd.DataFrame(
-        [
-            {"label": entry.label, "devices": entry.devices} | found
-            for entry in compared.finished
-            for found in entry.content["test"].get("confusions", [])
-        ]
     )
 
 

@@ -85,11 +85,6 @@ def kind(content: Mapping[str, Any]) -> str:
     return "cpu" if _own_cores(content) else "shared cores"
 
 
-def ranks(content: Mapping[str, Any]) -> bool:
-    """Whether its times may rank frameworks, among those of its kind."""
-    return kind(content) in RANKED
-
-
 def _own_cores(content: Mapping[str, Any]) -> bool:
     """Whether every CPU device has cores that no other device of its node has."""
     count, cpus = content["devices"]["count"], content["devices"].get("cpus", [])

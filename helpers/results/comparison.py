@@ -81,8 +81,9 @@ class Entry:
     @property
     def run(self) -> str:
         """Label, number of devices, and whether it was resumed, for people."""
-        parts = [self.label, *([devices(self.devices)] if self.devices is not None else [])]
-        return ", ".join(parts + ([comparability.RESUMED] if self.resumed_after else []))
+        count = "" if self.devices is None else devices(self.devices)
+        resumed = comparability.RESUMED * (comparability.resumed_after(self.content) > 0)
+        return ", ".join(filter(None, [self.label, count, resumed]))
 
     @property
     def timed(self) -> str:
@@ -113,11 +114,6 @@ class Entry:
     def comparable(self) -> bool:
         """Whether its times are comparable according to its fairness check."""
         return bool(self.content.get("fairness", {}).get("comparable", False))
-
-    @property
-    def resumed_after(self) -> int:
-        """The epochs that an earlier process had done; 0 of a run in one go."""
-        return comparability.resumed_after(self.content)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +197,7 @@ def of(
 def with_machines(entries: Sequence[Entry]) -> list[Entry]:
     """The entries with the names of their machines."""
     names = machines.names([entry.content for entry in entries])
-    return [
-        replace(entry, machine=(name or "").removeprefix("on "))
-        for entry, name in zip(entries, names, strict=True)
-    ]
+    return [replace(entry, machine=name) for entry, name in zip(entries, names, strict=True)]
 
 
 def how_to_begin(compared: Comparison) -> str | None:

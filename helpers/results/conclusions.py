@@ -13,7 +13,7 @@ from helpers.results.comparability import RANKED, marked
 from helpers.results.comparison import Comparison, Entry, devices, widest
 from helpers.results.headline import listed
 from helpers.results.ranking import ranked, unranked
-from helpers.results.scaling import speedup_factors
+from helpers.results.scaling import speed, speedup_factors
 from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
 from helpers.results.tables import share, short_number
 
@@ -213,8 +213,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     """
     if not speedup_factors.several(compared):
         return None
-    found = speedup_factors.numbers(compared)
-    found = found[found["devices"] > found["base"]]
+    found = speed.beyond_base(speedup_factors.numbers(compared))
     own = found[found["kind"].isin(RANKED)]
     shown = found if own.empty else own
     last = shown.loc[shown.groupby(["series", "kind"], sort=False)["devices"].idxmax()]
@@ -222,7 +221,7 @@ def more_devices(compared: Comparison) -> Answer | None:
     name = "statistical_efficiency" if own.empty else "speed_up"
     if len(last) > 2 and not reached.empty:  # of many, those between which the others are
         last = reached.loc[list(dict.fromkeys([reached[name].idxmin(), reached[name].idxmax()]))]
-    text = " ".join(speedup_factors.sentences_of(compared, last))
+    text = " ".join(speedup_factors.sentence(compared, row) for row in last.to_dict("records"))
     if reached.empty:
         return Answer("More devices", "target not reached", text)
     low, high = (speedup_factors.short(end) for end in (reached[name].min(), reached[name].max()))

@@ -25,11 +25,12 @@ def not_passed(compared: Comparison) -> Table:
             reason = check.get("variant") or check.get("reason") or ""
             name = "" if check["difference"] is None else check["check"]
             found.setdefault((check["verdict"], reason, name), []).append((entry, check))
+    checked = [entry for entry in compared.entries if "fairness" in entry.content]
     rows: list[tuple[str, Row]] = []
     for (verdict, reason, _), those in sorted(found.items(), key=lambda item: _place(item[0][0])):
         cells: dict[str, Cell | str] = {
             "verdict": Cell(check_results.shown(verdict), tone=_TONES.get(verdict, "other")),
-            "runs": run_sets.named((entry for entry, _ in those), _checked(compared)),
+            "runs": run_sets.named((entry for entry, _ in those), checked),
             **_sizes([check for _, check in those]),
             "reason": reason,
         }
@@ -60,10 +61,6 @@ def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
     for entry in compared.entries:
         for check in entry.content.get("fairness", {}).get("checks", []):
             yield entry, check
-
-
-def _checked(compared: Comparison) -> list[Entry]:
-    return [entry for entry in compared.entries if "fairness" in entry.content]
 
 
 def _place(verdict: str) -> int:

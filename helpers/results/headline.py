@@ -82,12 +82,11 @@ def _rate(row: pd.Series, unit: str = "") -> str:
 
 def _scaled(compared: Comparison, rows: Sequence[pd.Series]) -> pd.DataFrame:
     """The rows of ``speed.numbers`` of these labels, on more devices than one same base."""
-    found = speed.numbers(compared)
+    found = speed.beyond_base(speed.numbers(compared))
     if found.empty or not rows:
         return pd.DataFrame()
     labels = [row["label"] for row in rows]
     found = found[found["label"].isin(labels) & (found["devices"] == rows[0]["devices"])]
-    found = found[found["devices"] > found["base"]]
     return found if found["base"].nunique() == 1 else pd.DataFrame()
 
 

@@ -4,15 +4,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from statistics import median
 
 import pandas as pd
 
 from helpers.record import tasks
 from helpers.record.tasks import Metric
 from helpers.results import tables
-from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
+from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.ranking import ranked
+from helpers.results.repeated_runs import with_ends
 from helpers.results.tables import ABSENT, Cell, Name, Table, of_run
 
 NOT_REACHED = "not reached"
@@ -51,12 +52,7 @@ def spread(group: Sequence[Entry]) -> pd.DataFrame:
         return pd.DataFrame()
     whole = pd.concat([epochs.select_dtypes("number") for epochs in known], join="inner")
     groups = whole.groupby(level="epoch")
-    middle = groups.median()
-    ends = [
-        getattr(groups, how)().add_suffix(end) for how, end in (("min", "_low"), ("max", "_high"))
-    ]
-    found = pd.concat([middle, *ends], axis=1)
-    return found[groups.size() == len(known)].reset_index()
+    return with_ends(groups)[groups.size() == len(known)].reset_index()
 
 
 def best(entry: Entry, metric: Metric) -> float:
@@ -98,51 +94,24 @@ def reached(entry: Entry, metric: Metric, wanted: float) -> Reached | None:
     return Reached(int(first["epoch"]), float(first["clock"]), int(first["seen"]))
 
 
-def time_to(compared: Comparison, wanted: float | None = None) -> list[dict[str, Any]]:
-    """For each label and number of devices, the last run: when it first reached ``wanted``.
-
-    Keys: run (with its marks), name (the same as a heading), ranks, best, and as :class:`Reached`
-    epoch, seconds and images (None where it was not). ``wanted`` is :func:`target` by default.
-    """
-    wanted, metric = target(compared) if wanted is None else wanted, compared.metric
+def table(compared: Comparison) -> Table:
+    """When each last run first reached :func:`target`, the quickest first of those that rank."""
+    metric, wanted, race = compared.metric, target(compared), ranked(compared)
+    unit, clock = clock_of(compared)
     rows = []
     for entry in latest_of_each(compared.finished):
         first = None if wanted is None else reached(entry, metric, wanted)
-        rows.append(
-            {
-                "run": entry.timed,
-                "name": of_run(entry),
-                "ranks": entry in ranked(compared),
-                "best": best(entry, metric),
-                "epoch": first and first.epoch,
-                "seconds": first and first.seconds,
-                "images": first and first.images,
-            }
-        )
-    return rows
-
-
-def table(compared: Comparison, wanted: float | None = None) -> Table:
-    """:func:`time_to` for a reader, the quickest first of those that rank."""
-    metric, value = compared.metric, target(compared) if wanted is None else wanted
-    rows = sorted(
-        time_to(compared, wanted),
-        key=lambda row: (row["ranks"] and row["seconds"]) or math.inf,
-    )
-    unit, clock = clock_of(compared)
-    cells = [
-        (
-            row["name"],
-            {
-                f"time ({unit})": Cell(row["seconds"], clock, missing=NOT_REACHED),
-                "epoch": Cell(row["epoch"], missing=ABSENT),
-                f"best {metric.short}": Cell(row["best"], metric.text),
-            },
-        )
-        for row in rows
-    ]
-    said = "" if value is None else f" of {metric.target(value)}"
-    return tables.table(f"Time to a validation {metric.short}{said}", "run", cells, note=ENDS)
+        cells = {
+            f"time ({unit})": Cell(first.seconds if first else None, clock, missing=NOT_REACHED),
+            "epoch": Cell(first.epoch if first else None, missing=ABSENT),
+            f"best {metric.short}": Cell(best(entry, metric), metric.text),
+        }
+        place = first.seconds if first and entry in race else math.inf
+        rows.append((place, of_run(entry), cells))
+    rows.sort(key=lambda row: row[0])
+    said = "" if wanted is None else f" of {metric.target(wanted)}"
+    title = f"Time to a validation {metric.short}{said}"
+    return tables.table(title, "run", [row[1:] for row in rows], note=ENDS)
 
 
 def clock_of(compared: Comparison) -> tuple[str, Callable[[float], str]]:
@@ -163,7 +132,6 @@ def targets(compared: Comparison) -> list[float]:
     return sorted({value for recipe in shown for value in recipe.get("quality_targets", [])})
 
 
-@lru_cache(maxsize=KEPT)
 def to_targets(compared: Comparison) -> pd.DataFrame:
     """What each run took to each of the recipe's targets; a row a run and target.
 
@@ -193,43 +161,43 @@ def to_targets(compared: Comparison) -> pd.DataFrame:
 
 
 def targets_table(compared: Comparison) -> Table:
-    """:func:`to_targets`: rows runs; for each target the time, and the images trained on.
+    """Rows runs; for each of the recipe's targets the time, and the images trained on.
 
     The quickest to the first target first, of those that rank.
     """
-    metric, numbers = compared.metric, to_targets(compared)
-    cells: dict[str, dict[Name, Cell]] = {}
-    places: dict[str, float] = {}
-    names = {entry.timed: of_run(entry) for entry in compared.finished}
-    rivals = {entry.timed for entry in ranked(compared)}
+    metric, race = compared.metric, ranked(compared)
     unit, clock = clock_of(compared)
-    groups = numbers.groupby(["target", "run"], sort=False) if len(numbers) else ()
-    for (wanted, run), group in groups:
-        head = f"{metric.short} {metric.target(float(wanted))}"
-        got = group.dropna(subset=["seconds"])
-        of = "" if len(got) == len(group) else f"in {len(got)} of {len(group)} runs"
-        cells.setdefault(run, {}).update(
-            {
-                Name(f"time ({unit})", above=head): _spread(got["seconds"], clock, NOT_REACHED, of),
-                Name("images", above=head): _spread(got["images"], "{:,.0f}".format, ABSENT),
-            }
-        )
-        place = float(got["seconds"].median()) if run in rivals and len(got) else math.inf
-        places.setdefault(run, place)
-    order = sorted(places, key=lambda run: places[run])
+    runs: dict[Name, list[Entry]] = {}
+    for entry in compared.finished:
+        runs.setdefault(of_run(entry), []).append(entry)
+    rows = []
+    for name, entries in runs.items():
+        cells: dict[Name, Cell] = {}
+        for wanted in targets(compared):
+            head = f"{metric.short} {metric.target(wanted)}"
+            got = [first for entry in entries if (first := reached(entry, metric, wanted))]
+            of = "" if len(got) == len(entries) else f"in {len(got)} of {len(entries)} runs"
+            times, images = [one.seconds for one in got], [one.images for one in got]
+            cells[Name(f"time ({unit})", above=head)] = _spread(times, clock, NOT_REACHED, of)
+            cells[Name("images", above=head)] = _spread(images, "{:,.0f}".format, ABSENT)
+        first_time = next((cell.number for cell in cells.values()), None)
+        place = first_time if first_time and entries[0] in race else math.inf
+        rows.append((place, name, cells))
+    rows.sort(key=lambda row: row[0])
     return tables.table(
         "Time and images to the recipe's targets",
         "run",
-        [(names[run], cells[run]) for run in order],
+        [row[1:] for row in rows],
         note=f"{ENDS} Images counts the training images up to that time. With several runs, cells "
         "give the median of the runs that reached the target, with the minimum and maximum.",
         kind="wide",
     )
 
 
-def _spread(values: pd.Series, form: Callable[[float], str], missing: str, note: str = "") -> Cell:
-    if values.empty:
+def _spread(
+    values: Sequence[float], form: Callable[[float], str], missing: str, note: str = ""
+) -> Cell:
+    if not values:
         return Cell(None, missing=missing)
-    several = len(values) > 1
-    low, high = (float(values.min()), float(values.max())) if several else (None, None)
-    return Cell(float(values.median()), form, low, high, note)
+    low, high = (min(values), max(values)) if len(values) > 1 else (None, None)
+    return Cell(float(median(values)), form, low, high, note)

@@ -85,7 +85,8 @@ def table(compared: Comparison) -> Table:
 def faster_loading(compared: Comparison) -> list[str]:
     """Whether faster loading can pay, by :func:`numbers`: a sentence for each run where it can."""
     never, pays = [], []
-    for row in numbers(compared).to_dict("records"):
+    rows = numbers(compared).to_dict("records")
+    for row in rows:
         if row["invalid"] or not row[_SUPPLY] > 0 or not row[_DEMAND] > 0:
             continue
         if row["change"] == NOTHING:
@@ -95,13 +96,14 @@ def faster_loading(compared: Comparison) -> list[str]:
         pays.append(
             f"{of_row(row).text}: the loader alone supplies {short_number(row[_SUPPLY])} images/s "
             f"and training on synthetic data uses {short_number(row[_DEMAND])}, so faster loading "
-            f"raises images/s by at most {share(most)}"
+            f"raises images/s by at most {share(most)}."
         )
     if never:
         ends = dict.fromkeys(short_number(end) for end in (min(never), max(never)))
-        count = f"{len(never)} of {len(never) + len(pays)} rows"
+        unknown = len(rows) - len(never) - len(pays)
+        count = f"{len(never)} of {len(rows)} rows" + f" ({unknown} cannot tell)" * bool(unknown)
         pays.append(
             f"A GPU decoder, packed images or shards do not pay in {count}: the loader alone "
-            f"supplies {' to '.join(ends)} times the images/s that training on synthetic data uses"
+            f"supplies {' to '.join(ends)} times the images/s that training on synthetic data uses."
         )
     return pays

@@ -48,8 +48,8 @@ def cores_per_device(content: Mapping[str, Any]) -> str:
     return " and ".join(map(str, sorted(threads)))
 
 
-def names(contents: Sequence[Mapping[str, Any]]) -> list[str | None]:
-    """``on box``, each run's machine by its host; None of runs that know none.
+def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """``box``, each run's machine by its host; nothing of runs that know none.
 
     Of several hosts the first is named; where two machines have the same, the CPU is said too.
     """
@@ -60,12 +60,12 @@ def names(contents: Sequence[Mapping[str, Any]]) -> list[str | None]:
             hosts.setdefault(found, str(content["run"]["host"]))
     taken = list(hosts.values())
     said = {
-        found: f"on {host}"
+        found: host
         if taken.count(host) == 1
-        else f"on {host} ({found[0]}, {found[1]} cores, {found[2]} GiB)"
+        else f"{host} ({found[0]}, {found[1]} cores, {found[2]} GiB)"
         for found, host in hosts.items()
     }
-    return [None if found is None else said[found] for found in keys]
+    return ["" if found is None else said[found] for found in keys]
 
 
 MOST = 1e9

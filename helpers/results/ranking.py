@@ -10,7 +10,7 @@ from functools import lru_cache
 import pandas as pd
 
 from helpers.results import machines
-from helpers.results.comparability import kind, ranks
+from helpers.results.comparability import RANKED, kind
 from helpers.results.comparison import KEPT, Comparison, Entry
 from helpers.results.repeated_runs import ONE_RUN, summarise
 
@@ -33,7 +33,7 @@ def _rivals(compared: Comparison) -> tuple[Entry, ...]:
     return tuple(
         entry
         for entry in compared.finished
-        if ranks(entry.content) and entry.content["devices"]["kind"] == race
+        if kind(entry.content) in RANKED and entry.content["devices"]["kind"] == race
     )
 
 

@@ -20,8 +20,8 @@ from helpers.results.comparability import NOT_COMPARABLE, together
 from helpers.results.comparison import Comparison, latest_of_each
 from helpers.results.rates import RATES
 from helpers.results.repeated_runs import ONE_RUN, summarise
-from helpers.results.shared_settings import MUST_AGREE, loader_workers
-from helpers.results.tables import short_number
+from helpers.results.shared_settings import MUST_AGREE
+from helpers.results.tables import ABSENT, Cell, short_number
 from helpers.terminal import say
 
 LEAST = 0.01
@@ -133,7 +133,7 @@ def check(old: str | Path, new: str | Path = "latest") -> int:
     found = compare(*sides)
     moved = found[found["verdict"] != "same"]
     metric = sides[1].task.metric
-    texts = [[str(cell) for cell in _texts(row, metric)] for _, row in found.iterrows()]
+    texts = [_texts(row, metric) for _, row in found.iterrows()]
     header = ["Run", "Figure", "Old", "New", "Change", "Allowed", "Limit from", "Verdict"]
     say(f"{_named(sides[1])} against {_named(sides[0])}\n")
     say(terminal.table(header, texts))
@@ -157,9 +157,12 @@ def changed(old: Comparison, new: Comparison) -> list[str]:
             lines[f"New: {entry.run}"] = None
             continue
         pairs = [(what, MUST_AGREE[what](was), MUST_AGREE[what](now)) for what in _MAY_CHANGE]
-        pairs.append(("loader workers", loader_workers(was), loader_workers(now)))
-        pairs.append(("driver", was["hardware"]["driver"], now["hardware"]["driver"]))
-        pairs.append(("commit", was["run"].get("commit"), now["run"].get("commit")))
+        for what, section, key in (
+            ("loader workers", "data", "loader_workers"),
+            ("driver", "hardware", "driver"),
+            ("commit", "run", "commit"),
+        ):
+            pairs.append((what, was[section].get(key), now[section].get(key)))
         versions = was["framework"]["versions"], now["framework"]["versions"]
         pairs += [
             (f"{name} of {entry.label}", versions[0].get(name), versions[1].get(name))
@@ -222,31 +225,22 @@ def _seed(content: dict[str, Any]) -> Any:
 
 
 def _texts(row: pd.Series, metric: Metric) -> list[str]:
+    """A row of :func:`compare` as the command prints it."""
     of_metric = row["figure"] == metric.of_test
-
-    def number(value: float | None) -> str:
-        if value is None or pd.isna(value):
-            return "-"
-        return metric.text(value) if of_metric else short_number(float(value))
-
-    def part(value: float | None, sign: str) -> str:
-        if value is None or pd.isna(value):
-            return "-"
-        if of_metric:
-            return metric.difference(value) if sign else metric.difference(value).lstrip("+")
-        return f"{100 * value:{sign}.1f} %"
-
-    source = "-" if pd.isna(row["limit from"]) else row["limit from"]
-    return [
-        row["run"],
-        row["figure"],
-        number(row["old"]),
-        number(row["new"]),
-        part(row["change"], "+"),
-        part(row["allowed"], ""),
-        source,
-        row["verdict"],
+    number = metric.text if of_metric else short_number
+    change = metric.difference if of_metric else _percent
+    cells = [
+        Cell(row["old"], number, missing=ABSENT),
+        Cell(row["new"], number, missing=ABSENT),
+        Cell(row["change"], change, missing=ABSENT),
+        Cell(row["allowed"], lambda value: change(value).lstrip("+"), missing=ABSENT),
+        Cell(row["limit from"], missing=ABSENT),
     ]
+    return [row["run"], row["figure"], *(cell.text for cell in cells), row["verdict"]]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.1f} %"
 
 
 def _named(side: Comparison) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import pandas as pd
+from pandas.core.groupby import DataFrameGroupBy
 
 from helpers.frameworks import order
 from helpers.results.comparability import together as marks_together
@@ -57,10 +58,9 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         return pd.DataFrame(columns=names)
     floats = dict.fromkeys((*figures, *ends), float)
     groups = numbers.astype(floats).groupby(_KEYS, sort=False)
-    parts = [groups.size().rename("runs"), groups.agg(fixed)]
-    for end, method in _ENDS.items():
-        parts.append(groups[figures].agg(method).add_suffix(end))
-    found = pd.concat(parts, axis=1)
+    found = pd.concat(
+        [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])], axis=1
+    )
     for rate, section in RATES.items():
         of_runs = pd.Series([rounds(entry.content, section) for entry in compared.finished])
         of_each = of_runs.groupby([numbers[key] for key in _KEYS], sort=False).agg(together)
@@ -70,6 +70,12 @@ def summarise(compared: Comparison) -> pd.DataFrame:
         key=lambda column: column.map(order) if column.name == "label" else column,
         ignore_index=True,
     )
+
+
+def with_ends(groups: DataFrameGroupBy) -> pd.DataFrame:
+    """Of each column its median, and its minimum and maximum under ``_low`` and ``_high``."""
+    each = [groups.agg(method).add_suffix(end) for end, method in _ENDS.items()]
+    return pd.concat(each, axis=1)
 
 
 def brackets(compared: Comparison) -> str:

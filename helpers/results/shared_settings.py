@@ -78,17 +78,12 @@ def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     for count in dict.fromkeys(entry.devices for entry in entries):
         found: dict[str, list[str]] = {}
         for entry in entries:
-            if entry.devices == count and (number := loader_workers(entry.content)) is not None:
+            number = entry.content["data"].get("loader_workers")
+            if entry.devices == count and number is not None:
                 found.setdefault(str(number), []).append(entry.run)
         if len(found) > 1:
             rows.append(("loader workers differ", _groups(found)))
     return rows
-
-
-def loader_workers(content: dict[str, Any]) -> int | None:
-    """For all devices together; None where an older record does not tell."""
-    number: int | None = content["data"].get("loader_workers")
-    return number
 
 
 def _groups(found: dict[str, list[str]]) -> str:

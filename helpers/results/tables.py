@@ -65,12 +65,8 @@ class Cell:
 
     @property
     def css(self) -> str:
-        """The class of the page's cell."""
-        if self.tone:
-            return self.tone
-        if self.text in (ABSENT, NONE) or not (isinstance(self.value, str) or _unknown(self.value)):
-            return "number"
-        return "long" if len(self.text) > LONG else ""
+        """The class of the page's cell, apart from its column's alignment."""
+        return self.tone or ("long" if self.number is None and len(self.text) > LONG else "")
 
     @property
     def number(self) -> float | None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import records
 
-import gpumon
 from helpers import paths
 from helpers.frameworks import ROWS
 from helpers.results import (
@@ -18,9 +17,10 @@ from helpers.results import (
     machine_tables,
     wait_causes,
 )
+from helpers.results.charts import style
 from helpers.results.comparison import Comparison
 
-CHARTS = (charts.throughput, charts.curves, charts.by_class, charts.utilisation, charts.attribution)
+CHARTS = (charts.throughput, charts.curves, charts.by_class, charts.attribution)
 TABLES = (
     comparison_tables.runs,
     by_class.table,
@@ -42,9 +42,7 @@ def several(tmp_path: Path) -> Comparison:
     keras = records.make("Keras", 1, speed=80, gpu=True)
     reason = "not computable: no positive image in this part"
     keras["test"]["findings"][-1] |= {"auc": None, "low": None, "high": None, "reason": reason}
-    records.save(tmp_path, keras)
-    records.save(tmp_path, records.short("Chainer", "skipped", "no compiler"))
-    return comparison.load(tmp_path)
+    return records.load(tmp_path, keras, records.short("Chainer", "skipped", "no compiler"))
 
 
 def test_a_folder_may_be_named_from_where_one_stands(
@@ -102,10 +100,8 @@ def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparis
 def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
     other = records.make("Keras")
     other["run"]["environment"] = {"LD_LIBRARY_PATH": "/opt/cuda", "OMP_NUM_THREADS": "2"}
-    records.save(tmp_path, records.make("PyTorch"))
-    records.save(tmp_path, other)
     rows = (
-        machine_tables.hardware(comparison.load(tmp_path))
+        machine_tables.hardware(records.load(tmp_path, records.make("PyTorch"), other))
         .frame.loc["environment"]
         .set_index("value")["runs"]
     )
@@ -114,8 +110,7 @@ def test_what_the_shell_had_set_for_libraries_is_told(tmp_path: Path) -> None:
 
 
 def test_long_runs_are_told_in_minutes(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make(speed=4))
-    table = comparison_tables.runs(comparison.load(tmp_path)).frame
+    table = comparison_tables.runs(records.load(tmp_path, records.make(speed=4))).frame
     assert table.loc["PyTorch, 2 devices", "training (min:s)"] == "21:25"
 
 
@@ -134,8 +129,7 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     content["test"]["in_mean"].remove("Hernia")
     reason = "not in the mean: fewer than 5 positive images"
     content["test"]["findings"][-1] |= {"positives": 1, "reason": reason}
-    records.save(tmp_path, content)
-    compared = comparison.load(tmp_path)
+    compared = records.load(tmp_path, content)
     assert f"Hernia: {reason}" in caveats.remarks(compared).frame["remark"].to_list()
     assert by_class.table(compared).frame.loc["Hernia", "PyTorch, 2 devices"] != "n/a"
     assert by_class.not_in_mean(compared).endswith("negative test images: Hernia. ")
@@ -145,8 +139,7 @@ def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path:
     content = records.make("PyTorch")
     for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
         del content["test"][name]
-    records.save(tmp_path, content)
-    compared = comparison.load(tmp_path)
+    compared = records.load(tmp_path, content)
     assert by_class.table(compared).frame.loc["Mean", "PyTorch, 2 devices"] == "0.750"
     assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test AUC"] == "0.750"
     assert "old record:" in " ".join(caveats.remarks(compared).frame["remark"])
@@ -196,32 +189,20 @@ def test_no_auc_at_all(tmp_path: Path) -> None:
         row |= {"auc": None, "low": None, "high": None, "reason": "not computable"}
     for epoch in content["epochs"]:
         epoch["valid_auc"] = None
-    records.save(tmp_path, content)
-    compared = comparison.load(tmp_path)
+    compared = records.load(tmp_path, content)
     assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test AUC"] == "n/a"
     for chart in (charts.by_class, charts.curves):
-        figure = chart(compared)
-        assert figure is not None and figure._repr_png_()  # type: ignore[union-attr]
+        assert records.drawn(chart(compared)).axes
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "said"),
-    [
-        ("failed", "ValueError: x", "failed: ValueError: x"),
-        ("interrupted", "KeyboardInterrupt", "interrupted: KeyboardInterrupt"),
-        ("skipped", "no kernel", "skipped: no kernel"),
-    ],
-)
-def test_runs_that_did_not_finish_keep_their_reason(
-    tmp_path: Path, state: str, reason: str, said: str
-) -> None:
-    content = records.make("Keras") | {"state": state, "reason": reason}
+@pytest.mark.parametrize("state", ["failed", "interrupted", "skipped"])
+def test_runs_that_did_not_finish_keep_their_reason(tmp_path: Path, state: str) -> None:
+    content = records.make("Keras") | {"state": state, "reason": "ValueError: x"}
     for section in ("test", "synthetic", "loader", "training", "attribution"):
         del content[section]
-    records.save(tmp_path, content)
-    records.save(tmp_path, records.make("PyTorch"))
-    compared = comparison.load(tmp_path)
-    assert caveats.remarks(compared).frame.loc["Keras, 2 devices", "remark"] == said
+    compared = records.load(tmp_path, content, records.make("PyTorch"))
+    said = caveats.remarks(compared).frame.loc["Keras, 2 devices", "remark"]
+    assert said == f"{state}: ValueError: x"
     assert comparison_tables.runs(compared).frame.index[-1] == f"Keras, 2 devices ({state})"
     assert comparison_tables.runs(compared).frame.index[0] == "PyTorch, 2 devices"
     for chart in CHARTS:
@@ -235,8 +216,7 @@ def test_what_differs_between_runs_is_not_comparable(tmp_path: Path) -> None:
     other["fairness"]["comparable"] = False
     other["fairness"]["checks"][0]["verdict"] = "fail"
     other["skipped"] = [{"what": "bf16", "reason": "not in this framework"}]
-    records.save(tmp_path, other)
-    said = caveats.remarks(comparison.load(tmp_path)).frame["remark"]
+    said = caveats.remarks(records.load(tmp_path, other)).frame["remark"]
     assert said["seed differs"] == ("not comparable: 0 (PyTorch, 2 devices); 3 (Keras, 2 devices)")
     about_keras = list(said[["Keras"]])
     assert "fairness check not passed: logits" in about_keras
@@ -273,36 +253,19 @@ def test_without_records_one_sentence_says_how_to_make_one(
 def test_every_table_and_chart_of_one_framework_and_of_several(
     several: Comparison, tmp_path: Path
 ) -> None:
-    one = records.save(tmp_path / "one", records.make())
-    with gpumon.Monitor(one / "trace", interval=0.05) as monitor:
-        with monitor.phase("train", epoch=1, items=10):
-            sum(range(2_000_000))
-        with monitor.phase("validate", epoch=1, items=10):
-            sum(range(1_000_000))
-    alone = comparison.load(tmp_path / "one")
+    alone = records.load(tmp_path / "one", records.make())
     for compared in (alone, several):
         assert comparison.how_to_begin(compared) is None
         for table in TABLES:
             assert not table(compared).empty, table.__name__
     for chart in CHARTS:
-        figure = chart(alone)
-        assert figure is not None and figure._repr_png_()[:4] == b"\x89PNG"  # type: ignore[union-attr]
-    assert charts.utilisation(several) is None  # none of them has a trace
-
-
-def test_names_from_a_record_are_never_formulas_or_markup(tmp_path: Path) -> None:
-    evil = "PyTorch $\\frac{<script>"
-    records.save(tmp_path, records.make(evil, notebook="x_MultiGPU"))
-    compared = comparison.load(tmp_path)
-    for chart in CHARTS:
-        figure = chart(compared)
-        assert figure is None or figure._repr_png_()  # type: ignore[union-attr]
-    assert "<script>" not in comparison_tables.runs(compared).frame.to_html()
+        assert records.drawn(chart(alone)).axes
+    assert charts.traces(several)[0] == {}  # none of them has a trace
 
 
 def test_colours_are_one_a_framework() -> None:
-    assert len(set(charts.COLOURS.values())) == len(charts.COLOURS)
-    assert set(charts.COLOURS) == set(charts.MARKERS) == {row.family for row in ROWS}
+    assert len(set(style.COLOURS.values())) == len(style.COLOURS)
+    assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}
 
 
 def test_what_ranks_measured_stands_beside_their_nodes() -> None:

@@ -29,8 +29,7 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     records.save(tmp_path, run("Chainer", supply=110.0, shared_gpus=1))
     wrong = run("TensorFlow", supply=110.0)
     wrong["attribution"]["invalid"] = "files were faster"
-    records.save(tmp_path, wrong)
-    compared = comparison.load(tmp_path)
+    compared = records.load(tmp_path, wrong)
     found = loader_supply.table(compared).frame
     assert found["devices fed"].to_dict() == {
         "PyTorch, 2 devices": "3",
@@ -48,6 +47,9 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     page = report.write([tmp_path])
     for name in (report.HTML, report.MARKDOWN):
         assert "Supply and demand of images" in (page.parent / name).read_text(encoding="utf-8")
+    html = page.read_text(encoding="utf-8")  # a column has one alignment
+    assert all(f"<td>{text}</td>" in html for text in ("nothing", "-"))
+    assert '<td class="number">invalid</td>' in html
     rows = json.loads(report.as_json(compared))["tables"]["loader"]
     assert [row["fed_low"] for row in rows] == [3, 2, None, None, 1]
     assert (page.parent / report.CSV / "loader.csv").exists()
@@ -67,8 +69,9 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     ],
 )
 def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: str) -> None:
-    records.save(tmp_path, run(supply=supply, **data))
-    assert loader_supply.numbers(comparison.load(tmp_path))["change"].tolist() == [change]
+    assert loader_supply.numbers(records.load(tmp_path, run(supply=supply, **data)))[
+        "change"
+    ].tolist() == [change]
 
 
 def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -> None:
@@ -87,16 +90,18 @@ def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -
 
 
 def test_the_report_says_whether_faster_loading_pays(tmp_path: Path) -> None:
-    runs = [records.make(name, gpu=True, speed=80) for name in ("PyTorch", "Keras")]
-    for content, supply in zip(runs, (50, 1000), strict=True):
+    names, supplies = ("PyTorch", "Keras", "JAX"), (50, 1000, 1000)
+    for name, supply in zip(names, supplies, strict=True):
+        content = records.make(name, gpu=True, speed=80)
         for section, rate in (("loader", supply), ("synthetic", 100), ("files", 80)):
             rates = {"images_per_second": rate, "rounds": [rate - 1, rate, rate + 1]}
             content[section] |= rates | {"low": rate - 1, "high": rate + 1}
-    for content in runs:
+        if name == "JAX":
+            content["attribution"]["invalid"] = "files were faster"
         records.save(tmp_path, content)
     assert loader_supply.faster_loading(comparison.load([tmp_path])) == [
         "PyTorch, 2 devices: the loader alone supplies 50.0 images/s and training on synthetic "
-        "data uses 100, so faster loading raises images/s by at most 25 %",
-        "A GPU decoder, packed images or shards do not pay in 1 of 2 rows: the loader alone "
-        "supplies 10.0 times the images/s that training on synthetic data uses",
+        "data uses 100, so faster loading raises images/s by at most 25 %.",
+        "A GPU decoder, packed images or shards do not pay in 1 of 3 rows (1 cannot tell): the "
+        "loader alone supplies 10.0 times the images/s that training on synthetic data uses.",
     ]

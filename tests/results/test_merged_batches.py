@@ -13,6 +13,7 @@ from helpers.results import comparison, comparison_tables, conclusions, machines
 from helpers.results.repeated_runs import summarise
 
 DIGESTS = {"sha256": "f" * 64}, {"sha256": "0" * 64}
+FEW_IMAGES = {"images": {"train": 112, "valid": 16, "test": 32}}
 
 
 def two_batches(
@@ -21,7 +22,7 @@ def two_batches(
     """A run of PyTorch in each; a dictionary that is given is merged into the record's section."""
     monkeypatch.setattr(paths, "RUNS", runs)
     for batch, given in (("a", first), ("b", second)):
-        content = records.make(gpu=given.pop("gpu", True))
+        content = records.make(gpu=True)
         content["run"]["experiment"] = batch
         for section, changed in given.items():
             content[section] |= changed
@@ -30,68 +31,46 @@ def two_batches(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "labels"),
+    ("section", "first", "second", "labels"),
     [
-        ({}, {"gpu": False}, ["PyTorch on NVIDIA H100", "PyTorch on the CPU"]),
+        ("devices", {}, {"names": ["NVIDIA A100"] * 2}, ["on NVIDIA A100", "on NVIDIA H100"]),
+        ("data", FEW_IMAGES, {}, ["160 images", "1600 images"]),
+        ("data", *DIGESTS, ["data 000000", "data ffffff"]),
+        ("recipe", {"learning_rate": 0.01}, {"learning_rate": 0.003}, ["rate 0.003", "rate 0.01"]),
+        # The rate is that of a smaller batch, as ever.
         (
+            "recipe",
             {},
-            {"devices": {"names": ["NVIDIA A100"] * 2}},
-            ["PyTorch on NVIDIA A100", "PyTorch on NVIDIA H100"],
+            {"batch_size": 16, "learning_rate": 0.000025},
+            ["16 per device", "64 per device"],
         ),
+        ("recipe", {}, {"weight_decay": 0.5}, ["adam", "adam, weight decay 0.5"]),
         (
-            {"data": {"images": {"train": 112, "valid": 16, "test": 32}}},
+            "recipe",
             {},
-            ["PyTorch 160 images", "PyTorch 1600 images"],
+            {"lr_gamma": 0.1, "lr_milestones": [3]},
+            ["linear", "linear, x 0.1 after [3]"],
         ),
         (
-            {"data": DIGESTS[0]},
-            {"data": DIGESTS[1]},
-            ["PyTorch data 000000", "PyTorch data ffffff"],
+            "recipe",
+            *({"code": {"mine.py": digit * 64}} for digit in "f0"),
+            ["mine.py 000000", "mine.py ffffff"],
         ),
-        (
-            {"recipe": {"learning_rate": 0.01}},
-            {"recipe": {"learning_rate": 0.003}},
-            ["PyTorch rate 0.003", "PyTorch rate 0.01"],
-        ),
-        (
-            {},
-            {
-                "recipe": {"batch_size": 16, "learning_rate": 0.000025}
-            },  # of a smaller batch, as ever
-            ["PyTorch 16 per device", "PyTorch 64 per device"],
-        ),
-        (
-            {"recipe": {"optimizer": "sgd", "momentum": 0.5}},
-            {"recipe": {"optimizer": "sgd", "momentum": 0.9}},
-            ["PyTorch sgd with momentum 0.5", "PyTorch sgd with momentum 0.9"],
-        ),
-        (
-            {},
-            {"recipe": {"lr_gamma": 0.1, "lr_milestones": [3]}},
-            ["PyTorch linear", "PyTorch linear, x 0.1 after [3]"],
-        ),
-        (
-            {"recipe": {"code": {"mine.py": "f" * 64}}},
-            {"recipe": {"code": {"mine.py": "0" * 64}}},
-            ["PyTorch mine.py 000000", "PyTorch mine.py ffffff"],
-        ),
-        (
-            {"recipe": {"sha256": "f" * 64}},
-            {"recipe": {"sha256": "0" * 64}},
-            ["PyTorch recipe 000000", "PyTorch recipe ffffff"],
-        ),
+        ("recipe", *DIGESTS, ["recipe 000000", "recipe ffffff"]),
     ],
 )
 def test_runs_on_other_devices_or_other_images_are_no_repeats(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    section: str,
     first: dict[str, Any],
     second: dict[str, Any],
     labels: list[str],
 ) -> None:
-    compared = two_batches(tmp_path, monkeypatch, dict(first), dict(second))
+    compared = two_batches(tmp_path, monkeypatch, {section: first}, {section: second})
     told = summarise(compared)
-    assert sorted(told["label"]) == labels and list(told["runs"]) == [1, 1]
+    assert sorted(told["label"]) == [f"PyTorch {label}" for label in labels]
+    assert list(told["runs"]) == [1, 1]
 
 
 def test_a_third_run_of_another_name_or_number_does_not_hide_what_differs(
@@ -130,8 +109,7 @@ def test_a_split_by_another_seed_is_of_the_same_images(
 def test_times_on_other_numbers_of_images_rank_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = {"data": {"images": {"train": 112, "valid": 16, "test": 32}}}
-    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, few, {}))
+    found = conclusions.fastest(two_batches(tmp_path, monkeypatch, {"data": FEW_IMAGES}, {}))
     assert found.verdict == "unknown"
     assert "they differ in number of images (160, 1600)" in found.text
 
@@ -218,10 +196,10 @@ def test_of_one_program_are_all_runs_of_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("memory", "hosts"),
     [
-        ((15.49, 15.51), {"on box"}),
-        ((125.4, 125.6), {"on box"}),
-        ((7.7, 11.6), {"on box", "on other"}),
-        ((15.5, 31.2), {"on box", "on other"}),
+        ((15.49, 15.51), {"box"}),
+        ((125.4, 125.6), {"box"}),
+        ((7.7, 11.6), {"box", "other"}),
+        ((15.5, 31.2), {"box", "other"}),
     ],
 )
 def test_machines_that_differ_by_megabytes_are_one(

@@ -1,7 +1,6 @@
 """The article's figures: each with its source, the same wherever they stand, and none required."""
 
 import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pandas as pd
 import pytest
 import records
 
-from helpers import paths, terminal
+from helpers import paths
 from helpers.results import charts, comparison, published
 
 FIGURES = {"training": "seconds", "synthetic": "seconds", "test": "mean_auc"}
@@ -19,13 +18,6 @@ FIGURES = {"training": "seconds", "synthetic": "seconds", "test": "mean_auc"}
 def runs() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = published.content()["runs"]
     return found
-
-
-def test_the_file_says_what_it_is() -> None:
-    path = Path(published.__file__).with_name("published.json")
-    assert json.loads(path.read_text())["published"] is True
-    labels = {notebook.replace("_MultiGPU", "").replace("_", " ") for _, notebook, _ in records.SIX}
-    assert {run["framework"] for run in runs()} == labels == published.content()["versions"].keys()
 
 
 @pytest.mark.parametrize("run", runs(), ids=lambda run: f"{run['framework']}-{run['devices']}")
@@ -38,23 +30,6 @@ def test_every_figure_has_its_source(run: dict[str, Any]) -> None:
         assert run[part][figure] is not None
     assert run["training"]["seconds"] > run["synthetic"]["seconds"] > 5 * 60
     assert 0.5 < run["test"]["mean_auc"] < 0.9
-
-
-@pytest.mark.parametrize("part", ["training", "synthetic"])
-def test_the_minutes_of_the_article_are_these_times_rounded(part: str) -> None:
-    """But for one, whose notebook was run again: a note names both figures."""
-    other = []
-    for run in runs():
-        minutes = run.get("article_minutes", {}).get(part)
-        if minutes is not None and minutes != round(run[part]["seconds"] / 60):
-            other.append((run["framework"], run["devices"], terminal.clock(run[part]["seconds"])))
-    assert other == ([] if part == "training" else [("PyTorch", 4, "8:36")])
-    assert any("8:27" in note and "8:36" in note and "8 minutes" in note for note in _notes())
-
-
-def _notes() -> list[str]:
-    found: list[str] = published.content()["notes"]
-    return found
 
 
 def test_the_figures_are_those_of_the_notebooks() -> None:

@@ -121,8 +121,6 @@ def test_no_table_is_cut_off_on_a_screen(tab: browser.Page, address: str, width:
     tables = "[...document.querySelectorAll('table.all, table.runs')]"
     edges = f"{tables}.map(t => t.rows[0].lastElementChild.getBoundingClientRect().right)"
     assert len(tab.run(edges)) == 2 and max(tab.run(edges)) <= width
-    tab.run("document.querySelector('table.runs').style.width = '2000px'")
-    assert tab.run(WIDER) == ["AUC per finding, 95 % interval"]  # the check can fail
 
 
 def test_all_runs_can_be_sorted_filtered_and_copied(tab: browser.Page, tmp_path: Path) -> None:
@@ -161,11 +159,6 @@ def test_what_a_phone_has_no_room_for_is_said_to_go_on(tab: browser.Page, addres
     tab.open(address)
     tab.run(UNFOLD)
     assert "All runs" in tab.run(WIDER) and tab.run(HINTED)
-    tab.run(
-        "document.head.append(Object.assign(document.createElement('style'),"
-        " {textContent: '.scroll.over::before { content: none !important }'}))"
-    )
-    assert not tab.run(HINTED)  # the check can fail
 
 
 PAPER = (718, 1000)
@@ -266,13 +259,6 @@ def test_text_has_contrast(
     back = tab.run("getComputedStyle(document.body).backgroundColor")
     assert (back == "rgb(255, 255, 255)") != dark
     assert tab.run(CONTRAST) == []
-
-
-def test_the_contrast_check_can_fail(tab: browser.Page, address: str) -> None:
-    tab.size(*DESK)
-    tab.open(address)
-    tab.run("document.querySelector('.lead').style.color = '#999'")
-    assert len(tab.run(CONTRAST)) == 1
 
 
 STRUCTURE = """
@@ -382,43 +368,38 @@ def test_the_chart_zooms_tells_and_hides(tab: browser.Page, address: str) -> Non
     assert tab.said == []
 
 
-def test_the_time_to_an_auc_follows_the_slider(tab: browser.Page, address: str) -> None:
+@pytest.mark.parametrize(
+    ("of_classes", "value", "shown", "missed"), [(False, 0.74, "0.74", 4), (True, 0.65, "65 %", 1)]
+)
+def test_the_time_to_a_target_follows_the_slider(
+    tab: browser.Page,
+    address: str,
+    tmp_path: Path,
+    of_classes: bool,
+    value: float,
+    shown: str,
+    missed: int,
+) -> None:
+    """The runs that tell classes reached 60, 66 and 72 %."""
+    if of_classes:
+        class_records.three(tmp_path)
+        address = report.write(tmp_path).as_uri()
     tab.size(*DESK)
     tab.open(address)
-    rows = "[...document.querySelectorAll('#target-table tbody tr')].map(r => r.innerText)"
+    cells = "r => [...r.cells].map(c => c.innerText)"
+    rows = f"[...document.querySelectorAll('#target-table tbody tr')].map({cells})"
     before = tab.run(rows)
+    assert all("not reached" not in row for row in before)
     tab.run(
-        "(s => { s.value = 0.74; s.dispatchEvent(new Event('input')); })"
+        f"(s => {{ s.value = {value}; s.dispatchEvent(new Event('input')); }})"
         "(document.getElementById('target'))"
     )
     after = tab.run(rows)
-    assert len(before) == len(after) == 6
-    assert all("not reached" not in row for row in before)
-    assert sum("not reached" in row for row in after) == 4
-    assert tab.run("document.getElementById('target-value').textContent") == "0.74"
-    assert tab.said == []
-
-
-def test_the_time_to_a_top_1_follows_the_slider(
-    tab: browser.Page, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """The runs reached 60, 66 and 72 %."""
-    batch = tmp_path_factory.mktemp("classes")
-    class_records.three(batch)
-    tab.size(*DESK)
-    tab.open(report.write(batch).as_uri())
-    tab.run(
-        "(s => { s.value = 0.65; s.dispatchEvent(new Event('input')); })"
-        "(document.getElementById('target'))"
-    )
-    cells = "r => r.innerText.split('\\t')"
-    rows = tab.run(f"[...document.querySelectorAll('#target-table tbody tr')].map({cells})")
-    assert [row[0] for row in rows] == [
-        "MXNet Gluon, 2 devices", "Keras, 2 devices", "PyTorch, 2 devices",
-    ]  # fmt: skip
-    assert [row[1] == "not reached" for row in rows] == [False, False, True]
-    assert [row[3] for row in rows] == ["72.0 %", "66.0 %", "60.0 %"]
-    assert tab.run("document.getElementById('target-value').textContent") == "65 %"
+    assert sorted(row[3] for row in after) == sorted(row[3] for row in before)
+    assert sum(row[1] == "not reached" for row in after) == missed
+    if of_classes:  # the quickest first
+        assert [row[0].partition(",")[0] for row in after] == ["MXNet Gluon", "Keras", "PyTorch"]
+    assert tab.run("document.getElementById('target-value').textContent") == shown
     assert tab.run(WIDER) == [] and tab.said == []
 
 
@@ -431,6 +412,8 @@ FIXED = {
     ("recipe", "task"),
     ("recipe", "optimizer"),
     ("recipe", "lr_scaling"),
+    ("recipe", "execution"),
+    ("recipe", "decoder"),
     ("devices", "kind"),
     ("data", "kind"),
     ("weights", "source"),

@@ -41,6 +41,5 @@ def test_runs_are_named_by_what_they_have_in_common(
 
 
 def test_one_run_alone_is_named(tmp_path: Path) -> None:
-    records.save(tmp_path, records.make("PyTorch"))
-    entries = comparison.load(tmp_path).entries
+    entries = records.load(tmp_path, records.make("PyTorch")).entries
     assert run_sets.named(entries, entries) == "PyTorch"

@@ -58,28 +58,6 @@ def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Compar
         assert factors.loc[count, "speed_up"] == pytest.approx(won, rel=0.01)
 
 
-def test_the_split_is_what_the_raw_records_say(
-    batch: Path, compared: comparison.Comparison
-) -> None:
-    """Recomputed from the files alone."""
-    way: dict[int, tuple[float, int]] = {}
-    for path in batch.glob("*/record.json"):
-        content = json.loads(path.read_text())
-        seconds, images = 0.0, 0
-        for epoch in content["epochs"]:
-            seconds += epoch["train_seconds"] + epoch["valid_seconds"]
-            images += epoch["images"]
-            if epoch["valid_top1"] >= 0.6:
-                break
-        way[content["devices"]["count"]] = (seconds, images)
-    found = speedup_factors.numbers(compared, 0.6).set_index("devices")
-    for count, (seconds, images) in way.items():
-        assert found.loc[count, "speed_up"] == pytest.approx(way[1][0] / seconds)
-        assert found.loc[count, "statistical_efficiency"] == pytest.approx(images / way[1][1])
-        rate = (images / seconds) / (way[1][1] / way[1][0])
-        assert found.loc[count, "hardware_efficiency"] == pytest.approx(rate)
-
-
 def test_the_sentence_says_both_factors(compared: comparison.Comparison) -> None:
     assert speedup_factors.target(compared) == law.TARGET  # 80 % was not reached on 128
     said = speedup_factors.sentences(compared)

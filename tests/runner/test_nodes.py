@@ -191,7 +191,10 @@ def test_simulated_nodes_are_not_ranked(virtual: bool, tmp_path: Path) -> None:
         records.save(tmp_path, records.make(name, 4, speed=speed, gpu=True, cluster=world))
     records.save(tmp_path, records.make("PyTorch", 4, speed=20))
     compared = comparison.load(tmp_path)
-    ranked = {entry.label: comparability.ranks(entry.content) for entry in compared.entries}
+    ranked = {
+        entry.label: comparability.kind(entry.content) in comparability.RANKED
+        for entry in compared.entries
+    }
     nodes = "on NVIDIA H100 2 x 2" + " simulated" * virtual
     assert ranked == {
         "PyTorch on the CPU": False,

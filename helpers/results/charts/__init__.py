@@ -1,19 +1,16 @@
-"""Draw the charts of the comparison for the notebook and the report.
+"""Draw the charts of the comparison for the report.
 
-Each function takes a comparison and returns a chart, which a notebook shows by itself, or None
-where there is nothing to draw.
+Each function takes a comparison and returns a chart, or None where there is nothing to draw.
 """
 
 from helpers.results.charts.classes import by_class
 from helpers.results.charts.learning import curves, devices_against
-from helpers.results.charts.parts import attribution, iterations, steps, traces, utilisation
+from helpers.results.charts.parts import attribution, iterations, steps, traces
 from helpers.results.charts.scaling import factors, pareto, scaling
 from helpers.results.charts.speed import energy, first, placed, throughput
-from helpers.results.charts.style import COLOURS, MARKERS, Chart
+from helpers.results.charts.style import Chart
 
 __all__ = [
-    "COLOURS",
-    "MARKERS",
     "Chart",
     "attribution",
     "by_class",
@@ -29,5 +26,4 @@ __all__ = [
     "steps",
     "throughput",
     "traces",
-    "utilisation",
 ]

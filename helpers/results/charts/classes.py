@@ -8,7 +8,6 @@ from helpers.results.charts.style import (
     Chart,
     described,
     key,
-    labels_of,
     line_of,
     name_rows,
     note,
@@ -62,7 +61,7 @@ def _by_class(compared: Comparison, width: float) -> Figure:
     shown, scale = set(), task.metric.scale
     for entry, offset in zip(entries, offsets, strict=True):
         found = numbers.rows(entry) | numbers.whole(entry, whole)
-        mark = line_of(entry.label, labels_of(entries)) | {"ls": "none"}
+        mark = line_of(entry.label, [each.label for each in entries]) | {"ls": "none"}
         for row, name in enumerate(rows):
             value, low, high = found.get(name, (None, None, None))
             if value is None:

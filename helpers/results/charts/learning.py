@@ -17,12 +17,11 @@ from helpers.results.charts.style import (
     colour_of,
     described,
     key,
-    labels_of,
     line_of,
     note,
 )
-from helpers.results.comparison import Comparison, Entry, repeats, widest
-from helpers.results.learning_curves import drops, history, spread, targets, time_to
+from helpers.results.comparison import Comparison, Entry, latest_of_each, repeats, widest
+from helpers.results.learning_curves import best, drops, history, spread, targets
 from helpers.results.tables import time_text
 from helpers.training.figure_style import (
     FAINT,
@@ -92,7 +91,7 @@ def _curves(
         epochs = spread(group)
         if epochs.empty:
             continue
-        style = line_of(entry.label, labels_of(entries))
+        style = line_of(entry.label, [each.label for each in entries])
         x, name_of = epochs[across.column], entry.timed if across is _TIME else entry.run
         style |= {"markevery": max(1, len(epochs) // 12)}
         left.plot(x, epochs["valid_loss"], lw=2.2, label=safe(name_of), **style)
@@ -215,7 +214,10 @@ def devices_against(compared: Comparison, across: str) -> Chart | None:
         f"Validation against {across}, by number of devices",
         described(
             f"Validation {metric.short} against {across} by number of devices; best values",
-            (f"{row['run']} {metric.text(row['best'])}" for row in time_to(compared)),
+            (
+                f"{entry.timed} {metric.text(best(entry, metric))}"
+                for entry in latest_of_each(compared.finished)
+            ),
         ),
         lambda width: _by_devices(compared, shown, _AGAINST[across], width),
         "If the lines separate, more devices need more images." * (across == "images"),

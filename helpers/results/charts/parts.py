@@ -17,7 +17,6 @@ from helpers.results.tables import Table
 from helpers.training.figure_style import (
     FAINT,
     SHARES,
-    WIDTH,
     figure_of,
     heading,
     legend_below,
@@ -28,18 +27,6 @@ from helpers.training.figure_style import (
 EPOCHS = ("train", "validate")
 _SHAPES = ("o", "s", "D", "^")
 _INKS = (SHARES[0], *SHARES[3:])  # those that are seen as points on light and on dark
-
-
-def utilisation(compared: Comparison, *, width: float = WIDTH) -> Figure | None:
-    """Utilisation while training and validating: gpumon's chart of several runs, a lane each.
-
-    Each framework on its most devices. Time counts from the start of the first epoch.
-    """
-    lanes, _ = traces(compared)
-    if not lanes:
-        return None
-    trained = any(mark.name == EPOCHS[0] for run in lanes.values() for mark in run.recording.marks)
-    return gpumon.compare(lanes, align=EPOCHS[0] if trained else None, width=width)
 
 
 def traces(compared: Comparison) -> tuple[dict[str, gpumon.Trace], list[str]]:

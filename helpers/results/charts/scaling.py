@@ -39,6 +39,14 @@ from helpers.training.figure_style import (
 MANY = 8
 """Lines in one chart; more of them go into a panel for each framework."""
 HARDWARE, LEARNING = SHARES[0], SHARES[3]
+_AXES = {
+    "gpu": "GPUs",
+    "cpu": "CPU devices",
+    "shared cores": "CPU devices that share cores",
+    "shared": "replicas that share GPUs",
+    "simulated": "GPUs of simulated nodes",
+}
+"""By kind of devices, the name of an axis of their numbers."""
 
 
 def scaling(compared: Comparison) -> Chart | None:
@@ -55,7 +63,7 @@ def scaling(compared: Comparison) -> Chart | None:
         "Lines of throughput and parallel efficiency against devices",
         (
             f"{on_devices(row)} {share(row['efficiency'])}"
-            for _, row in numbers[numbers["devices"] > numbers["base"]].iterrows()
+            for _, row in speed.beyond_base(numbers).iterrows()
         ),
     )
     return Chart("scaling", "Throughput", alt, lambda width: _scaling(compared, numbers, width))
@@ -179,7 +187,7 @@ def _factors(metric: Metric, found: pd.DataFrame, width: float) -> Figure:
     own = [
         (who, rows)
         for who, rows in found.groupby(["series", "kind"], sort=False)
-        if (rows["devices"] > rows["base"]).any()
+        if not speed.beyond_base(rows).empty
     ]
     figure, grid = small_multiples(len(own), width, 3.0 if len(own) > 1 else 3.4)
     counts = sorted({count for _, rows in own for count in rows["devices"]})
@@ -198,7 +206,7 @@ def _factors(metric: Metric, found: pd.DataFrame, width: float) -> Figure:
             _column(axes, places[row["devices"]], row)
         axes.set_xlim(-0.6, len(counts) - 0.4)
         axes.set_xticks(range(len(counts)), [str(count) for count in counts])
-        axes.set_xlabel(_axis_name(kind))
+        axes.set_xlabel(_AXES[kind])
         axes.set_title(safe(str(series), 30), loc="left", fontweight="bold")
     first = grid[0]
     for colour, text in (
@@ -213,16 +221,6 @@ def _factors(metric: Metric, found: pd.DataFrame, width: float) -> Figure:
     figure.supylabel(f"{name}, to {metric.short} {metric.target(wanted)}", fontsize=9, color=FAINT)
     legend_below(figure, first)
     return figure
-
-
-def _axis_name(kind: str) -> str:
-    return {
-        "gpu": "GPUs",
-        "cpu": "CPU devices",
-        "shared cores": "CPU devices that share cores",
-        "shared": "replicas that share GPUs",
-        "simulated": "GPUs of simulated nodes",
-    }[kind]
 
 
 def _column(axes: Axes, place: int, row: pd.Series) -> None:

@@ -7,7 +7,6 @@ broken lines or hatched bars. Ink and grid are gpumon's light theme; the report 
 colours to its dark twin.
 """
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 
 from helpers.frameworks import ROWS
 from helpers.results.comparability import marked
-from helpers.results.comparison import Entry, devices
+from helpers.results.comparison import devices
 from helpers.results.tables import family_of
 from helpers.training.figure_style import PAGE, WIDTH, styled
 
@@ -45,14 +44,6 @@ class Chart:
 
     def figure(self, width: float = WIDTH) -> Figure:
         return styled(self.draw)(width)
-
-    def __repr__(self) -> str:
-        return self.alt
-
-    def _repr_png_(self) -> bytes:
-        data = io.BytesIO()
-        self.figure().savefig(data, format="png", dpi=130)
-        return data.getvalue()
 
 
 def described(what: str, parts: Iterable[str]) -> str:
@@ -93,7 +84,7 @@ def marker_of(label: str) -> str:
     return MARKERS.get(family_of(label) or "", "P")
 
 
-def line_of(label: str, labels: Sequence[str]) -> dict[str, Any]:
+def line_of(label: str, labels: Iterable[str]) -> dict[str, Any]:
     """Colour and marker by framework; broken where the same framework has another line already."""
     family = dict.fromkeys(name for name in labels if colour_of(name) == colour_of(label))
     place = list(family).index(label)
@@ -105,10 +96,6 @@ def line_of(label: str, labels: Sequence[str]) -> dict[str, Any]:
         "mfc": colour_of(label) if place == 0 else PAGE,
         "ls": styles[place % len(styles)],
     }
-
-
-def labels_of(entries: Sequence[Entry]) -> list[str]:
-    return [entry.label for entry in entries]
 
 
 def interval(

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,6 @@ import pandas as pd
 from helpers import record
 from helpers.record.tasks import TASKS
 from helpers.results import (
-    by_class,
     comparability,
     conclusions,
     learning_curves,
@@ -63,6 +62,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     confusions), attribution, fairness, versions: what the records say, a row a value. published:
     the article's figures, with runs of its network.
     """
+    task = compared.task
     return {
         "runs": results(compared),
         "repeats": summarise(compared),
@@ -71,15 +71,20 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "step_parts": step_parts.numbers(compared),
         "step_times": step_times.numbers(compared),
         "cost": cost.numbers(compared),
-        "epochs": _epochs(compared),
+        "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),
-        **{task.file: pd.DataFrame() for task in TASKS.values()},
-        compared.task.file: _by_class(compared),
-        "confusions": by_class.confusion_rows(compared),
+        **{each.file: pd.DataFrame() for each in TASKS.values()},
+        task.file: _rows(
+            compared.finished,
+            lambda e: [row | _in_mean(e.content, row) for row in e.content["test"][task.outputs]],
+        ),
+        "confusions": _rows(compared.finished, lambda e: e.content["test"].get("confusions", [])),
         "paired": paired_test.differences(compared).reset_index(drop=True),
         "attribution": wait_causes.numbers(compared).reset_index(),
         "loader": loader_supply.numbers(compared),
-        "fairness": _fairness(compared),
+        "fairness": _rows(
+            compared.entries, lambda e: e.content.get("fairness", {}).get("checks", [])
+        ),
         "versions": machine_tables.versions(compared).reset_index(),
         "published": published.results() if published.belong(compared) else pd.DataFrame(),
     }
@@ -107,25 +112,17 @@ def _plain(value: object) -> object:
     return value
 
 
-def _epochs(compared: Comparison) -> pd.DataFrame:
-    parts = []
-    for entry in compared.entries:
-        epochs = learning_curves.history(entry).copy()
-        if not epochs.empty:
-            epochs.insert(0, "devices", entry.devices)
-            epochs.insert(0, "label", entry.label)
-            parts.append(epochs.rename(columns=_SO_FAR))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def _by_class(compared: Comparison) -> pd.DataFrame:
+def _rows(
+    entries: Sequence[Entry], of: Callable[[Entry], Iterable[dict[str, Any]]]
+) -> pd.DataFrame:
+    """The rows that each entry's record has, with its label and number of devices."""
     return pd.DataFrame(
-        [
-            {"label": entry.label, "devices": entry.devices} | row | _in_mean(entry.content, row)
-            for entry in compared.finished
-            for row in entry.content["test"][compared.task.outputs]
-        ]
+        [{"label": e.label, "devices": e.devices} | row for e in entries for row in of(e)]
     )
+
+
+def _epochs(entry: Entry) -> list[dict[str, Any]]:
+    return learning_curves.history(entry).rename(columns=_SO_FAR).to_dict("records")  # type: ignore[return-value]
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
@@ -137,16 +134,6 @@ def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         return {}
     counted = content["test"].get("in_mean")
     return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
-
-
-def _fairness(compared: Comparison) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"label": entry.label, "devices": entry.devices} | check
-            for entry in compared.entries
-            for check in entry.content.get("fairness", {}).get("checks", [])
-        ]
-    )
 
 
 def long_table(compared: Comparison) -> pd.DataFrame:

@@ -20,7 +20,7 @@ def render(compared: Comparison, sections: Sequence[Section]) -> str:
     )
     for section in sections:
         parts += [f"## {_text(section.title)}", _text(section.lead)]
-        for block in section.shown:
+        for block in section.blocks:
             alike = block.title == section.title
             parts += _block(block)[alike:]  # their heading stands there already
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -7,6 +7,7 @@ this package.
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from helpers.results import charts, conclusions, learning_curves
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison, latest_of_each, repeats
 from helpers.results.ranking import ranked
-from helpers.results.report import cards, svg
+from helpers.results.report import svg
 from helpers.results.report.sections import (
     Block,
     Section,
@@ -42,6 +43,15 @@ go into another table below."""
 
 LONG = 12
 """Rows of a table that are shown at first; and runs, of which more can be chosen from."""
+_EVIDENCE = {
+    "Fastest": "speed",
+    "Fair?": "fairness",
+    "Waited for": "devices",
+    "More devices": "scaling",
+}
+"""The sections with the evidence for the answers, by their questions."""
+_SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z0-9])")
+_TONES = {"yes": "good", "no": "bad", "only in part": "other"}
 
 
 def render(
@@ -58,8 +68,8 @@ def render(
         title=title(compared),
         headline=conclusions.headline(compared),
         picture=None if picture is None else _chart(picture),
-        answers=(answers := cards.cards(compared)),
-        about=cards.about(compared),
+        answers=(answers := _answers(compared)),
+        about=_about(compared),
         more={answer["section"]: answer["more"] for answer in answers},
         experiments=[folder.resolve().name for folder in compared.folders],
         hosts=sorted({entry.content["run"]["host"] for entry in compared.entries}),
@@ -107,18 +117,55 @@ def _filled(
     )
     return environment.get_template("page.html").render(
         policy=_policy(scripts.values()),
-        style=Markup(_colours() + (HERE / "style.css").read_text(encoding="utf-8")),
+        style=Markup(svg.colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.style()),
         scripts={name: Markup(text) for name, text in scripts.items()},
         link=lambda path: _relative(path, folder),
         long=LONG,
-        sections=[(section, [_block(compared, b) for b in section.shown]) for section in sections],
+        sections=[(section, [_block(compared, b) for b in section.blocks]) for section in sections],
         links=lambda section: [
             (name, _address(files[name])) for name in section.data if name in files
         ],
         everything=[(name, _address(text)) for name, text in files.items()],
         **given,
     )
+
+
+def _answers(compared: Comparison) -> list[dict[str, str]]:
+    """The answers' figures and first sentences; ``more``, the rest, opens their ``section``."""
+    found = []
+    for answer in conclusions.answers(compared):
+        said, *more = _SENTENCE.split(answer.text)
+        found.append(
+            {
+                "question": answer.question,
+                "figure": answer.figure or answer.verdict,
+                "tone": _TONES.get(answer.verdict, ""),
+                "text": said,
+                "more": " ".join(more),
+                "section": _EVIDENCE[answer.question],
+            }
+        )
+    return found
+
+
+def _about(compared: Comparison) -> list[str]:
+    """The settings that all finished runs share, and how many seeds they have."""
+    each: dict[str, set[str]] = {}
+    for content in (entry.content for entry in compared.finished):
+        recipe, data = content["recipe"], content.get("data")
+        for name, text in (
+            ("recipe", f"recipe {recipe['name']}"),
+            ("images", f"{data['images']['train']:,} images for training" if data else ""),
+            ("size", f"{recipe['crop']} px"),
+            ("epochs", f"{recipe['epochs']} epoch{'s' * (recipe['epochs'] != 1)}"),
+            ("precision", str(recipe["precision"])),
+            ("seed", f"seed {recipe['seed']}"),
+        ):
+            each.setdefault(name, set()).add(text)
+    seeds = each.pop("seed", set())
+    shared = [text for texts in each.values() if len(texts) == 1 for text in texts if text]
+    return [*shared, *([f"{len(seeds)} seeds"] if len(seeds) > 1 else [])]
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -148,14 +195,11 @@ def _block(compared: Comparison, block: Block) -> dict[str, Any]:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
-    return {"is": "chart", "alt": chart.alt, **_drawn(chart)}
-
-
-def _drawn(chart: Chart) -> dict[str, Markup]:
-    return {
+    drawn = {
         name: svg.inline(chart.figure(width), f"{chart.name}-{name}")
         for name, width in (("wide", WIDE), ("narrow", NARROW))
     }
+    return {"is": "chart", "alt": chart.alt, **drawn}
 
 
 def _target(compared: Comparison, block: Target) -> dict[str, Any]:
@@ -209,17 +253,6 @@ def _policy(scripts: Any) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _colours() -> str:
-    """The variables of both themes, as CSS."""
-    themes = svg.variables()
-    light, dark = (
-        " ".join(f"{name}: {colour};" for name, colour in themes[theme].items())
-        for theme in ("light", "dark")
-    )
-    in_dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
-    return f":root {{ {light} }}\n{in_dark}\n"
 
 
 def _address(text: str) -> str:

@@ -3,7 +3,7 @@
 The page and ``report.md`` are made of the same functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from helpers.results import (
@@ -37,6 +37,10 @@ class Texts:
     title: str
     lines: Sequence[str]
 
+    @property
+    def empty(self) -> bool:
+        return not self.lines
+
 
 @dataclass(frozen=True)
 class Utilisation:
@@ -68,14 +72,9 @@ class Section:
     name: str
     title: str
     lead: str
-    blocks: Sequence[Block | None]
+    blocks: Sequence[Block]
     data: tuple[str, ...] = ()
     folded: bool = False
-
-    @property
-    def shown(self) -> list[Block]:
-        """The blocks that have something to show."""
-        return [block for block in self.blocks if block is not None and _holds(block)]
 
 
 def title(compared: Comparison) -> str:
@@ -93,13 +92,12 @@ def sections(compared: Comparison) -> list[Section]:
         _article,
     ]  # fmt: skip
     found = [make(compared) for make in made]
-    return [replace(section, blocks=section.shown) for section in found if section.shown]
+    return [section for section in found if section.blocks]
 
 
-def _holds(block: Block) -> bool:
-    if isinstance(block, Table):
-        return not block.empty
-    return bool(block.lines) if isinstance(block, Texts) else True
+def _shown(blocks: Iterable[Block | None]) -> list[Block]:
+    """The blocks that have something to show."""
+    return [block for block in blocks if block is not None and not getattr(block, "empty", False)]
 
 
 def _folded(table: Table) -> Table:
@@ -113,7 +111,7 @@ def _joined(*sentences: str | None) -> str:
 
 def _runs(compared: Comparison) -> Section:
     table = comparison_tables.runs(compared)
-    return Section("runs", "All runs", "", [table], ("runs", "repeats"))
+    return Section("runs", "All runs", "", _shown([table]), ("runs", "repeats"))
 
 
 def _how_fast(compared: Comparison) -> Section:
@@ -122,7 +120,7 @@ def _how_fast(compared: Comparison) -> Section:
         "memory, so the difference is the cost of loading."
     )
     blocks = [charts.throughput(compared), _folded(machine_peak.table_of(compared))]
-    return Section("speed", "How fast", lead, blocks if compared.finished else [])
+    return Section("speed", "How fast", lead, _shown(blocks) if compared.finished else [])
 
 
 def _fairness(compared: Comparison) -> Section:
@@ -137,7 +135,7 @@ def _fairness(compared: Comparison) -> Section:
         Texts("What compiling brings", execution_modes.break_even(compared)),
         Texts("Performance settings", fairness_tables.switches(compared)),
     ]
-    return Section("fairness", "Is it fair", lead, blocks, ("fairness",))
+    return Section("fairness", "Is it fair", lead, _shown(blocks), ("fairness",))
 
 
 def _machine(compared: Comparison) -> Section:
@@ -161,7 +159,7 @@ def _machine(compared: Comparison) -> Section:
         Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
     files = ("attribution", "loader", "step_times")
-    return Section("devices", "What the devices waited for", lead, blocks, files)
+    return Section("devices", "What the devices waited for", lead, _shown(blocks), files)
 
 
 def _more_devices(compared: Comparison) -> Section:
@@ -172,14 +170,11 @@ def _more_devices(compared: Comparison) -> Section:
         speed.table(compared),
         *_steps(compared),
     ]
-    shown_blocks = [block for block in blocks if block is not None and _holds(block)]
-    if not shown_blocks:
-        one = (
-            "No framework has uninterrupted runs on several numbers of devices with their "
-            "own hardware. "
-            "Run 'rosetta run --devices 1,2' to add scaling."
-        )
-        shown_blocks = [Texts("Scaling", [one])]
+    one = (
+        "No framework has uninterrupted runs on several numbers of devices with their own "
+        "hardware. Run 'rosetta run --devices 1,2' to add scaling."
+    )
+    found = _shown(blocks) or [Texts("Scaling", [one])]
     return Section(
         "scaling",
         "What more devices bring",
@@ -188,7 +183,7 @@ def _more_devices(compared: Comparison) -> Section:
         "the target, so lower is better."
         if speedup_factors.several(compared)
         else "",
-        shown_blocks if compared.finished else [],
+        found if compared.finished else [],
         ("scaling", "split", "step_parts"),
     )
 
@@ -240,7 +235,7 @@ def _how_well(compared: Comparison) -> Section:
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
     files = ("epochs", "targets", task.file, "confusions", "paired")
-    return Section("learning", "How well it learnt", lead, blocks if some else [], files)
+    return Section("learning", "How well it learnt", lead, _shown(blocks) if some else [], files)
 
 
 def _guessing(compared: Comparison) -> str:
@@ -259,7 +254,8 @@ def _cost(compared: Comparison) -> Section:
         energy,
         None if energy.empty else Texts("Runs without energy", cost.no_energy(compared)),
     ]
-    return Section("cost", "What it costs", "", blocks if compared.finished else [], ("cost",))
+    found = _shown(blocks) if compared.finished else []
+    return Section("cost", "What it costs", "", found, ("cost",))
 
 
 def _made_with(compared: Comparison) -> Section:
@@ -269,7 +265,7 @@ def _made_with(compared: Comparison) -> Section:
         machine_tables.against(compared),
         _folded(machine_tables.hardware(compared)),
     ]
-    return Section("machine", "Machine and versions", "", blocks, ("versions",))
+    return Section("machine", "Machine and versions", "", _shown(blocks), ("versions",))
 
 
 def _limits(compared: Comparison) -> Section:
@@ -277,7 +273,7 @@ def _limits(compared: Comparison) -> Section:
         caveats.remarks(compared),
         Texts("About the published figures", published.scaling_notes(compared)),
     ]
-    return Section("limits", "What this does not show", "", blocks)
+    return Section("limits", "What this does not show", "", _shown(blocks))
 
 
 def _article(compared: Comparison) -> Section:
@@ -294,7 +290,7 @@ def _article(compared: Comparison) -> Section:
         "article",
         "The article of 2018",
         f"{published.source()}.",
-        blocks if comparable else [],
+        _shown(blocks) if comparable else [],
         ("published",),
         folded=True,
     )

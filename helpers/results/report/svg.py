@@ -38,21 +38,23 @@ _LONG = re.compile(r"(\.\d\d)\d+")
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\b")
 
 
-def variables() -> dict[str, dict[str, str]]:
-    """The CSS variables' values, by theme: ``{"light": {"--ink": "#1F2328", ...}, ...}``."""
-    found: dict[str, dict[str, str]] = {}
+def colours() -> str:
+    """The values of the CSS variables: ``:root { --page: #FFFFFF; ...}``, and those in the dark."""
+    said = {}
     for name, theme in THEMES.items():
-        colours = COLOURS if name == "light" else DARK
-        found[name] = {
-            "--page": theme.background,
-            "--lane": theme.lane,
-            "--ink": theme.text,
-            "--faint": theme.faint,
-            "--grid": theme.grid,
-            "--accent": theme.busy,
-            "--others": OTHERS if name == "light" else DARK_OTHERS,
-        } | {f"--{framework}": colour for framework, colour in colours.items()}
-    return found
+        families, others = (COLOURS, OTHERS) if name == "light" else (DARK, DARK_OTHERS)
+        values = {
+            "page": theme.background,
+            "lane": theme.lane,
+            "ink": theme.text,
+            "faint": theme.faint,
+            "grid": theme.grid,
+            "accent": theme.busy,
+            "others": others,
+        } | families
+        said[name] = " ".join(f"--{what}: {colour};" for what, colour in values.items())
+    in_dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {said['dark']} }} }}"
+    return f":root {{ {said['light']} }}\n{in_dark}\n"
 
 
 def inline(figure: Figure, name: str) -> Markup:

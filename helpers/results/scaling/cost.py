@@ -13,7 +13,7 @@ import pandas as pd
 from helpers.results import comparability, learning_curves, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
 from helpers.results.ranking import ranked
-from helpers.results.repeated_runs import summarise
+from helpers.results.repeated_runs import summarise, with_ends
 from helpers.results.scaling import speedup_factors
 from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_column
 
@@ -27,7 +27,6 @@ FIGURES = (
     "estimated_bytes",
     "first_step_seconds",
 )
-_ENDS = {"": "median", "_low": "min", "_high": "max"}
 
 
 @lru_cache(maxsize=KEPT)
@@ -45,14 +44,12 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame()
     found = pd.DataFrame(rows).astype(dict.fromkeys(FIGURES, float))
-    groups = found.groupby(["label", "devices"], sort=False)
-    fixed = groups.agg(
-        {"nodes": "first", "kind": "first", "ranks": "all", "marks": comparability.together}
-    )
-    parts = [groups.size().rename("runs"), fixed]
-    whole = groups[list(FIGURES)].count().eq(groups.size(), axis=0)
-    for end, method in _ENDS.items():
-        parts.append(groups[list(FIGURES)].agg(method).where(whole).add_suffix(end))
+    keys, figures = ["label", "devices"], list(FIGURES)
+    missing = found[figures].isna().groupby([found[key] for key in keys]).transform("any")
+    found[figures] = found[figures].mask(missing)
+    groups = found.groupby(keys, sort=False)
+    fixed = {"nodes": "first", "kind": "first", "ranks": "all", "marks": comparability.together}
+    parts = [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])]
     said = compared.prices.currency if compared.prices else ""
     return pd.concat(parts, axis=1).reset_index().assign(target=wanted, currency=said)
 

@@ -8,6 +8,7 @@ import pandas as pd
 from helpers.results import comparability, tables
 from helpers.results.comparability import RANKED, RESUMED, hosts_of, together
 from helpers.results.comparison import KEPT, Comparison
+from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_label, ranged, share
 
@@ -30,7 +31,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     last process. So are runs whose devices share cores, a GPU or a machine, which show no scaling.
     """
     found = summarise(compared)
-    clean = found[_whole(found) & found["kind"].isin(RANKED)]
+    whole = found["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
+    clean = found[whole & found["kind"].isin(RANKED)]
     rows = []
     for _, group in clean.groupby("series", sort=False):
         group = group.sort_values(["nodes", "devices"])
@@ -38,10 +40,6 @@ def numbers(compared: Comparison) -> pd.DataFrame:
         for _, row in group.sort_values(["devices", "nodes"]).iterrows():
             rows.append(_row(row, base, _one_node(group, row)))
     return pd.DataFrame(rows)
-
-
-def _whole(found: pd.DataFrame) -> pd.Series:
-    return found["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
 
 
 def _one_node(group: pd.DataFrame, row: pd.Series) -> pd.Series | None:
@@ -57,12 +55,12 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
         name: row[name] for name in ("label", "series", "devices", "nodes", "runs")
     }
     found |= {"base": base["devices"], "ideal": base[RATE] * ratio}
-    found |= {RATE + end: row[RATE + end] for end in ("", "_low", "_high")}
+    found |= {RATE + end: row[RATE + end] for end in ENDS}
     for kind in ("", "synthetic_"):
         for end, value in _over(row, base, f"{kind}{RATE}").items():
             found[f"{kind}speed_up{end}"] = value
             found[f"{kind}efficiency{end}"] = value / ratio
-    for end in ("", "_low", "_high"):
+    for end in ENDS:
         over_node = float("nan") if node is None else _over(row, node, RATE)[end] / row["nodes"]
         found[f"node_efficiency{end}"] = over_node
     return found | {
@@ -75,7 +73,7 @@ def _row(row: pd.Series, base: pd.Series, node: pd.Series | None) -> dict[str, A
 def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
     """``row`` over ``base``: of the medians, and the widest that their intervals allow."""
     if row["label"] == base["label"] and row["devices"] == base["devices"]:
-        return {"": 1.0, "_low": 1.0, "_high": 1.0}
+        return dict.fromkeys(ENDS, 1.0)
     return {
         "": row[rate] / base[rate],
         "_low": row[f"{rate}_low"] / base[f"{rate}_high"],
@@ -83,10 +81,14 @@ def _over(row: pd.Series, base: pd.Series, rate: str) -> dict[str, float]:
     }
 
 
+def beyond_base(found: pd.DataFrame) -> pd.DataFrame:
+    """The rows on more devices than their base has."""
+    return found if found.empty else found[found["devices"] > found["base"]]
+
+
 def several(compared: Comparison) -> bool:
     """Whether anything was run on several numbers of devices that have their own hardware."""
-    found = numbers(compared)
-    return not found.empty and bool((found["devices"] > found["base"]).any())
+    return not beyond_base(numbers(compared)).empty
 
 
 def table(compared: Comparison) -> Table:
@@ -99,9 +101,7 @@ def table(compared: Comparison) -> Table:
     for row in found.to_dict("records") if several(compared) else ():
         if row["devices"] == row["base"] and row["nodes"] == 1:
             continue
-        cells: dict[str, Cell | str] = {
-            "devices": f"{row['base']} to {row['devices']}",
-        }
+        cells: dict[str, Cell | str] = {"devices": f"{row['base']} to {row['devices']}"}
         for head, figure, form in (
             ("speed-up", "speed_up", "{:.2f}".format),
             ("efficiency", "efficiency", share),

@@ -19,7 +19,9 @@ from helpers.results import comparability, learning_curves, tables
 from helpers.results.comparability import together
 from helpers.results.comparison import KEPT, Comparison, Entry, devices, repeats
 from helpers.results.learning_curves import NOT_REACHED, Reached
-from helpers.results.tables import ABSENT, Cell, Name, Table, of_row, ranged
+from helpers.results.rates import ENDS
+from helpers.results.scaling.speed import beyond_base
+from helpers.results.tables import ABSENT, Cell, Name, Row, Table, of_row, ranged
 
 MOST_SENTENCES = 12
 FACTORS = ("speed_up", "hardware_efficiency", "statistical_efficiency")
@@ -116,7 +118,7 @@ def _ways(compared: Comparison, group: Sequence[Entry], wanted: float) -> dict[s
 
 def _split(row: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
     """``row`` with its factors over ``base``."""
-    factors = {f"{name}{end}": math.nan for name in FACTORS for end in ("", "_low", "_high")}
+    factors = {f"{name}{end}": math.nan for name in FACTORS for end in ENDS}
     found = row | {"base": math.nan, "base_runs": 0, "rate_factor": math.nan, "by_seed": False}
     if base is None:
         return found | factors
@@ -168,8 +170,7 @@ def _ratio(above: float, below: float) -> float:
 
 def several(compared: Comparison) -> bool:
     """Whether any series tried to reach a target on several numbers of devices."""
-    found = numbers(compared)
-    return not found.empty and bool((found["devices"] > found["base"]).any())
+    return not beyond_base(numbers(compared)).empty
 
 
 def table(compared: Comparison) -> Table:
@@ -183,7 +184,7 @@ def table(compared: Comparison) -> Table:
     for value in wanted:
         if value is None:
             continue
-        for row in _beyond_base(numbers(compared, value)):
+        for row in beyond_base(numbers(compared, value)).to_dict("records"):
             cells = {
                 head: ranged(row, factor, "{:.2f}".format, missing=ABSENT)
                 for head, factor in zip(HEADS, FACTORS, strict=True)
@@ -207,17 +208,10 @@ def table(compared: Comparison) -> Table:
     )
 
 
-def _not_reached(row: pd.Series) -> str:
+def _not_reached(row: Row) -> str:
     if not row["reached"]:
         return NOT_REACHED
     return f"{NOT_REACHED} by {row['runs'] - row['reached']} of {row['runs']} runs"
-
-
-def _beyond_base(found: pd.DataFrame) -> list[pd.Series]:
-    """The rows with something to say: on more devices than the base."""
-    if found.empty:
-        return []
-    return [row for _, row in found[found["devices"] > found["base"]].iterrows()]
 
 
 def sentences(compared: Comparison) -> list[str]:
@@ -230,32 +224,24 @@ def sentences(compared: Comparison) -> list[str]:
     shown = target(compared)
     if shown is None:
         return []
-    rows = _beyond_base(numbers(compared, shown))
-    said = [_sentence(compared, row) for row in _few(rows)]
+    rows = beyond_base(numbers(compared, shown)).to_dict("records")
+    few = rows
+    if len(rows) > MOST_SENTENCES:  # too many to read; the table has all
+        few = list({(row["series"], row["kind"]): row for row in rows}.values())
+    said = [sentence(compared, row) for row in few]
     failed = {(row["label"], row["devices"]) for row in rows if row["reached"] < row["runs"]}
     for value in learning_curves.targets(compared):
         if value > shown:
-            for row in _beyond_base(numbers(compared, value)):
+            for row in beyond_base(numbers(compared, value)).to_dict("records"):
                 who = (row["label"], row["devices"])
                 if row["reached"] < row["runs"] and who not in failed:
                     failed.add(who)
-                    said.append(_sentence(compared, row))
+                    said.append(sentence(compared, row))
     return said
 
 
-def _few(rows: list[pd.Series]) -> list[pd.Series]:
-    """The rows of each series' most devices, where all are too many to read; the table has all."""
-    if len(rows) <= MOST_SENTENCES:
-        return rows
-    return list({(row["series"], row["kind"]): row for row in rows}.values())
-
-
-def sentences_of(compared: Comparison, found: pd.DataFrame) -> list[str]:
-    """A sentence for each of these rows of :func:`numbers`."""
-    return [_sentence(compared, row) for _, row in found.iterrows()]
-
-
-def _sentence(compared: Comparison, row: pd.Series) -> str:
+def sentence(compared: Comparison, row: Row) -> str:
+    """What :func:`sentences` says of one row of :func:`numbers`."""
     metric = compared.metric
     wanted = f"{metric.short} {metric.target(row['target'])}"
     many, base = devices(row["devices"]), f"{row['base']:.0f}"
