@@ -132,6 +132,26 @@ def test_devices_and_versions() -> None:
     assert framework.SKIPPED.get("virtual devices") is None
 
 
+@pytest.mark.parametrize(
+    ("plugin", "cuda"), [("jax-cuda12-plugin", "12.9"), ("jax-cuda13-plugin", "13.5"), ("", None)]
+)
+def test_stand_in_a_record_names_the_cuda_that_jax_loads(
+    plugin: str, cuda: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not what is there for PyTorch; JAX's own NCCL may be missing, for one device."""
+    packages = {"nvidia-cuda-runtime": "13.5", "nvidia-cuda-runtime-cu12": "12.9"}
+    packages |= {"nvidia-cudnn-cu13": "9.1", "nvidia-cudnn-cu12": "9.0", plugin: "0.11"}
+    version = framework.metadata.version
+
+    def of(package: str) -> str:
+        return packages.get(package) or version(package)
+
+    monkeypatch.setattr(framework.metadata, "version", of)
+    found = framework.versions()
+    assert found.get("cuda") == cuda and "nccl" not in found
+    assert found.get("cudnn") == {"12.9": "9.0", "13.5": "9.1", None: None}[cuda]
+
+
 def test_two_replicas_cannot_share_a_gpu() -> None:
     with pytest.raises(UserError, match="2 replicas on 1 GPU: a mesh"):
         framework.list_devices("gpu", 2, 1)
