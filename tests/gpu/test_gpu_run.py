@@ -12,6 +12,7 @@ import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ import gpu_summary  # noqa: E402
 import pack  # noqa: E402
 import publish_results  # noqa: E402
 import records  # noqa: E402
+import shared  # noqa: E402
 from assumptions import ASSUMPTIONS  # noqa: E402
 from gpu_place import ROOT  # noqa: E402
 from gpu_steps import Step  # noqa: E402
@@ -322,6 +324,28 @@ def test_what_we_assumed_is_on_the_page_and_published(
     page = (target / "summary.md").read_text()
     assert "| pixels | differs | 3 \\| levels in x |" in page
     assert '"outcome": "differs"' in (target / "summary.json").read_text()
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_replicas_that_share_a_gpu_are_only_checked(
+    comparable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [SimpleNamespace(verdict="pass" if comparable else "fail")]
+    fairness_check = SimpleNamespace(comparable=comparable, checks=checks)
+    run = SimpleNamespace(
+        fairness_check=fairness_check, setup=SimpleNamespace(short="2 replicas on 1 GPU")
+    )
+    given: dict[str, Any] = {}
+
+    def run_cells(notebook: str, **how: Any) -> dict[str, Any]:
+        given.update(how)
+        return {"this_run": run}
+
+    monkeypatch.setattr(shared, "run_cells", run_cells)
+    code = shared.main("run", "data", "chexnet", "2", "1")
+    assert code == (0 if comparable else 1) and (given["devices"], given["gpus"]) == (2, 1)
+    verdict = "comparable, 1 pass" if comparable else "NOT comparable, 1 fail"
+    assert capsys.readouterr().out == f"2 replicas on 1 GPU: {verdict}\n"
 
 
 def here(tmp_path: Path, gpus: int) -> gpu_steps.Here:

@@ -13,16 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stand_in_cuda
 import torch
 import torchvision
+from resuming import write_small_images
 
+from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
+from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.interface import Profiler
-from helpers.training import measured_run, step_clock
+from helpers.training import data_coverage, measured_run, step_clock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
 import gpu_checks
+import shared
 
 BOTH = pytest.mark.parametrize("holds", [True, False])
 
@@ -143,3 +148,28 @@ def test_the_sum_of_one_process(holds: bool, monkeypatch: pytest.MonkeyPatch) ->
     said, _, shared = said.partition("; /dev/shm has ")
     assert said == ("the sum is right" if holds else "wrong result: the sum on device 0 is wrong")
     assert shared.endswith(" GiB")
+
+
+def test_replicas_that_share_a_gpu_are_checked_and_not_trained_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu("GPU 0")])
+    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
+    cpus = [torch.device("cpu")] * 2
+    monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
+    monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=True))
+    monkeypatch.setattr(data_coverage, "check_fairness", lambda check, *given, **named: check)
+    gradients = framework.gradients  # whose DDP on CPUs the stand-in does not know
+    monkeypatch.setattr(
+        framework,
+        "gradients",
+        lambda model, images, targets, devices: gradients(model, images, targets, devices[:1]),
+    )
+    run, images = tmp_path / "run", write_small_images(tmp_path / "data")
+    (recipe := tmp_path / "small.toml").write_text('recipe = "demo"\n[train]\nbatch_size = 4\n')
+    assert shared.main(str(run), str(images), str(recipe), "2", "1") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("2 replicas on 1 GPU: comparable, ")
+    record = json.loads((run / "record.json").read_text())
+    checks = {check["check"] for check in record["fairness"]["checks"]}
+    assert "weight change after 5 SGD steps" in checks and "epochs" not in record
