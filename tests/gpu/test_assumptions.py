@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import assumptions
 import fake_nvml
 import pytest
 import rehearsal
@@ -84,6 +85,18 @@ def test_without_a_gpu_only_what_runs_anywhere_is_checked(tmp_path: Path) -> Non
     found, last = answers(script, "cpu", cwd=tmp_path)
     assert found.pop("runs anywhere") == ("ok", "cpu") and last == "7 skipped, 1 ok"
     assert set(found.values()) == {("skipped", "there is no GPU to compute on")}
+
+
+def test_checks_share_bytecode_that_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (compiled := tmp_path / "numpy.pyc").touch()
+    monkeypatch.setattr(assumptions.np.__spec__, "cached", str(compiled))
+    assert assumptions.environment("folder") == dict(os.environ)
+    compiled.unlink()
+    found = assumptions.environment("folder")
+    assert found["PYTHONPYCACHEPREFIX"] == "folder" and "PYTHONDONTWRITEBYTECODE" not in found
 
 
 @pytest.mark.parametrize(
