@@ -19,12 +19,13 @@ import rehearsal
 from gpu_place import HERE, ROOT
 
 PLANTED = f"""
-import os, subprocess, sys, time
+import os, subprocess, sys, tempfile, time
 sys.path[:0] = [{str(HERE)!r}]
 import assumptions, gpu_checks
 from assumptions import Assumption
 
 def hangs(kind):
+    open(tempfile.gettempdir() + "/rosetta-left", "w").close()
     child = subprocess.Popen(["sleep", "60"])
     open("child", "w").write(str(child.pid))
     time.sleep(60)
@@ -93,10 +94,11 @@ def test_checks_share_bytecode_that_the_machine_lacks(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     (compiled := tmp_path / "numpy.pyc").touch()
     monkeypatch.setattr(assumptions.np.__spec__, "cached", str(compiled))
-    assert assumptions.environment("folder") == dict(os.environ)
+    assert assumptions.environment("folder") == os.environ | {"TMPDIR": "folder"}
     compiled.unlink()
     found = assumptions.environment("folder")
-    assert found["PYTHONPYCACHEPREFIX"] == "folder" and "PYTHONDONTWRITEBYTECODE" not in found
+    assert found["PYTHONPYCACHEPREFIX"] == "folder/bytecode"
+    assert found["TMPDIR"] == "folder" and "PYTHONDONTWRITEBYTECODE" not in found
 
 
 @pytest.mark.parametrize(
