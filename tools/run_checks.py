@@ -70,7 +70,10 @@ APART = (
 # through what a framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with
 # something in the notebook that the fairness check has to notice.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
-    ("all_reduce", "any_order", "hosts_network", "limits", "ranks", "slurm_gpus", "world"),
+    (
+        *("all_reduce", "any_order", "gpu_checks", "hosts_network", "limits", "ranks"),
+        *("slurm_gpus", "world"),
+    ),
     "pytorch",
 )
 

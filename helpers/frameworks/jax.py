@@ -76,17 +76,36 @@ _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "va
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}
 """Optax's names of what it keeps for each weight: of Adam, and of momentum."""
 _OF_WEIGHTS = nnx.Not(nnx.RngState)
+_CUDA = {
+    "jax-cuda12-plugin": {
+        "cuda": "nvidia-cuda-runtime-cu12",
+        "cudnn": "nvidia-cudnn-cu12",
+        "nccl": "nvidia-nccl-cu12",
+    },
+    "jax-cuda13-plugin": {
+        "cuda": "nvidia-cuda-runtime",
+        "cudnn": "nvidia-cudnn-cu13",
+        "nccl": "nvidia-nccl-cu13",
+    },
+}
+"""NVIDIA's packages that each of JAX's plugins loads. Others may be beside them for PyTorch."""
 
 
 def versions() -> dict[str, str]:
     found = {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "grain")}
-    libraries = {"cuda": "cuda-runtime", "cudnn": "cudnn", "nccl": "nccl"}
-    for name, library in libraries.items():
-        try:
-            found[name] = metadata.version(f"nvidia-{library}-cu12")
-        except metadata.PackageNotFoundError:
-            continue  # the CPU form
+    for plugin, packages in _CUDA.items():
+        if _installed(plugin):
+            known = {library: _installed(package) for library, package in packages.items()}
+            found |= {library: version for library, version in known.items() if version}
     return found
+
+
+def _installed(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:

@@ -192,7 +192,7 @@ def check(given: Any, parser: Parser, before: dict[str, Any]) -> int:
 def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
     """One step, if it can be run and there is time; its line is written before the next begins."""
     log = out / "logs" / f"{step.name.replace(' ', '-')}.log"
-    began, figures = time.monotonic(), []
+    began, told = time.monotonic(), None
     if step.skipped:
         outcome, said = "skipped", step.skipped
     elif left < step.seconds / 2:
@@ -203,8 +203,8 @@ def _turn(step: Step, left: float, summary: dict[str, Any], out: Path) -> None:
         except KeyboardInterrupt as asked:
             _note(summary, step, "failed", str(asked), time.monotonic() - began, log)
             raise
-        figures = list(_told(log, summary["machine"]))
-    _note(summary, step, outcome, said, time.monotonic() - began, log, figures)
+        told = _told(log, summary["machine"])
+    _note(summary, step, outcome, said, time.monotonic() - began, log, told)
     write(summary, out)
 
 
@@ -215,15 +215,11 @@ def _note(
     said: str,
     seconds: float = 0.0,
     log: Path | None = None,
-    figures: list[dict[str, Any]] | None = None,
+    told: dict[str, Any] | None = None,
 ) -> None:
     line: dict[str, Any] = {"step": step.name, "outcome": outcome, "said": said}
-    line |= {
-        "limit": step.seconds,
-        "seconds": round(seconds, 1),
-        "log": None,
-        "figures": figures or [],
-    }
+    line |= {"limit": step.seconds, "seconds": round(seconds, 1), "log": None}
+    line |= told or {"figures": [], "assumptions": []}
     if log is not None and log.exists():
         line["log"] = f"logs/{log.name}"
     summary["steps"].append(line)
@@ -299,16 +295,20 @@ def _started() -> Iterator[int]:
                 yield process
 
 
-def _told(log: Path, machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The figures a step has printed as JSON; what it says of the machine goes into ``machine``."""
+def _told(log: Path, machine: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What a step printed as JSON, by kind; what it says of the machine goes into ``machine``."""
+    told: dict[str, list[dict[str, Any]]] = {"figures": [], "assumptions": []}
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.startswith("{"):
             continue
         with suppress(ValueError):
             found = json.loads(line)
             if "figure" in found:
-                yield found | {"goal": gpu_steps.goal(found)}
+                told["figures"].append(found | {"goal": gpu_steps.goal(found)})
+            elif "assumption" in found:
+                told["assumptions"].append(found)
             machine |= found.get("machine", {})
+    return told
 
 
 if __name__ == "__main__":

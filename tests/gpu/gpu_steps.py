@@ -87,6 +87,7 @@ def steps(here: Here) -> Iterator[Step]:
     python, out = [str(here.python)], here.out
     kernels = [kernel for kernel in KERNELS if kernel != "lab" and lacks(kernel) is None]
     yield Step("versions", 40, [[*python, str(HERE / "versions.py"), *kernels], *_tools()])
+    yield _assumptions(here)
     yield _images(here)
     yield from _variants(here, SMALL_FIRST if here.small else FIRST)
     yield _loaders(here, lacks("pytorch") or "")
@@ -118,21 +119,35 @@ def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
 def _monitor(here: Here) -> Step:
     gpumon, trace = [str(here.python), "-m", "gpumon"], f"{here.out}/gpumon/load"
     load = [str(here.python), str(HERE / "load.py"), "2" if here.small else "8"]
-    which, seen = list[str](), list[str]()
+    which = list[str]()
     if here.monitored > here.gpus:  # they are hidden from what trains, as from the load
         which = ["--gpu-ids", ",".join(map(str, range(here.monitored)))]
-        seen = ["env", "-u", "CUDA_VISIBLE_DEVICES"]
     return Step(
         "monitor",
         40,
         [
             ["rm", "-rf", f"{here.out}/gpumon"],
-            [*seen, *gpumon, "devices"],
+            [*_seeing(here), *gpumon, "devices"],
             [*gpumon, "record", "--interval", "0.05", *which, "--out", trace, "--", *load],
             [*gpumon, "summary", trace],
             [*gpumon, "plot", trace, "--out", f"{trace}.png"],
         ],
     )
+
+
+def _seeing(here: Here) -> list[str]:
+    """What a command begins with to see the GPUs that are monitored only."""
+    return ["env", "-u", "CUDA_VISIBLE_DEVICES"] if here.monitored > here.gpus else []
+
+
+def _assumptions(here: Here) -> Step:
+    """What we assume about GPUs: a line each, which are no failures."""
+    command = [*_seeing(here), str(here.python), str(HERE / "assumptions.py")]
+    return Step("assumptions", 75, [[*command, "gpu" if here.gpus else "cpu"]], read=_last)
+
+
+def _last(code: int, last: str) -> Outcome:
+    return ("failed" if code else "ok"), last
 
 
 def _tools() -> list[list[str]]:
@@ -181,9 +196,12 @@ def _helpers(here: Here, module: str) -> list[str]:
 
 
 def _shared(here: Here) -> Step:
+    """Two replicas on one GPU: the fairness check alone, because their speed means nothing."""
     why = lacks("pytorch") or ("" if here.gpus else "there is no GPU to share")
-    options = "--devices", "2", "--gpus", "1"
-    return _run(here, "shared", "PyTorch_MultiGPU", why, 100, *options)
+    run = str(here.out / "runs" / "shared" / "PyTorch_MultiGPU")
+    recipe = str(HERE / "small.toml") if here.small else "chexnet"
+    command = [str(here.python), str(HERE / "shared.py"), run, str(here.work / "images"), recipe]
+    return Step("shared", 60, [["rm", "-rf", run], [*command, "2", "1"]], why, _last)
 
 
 def _of(batch: Path, code: int, last: str) -> Outcome:

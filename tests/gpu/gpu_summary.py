@@ -34,6 +34,13 @@ def _page(summary: dict[str, Any]) -> str:
     for step in summary["steps"]:
         lines.append(f"| {step['step']} | {step['outcome']} | {step['seconds']:.0f} "
                      f"| {_plain(step['said'])} |")  # fmt: skip
+    assumptions = [one for step in summary["steps"] for one in step.get("assumptions", [])]
+    if assumptions:
+        lines += ["", "| what our code assumes | outcome | |", "|---|---|---|"]
+        lines += [
+            f"| {' | '.join(_plain(one[key]) for key in ('assumption', 'outcome', 'said'))} |"
+            for one in assumptions
+        ]
     figures = [figure for step in summary["steps"] for figure in step["figures"]]
     if figures:
         lines += ["", "| figure | here | beside | ratio | asked for |", "|---|---|---|---|---|"]

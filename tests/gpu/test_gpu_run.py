@@ -12,6 +12,7 @@ import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ import gpu_summary  # noqa: E402
 import pack  # noqa: E402
 import publish_results  # noqa: E402
 import records  # noqa: E402
+import shared  # noqa: E402
+from assumptions import ASSUMPTIONS  # noqa: E402
 from gpu_place import ROOT  # noqa: E402
 from gpu_steps import Step  # noqa: E402
 
@@ -119,7 +122,7 @@ def test_an_unknown_step_is_named(out: Path, capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as ended:
             gpu_run.main([str(out), "--only", only])
         assert ended.value.code == 2
-        said = f"no step named '{name}': the steps are versions, images"
+        said = f"no step named '{name}': the steps are versions, assumptions, images"
         assert said in capsys.readouterr().err
 
 
@@ -303,6 +306,48 @@ def test_a_rehearsal_says_so_and_is_not_published(
         publish_results.publish_check(out, results / "nvidia-h100")
 
 
+def test_what_we_assumed_is_on_the_page_and_published(
+    out: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differs is no failure."""
+    found = {"assumption": "pixels", "outcome": "differs", "said": f"3 | levels in {out}/x"}
+    said = f"print({json.dumps(json.dumps(found))}); print('1 differs')"
+    steps = [Step("assumptions", 20, [python(said)], read=gpu_steps._last)]
+    code, lines = check(out, steps, monkeypatch)
+    assert code == 0 and lines["assumptions"]["assumptions"] == [found]
+    assert (lines["assumptions"]["outcome"], lines["assumptions"]["said"]) == ("ok", "1 differs")
+    records.save(out / "runs" / "one", records.make()).joinpath("notebook.ipynb").write_text(
+        NOTEBOOK
+    )
+    target = results / "nvidia-h100"
+    publish_results.publish_check(out, target)
+    page = (target / "summary.md").read_text()
+    assert "| pixels | differs | 3 \\| levels in x |" in page
+    assert '"outcome": "differs"' in (target / "summary.json").read_text()
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_replicas_that_share_a_gpu_are_only_checked(
+    comparable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [SimpleNamespace(verdict="pass" if comparable else "fail")]
+    fairness_check = SimpleNamespace(comparable=comparable, checks=checks)
+    run = SimpleNamespace(
+        fairness_check=fairness_check, setup=SimpleNamespace(short="2 replicas on 1 GPU")
+    )
+    given: dict[str, Any] = {}
+
+    def run_cells(notebook: str, **how: Any) -> dict[str, Any]:
+        given.update(how)
+        return {"this_run": run}
+
+    monkeypatch.setattr(shared, "run_cells", run_cells)
+    code = shared.main("run", "data", "chexnet", "2", "1")
+    assert code == (0 if comparable else 1) and (given["devices"], given["gpus"]) == (2, 1)
+    verdict = "comparable, 1 pass" if comparable else "NOT comparable, 1 fail"
+    assert capsys.readouterr().out == f"2 replicas on 1 GPU: {verdict}\n"
+
+
 def here(tmp_path: Path, gpus: int) -> gpu_steps.Here:
     return gpu_steps.Here(tmp_path, tmp_path, Path(sys.executable), gpus, not gpus, gpus)
 
@@ -315,7 +360,7 @@ def test_the_most_important_steps_come_first_and_their_commands_are_known(
     found = {step.name: step for step in gpu_steps.steps(here(tmp_path, gpus))}
     first = [f"{name}-{precision}" for precision in ("fp32", "bf16")[: 1 + gpus]
              for name in ("PyTorch_MultiGPU", "JAX_MultiGPU")]  # fmt: skip
-    first = ["versions", "images", *first, "loaders", "monitor", "shared", "rivals"]
+    first = ["versions", "assumptions", "images", *first, "loaders", "monitor", "shared", "rivals"]
     assert list(found)[: len(first)] == first
     assert "PyTorch_MultiGPU-fp32-compiled" in found
     assert "JAX_MultiGPU-fp32-compiled" not in found, "it always is"
@@ -531,9 +576,12 @@ def borrowed() -> dict[str, str]:
 
 def test_some_steps_in_earnest(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = start(out, "--small", "--only", "versions,monitor", python=PYTORCH, **borrowed())
+    given = "--small", "--minutes", "60", "--only", "versions,assumptions,monitor"
+    done = start(out, *given, python=PYTORCH, **borrowed())
     assert done.returncode == 0, done.stdout + done.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert summary["state"] == "finished" and "torch" in summary["machine"]
     assert {line["outcome"] for line in summary["steps"]} == {"ok"}
+    found = {one["assumption"]: one["outcome"] for one in summary["steps"][1]["assumptions"]}
+    assert list(found) == list(ASSUMPTIONS) and "differs" not in found.values()
     assert (out / "gpumon" / "load.jsonl").exists() and (out / "gpumon" / "load.png").exists()

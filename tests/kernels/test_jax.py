@@ -1,6 +1,7 @@
 """Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -8,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import fake_nvml
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,6 +48,10 @@ from helpers.recipe import Rule
 from helpers.training import image_data, step_profile
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+
+import gpu_checks
 
 NOTEBOOK = "JAX_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
@@ -130,6 +137,67 @@ def test_devices_and_versions() -> None:
     assert framework.versions()["jax"] == jax.__version__
     framework.synchronize(TWO)
     assert framework.SKIPPED.get("virtual devices") is None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "cuda"), [("jax-cuda12-plugin", "12.9"), ("jax-cuda13-plugin", "13.5"), ("", None)]
+)
+def test_stand_in_a_record_names_the_cuda_that_jax_loads(
+    plugin: str, cuda: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not what is there for PyTorch; JAX's own NCCL may be missing, for one device."""
+    packages = {"nvidia-cuda-runtime": "13.5", "nvidia-cuda-runtime-cu12": "12.9"}
+    packages |= {"nvidia-cudnn-cu13": "9.1", "nvidia-cudnn-cu12": "9.0", plugin: "0.11"}
+    version = framework.metadata.version
+
+    def of(package: str) -> str:
+        return packages.get(package) or version(package)
+
+    monkeypatch.setattr(framework.metadata, "version", of)
+    found = framework.versions()
+    assert found.get("cuda") == cuda and "nccl" not in found
+    assert found.get("cudnn") == {"12.9": "9.0", "13.5": "9.1", None: None}[cuda]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_stand_in_a_recorded_peak_that_is_the_pool(
+    holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The array stays on the CPU; the driver tells of 1 GiB, or of most of the GPU."""
+    memory = 1024 if holds else 60 * 1024
+    (script := tmp_path / "h200").write_text(f"{fake_nvml.H200.format(gpu=0)}0 memory {memory}\n")
+    for name, value in fake_nvml.environment(script).items():
+        monkeypatch.setenv(name, value)
+    stats = {"peak_bytes_in_use": 2**29, "bytes_limit": 59 * 2**30}
+    gpu = SimpleNamespace(memory_stats=lambda: stats)
+    monkeypatch.setattr(framework, "list_devices", lambda kind, number: [gpu])
+    monkeypatch.setattr(jax, "device_put", lambda array, device: array)
+    found, said = gpu_checks.jax_memory("gpu")
+    assert found == holds
+    assert said == (
+        f"recorded {1 if holds else 60}.00 GiB, used 0.50 GiB, JAX's pool 59.00 GiB; "
+        "set: nothing, as in the notebook"
+    )
+    if holds:  # but for a variable that the notebook does not set
+        monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        found, said = gpu_checks.jax_memory("gpu")
+        assert not found and said.endswith("; set: XLA_PYTHON_CLIENT_PREALLOCATE")
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_products_have_the_precision_that_was_asked_for(
+    holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 16 bits, as a GPU with TF32 nearly does, they have not."""
+    if not holds:
+        exact = gpu_checks.PRODUCTS["jax"]
+        monkeypatch.setitem(
+            gpu_checks.PRODUCTS,
+            "jax",
+            lambda left, *rest: exact(left.astype(np.float16).astype(np.float32), *rest),
+        )
+    found, said = gpu_checks.products("jax", "cpu")
+    assert found == holds and said.startswith("fp32: error ")
 
 
 def test_two_replicas_cannot_share_a_gpu() -> None:
