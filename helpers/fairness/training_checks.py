@@ -83,6 +83,8 @@ class Observed:
     """The logical cores that its threads could run on."""
     resident: int = 0
     """The most bytes of memory that it held at a time."""
+    pooled: int | None = None
+    """The same of one of its GPUs, where the framework holds a pool of which it uses a part."""
     switches: Sequence[str] = ()
     """What it had switched on to be fast."""
 

@@ -342,6 +342,16 @@ class Framework(Protocol):
         """
 
 
+class WithPool(Protocol):
+    """What a framework's module has in addition if it takes most of a GPU's memory at its start."""
+
+    def peak_bytes(self, devices: Sequence[Device]) -> int | None:
+        """The most that arrays and programs took on one of these GPUs; None of CPU devices.
+
+        The driver tells of the pool instead, of which they are a part.
+        """
+
+
 class OverNodes(Protocol):
     """What a framework's module has in addition if a notebook of it spans several nodes.
 

@@ -142,6 +142,12 @@ def synchronize(devices: Sequence[Device]) -> None:
     jax.block_until_ready([jnp.zeros((), device=device) + 1 for device in devices])
 
 
+def peak_bytes(devices: Sequence[Device]) -> int | None:
+    # By default XLA's pool is three quarters of a GPU from the start.
+    found = [device.memory_stats() for device in devices]
+    return max((each["peak_bytes_in_use"] for each in found if each), default=None)
+
+
 def completion(result: Any) -> Callable[[], None] | None:
     if all(array.is_ready() for array in jax.tree.leaves(result)):
         return None

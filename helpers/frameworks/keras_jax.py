@@ -36,6 +36,7 @@ from helpers.frameworks.jax import (
     list_devices,
     matrix_product,
     out_of_memory,
+    peak_bytes,
     profiler,
     slowest,
     synchronize,

@@ -122,19 +122,20 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
 
 
 def memory(
-    summary: "pd.DataFrame", resident: int | None = None, estimated: int | None = None
+    summary: "pd.DataFrame", held: int | None = None, estimated: int | None = None
 ) -> dict[str, Any]:
     """The section ``memory``: the peak of the fullest device.
 
     Args:
         summary: ``Monitor.summary()``, which tells that of GPUs.
-        resident: that of the fullest CPU device, in bytes: the most that its process held while it
-            trained, divided by the devices of that process. None on GPUs.
+        held: that of the fullest CPU device, in bytes: the most that its process held while it
+            trained, divided by the devices of that process. Of a GPU only where the framework's
+            pool would be seen instead.
         estimated: before training; None where nothing can be.
     """
     found: dict[str, Any] = {"reason": None, "estimated_bytes": estimated}
-    if resident is not None:
-        return found | {"peak_bytes": resident}
+    if held is not None:
+        return found | {"peak_bytes": held}
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     column = "memory peak (MiB)"
     peak = gpus[column].max() if column in gpus else float("nan")

@@ -557,7 +557,7 @@ class Run(RunBase):
         self.record.add("energy", record.energy(self._utilisation))
         profiled = self._utilisation["phase"] == step_profile.PHASE  # profilers need memory, too
         trained = self._utilisation[~profiled]
-        self.record.add("memory", record.memory(trained, self._resident, self._estimated))
+        self.record.add("memory", record.memory(trained, self._held, self._estimated))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -637,10 +637,10 @@ class Run(RunBase):
         return memory_estimate.of_device(self.recipe.recipe, outputs, everywhere)
 
     @property
-    def _resident(self) -> int | None:
-        """The most memory that a CPU device held in training, in bytes; None of GPUs."""
+    def _held(self) -> int | None:
+        """The most bytes that a device held in training; None where the driver tells of a GPU."""
         if self.on_gpu or not self._observed:
-            return None
+            return max((each.pooled or 0 for each in self._observed), default=0) or None
         held = max(each.resident for each in self._observed)
         return held * len(self._observed) // self.setup.replicas
 

@@ -118,7 +118,7 @@ class Observer:
 
     def observed(self) -> Observed:
         """All that was noted, once the notebook's loader has been asked again."""
-        images = self.work.images
+        work, images = self.work, self.work.images
         epochs = [epoch.number for epoch in self.epochs if epoch.number in self.kept]
         whole = [number for number in epochs if self._of(number).first == 0]
         replayed = {number: self._replay(number) for number in dict.fromkeys(whole)}
@@ -142,6 +142,7 @@ class Observer:
             self.shares,
             cpu_cores.pinned(),
             1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            getattr(work.framework, "peak_bytes", lambda devices: None)(self.world.devices),
             switches.on(self.network, self.world.on_gpu),
         )
 

@@ -96,6 +96,7 @@ def interface_of(name: str) -> dict[str, ast.FunctionDef]:
 FRAMEWORK = interface_of("Framework")
 LOSSES = {f"DeviceLosses.{name}": node for name, node in interface_of("Losses").items()}
 RANKS = interface_of("OverNodes")
+POOL = interface_of("WithPool")
 
 
 def test_modules_listed_are_those_there() -> None:
@@ -137,7 +138,7 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
     found, own = functions_of(module), own_functions(module)
-    known = FRAMEWORK | LOSSES | RANKS
+    known = FRAMEWORK | LOSSES | RANKS | POOL
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
     ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fake_nvml
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -160,28 +159,28 @@ def test_stand_in_a_record_names_the_cuda_that_jax_loads(
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_stand_in_a_recorded_peak_that_is_the_pool(
-    holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The array stays on the CPU; the driver tells of 1 GiB, or of most of the GPU."""
-    memory = 1024 if holds else 60 * 1024
-    (script := tmp_path / "h200").write_text(f"{fake_nvml.H200.format(gpu=0)}0 memory {memory}\n")
-    for name, value in fake_nvml.environment(script).items():
-        monkeypatch.setenv(name, value)
-    stats = {"peak_bytes_in_use": 2**29, "bytes_limit": 59 * 2**30}
+def test_stand_in_a_recorded_peak_is_no_pool(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The array stays on the CPU; a GPU tells of 512 MiB, or of nearly all that XLA holds."""
+    stats = {"peak_bytes_in_use": 2**29 if holds else 58 * 2**30, "bytes_limit": 59 * 2**30}
     gpu = SimpleNamespace(memory_stats=lambda: stats)
     monkeypatch.setattr(framework, "list_devices", lambda kind, number: [gpu])
     monkeypatch.setattr(jax, "device_put", lambda array, device: array)
     found, said = gpu_checks.jax_memory("gpu")
     assert found == holds
     assert said == (
-        f"recorded {1 if holds else 60}.00 GiB, used 0.50 GiB, JAX's pool 59.00 GiB; "
+        f"recorded {'0.50' if holds else '58.00'} GiB, needed 0.50 GiB, JAX's pool 59.00 GiB; "
         "set: nothing, as in the notebook"
     )
     if holds:  # but for a variable that the notebook does not set
         monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         found, said = gpu_checks.jax_memory("gpu")
         assert not found and said.endswith("; set: XLA_PYTHON_CLIENT_PREALLOCATE")
+
+
+def test_stand_in_the_memory_in_use_is_that_of_the_fullest_gpu() -> None:
+    gpus = [SimpleNamespace(memory_stats=lambda n=n: {"peak_bytes_in_use": n}) for n in (3, 5)]
+    assert framework.peak_bytes(gpus) == 5
+    assert framework.peak_bytes(TWO) is None, "CPU devices have no pool"
 
 
 @pytest.mark.parametrize("holds", [True, False])
