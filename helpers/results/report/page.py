@@ -195,11 +195,14 @@ def _block(compared: Comparison, block: Block) -> dict[str, Any]:
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
-    drawn = {
+    return {"is": "chart", "alt": chart.alt, **_drawn(chart)}
+
+
+def _drawn(chart: Chart) -> dict[str, Markup]:
+    return {
         name: svg.inline(chart.figure(width), f"{chart.name}-{name}")
         for name, width in (("wide", WIDE), ("narrow", NARROW))
     }
-    return {"is": "chart", "alt": chart.alt, **drawn}
 
 
 def _target(compared: Comparison, block: Target) -> dict[str, Any]:
