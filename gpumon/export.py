@@ -174,7 +174,17 @@ def chrome_document(recording: Recording, profile: Path | None = None) -> dict[s
         whole = read_profile(profile)
     shift = start - whole.get(BASE, 0) / 1e9
     whole["traceEvents"] += [*_slices(recording, shift), *_counters(recording, shift)]
+    timed = [event for event in whole["traceEvents"] if _is_timed(event)]
+    first = min((event["ts"] for event in timed), default=0)
+    if first < 0:  # the recording began before the profile, and Perfetto drops what is before 0
+        for event in timed:
+            event["ts"] -= first
+        whole[BASE] = whole.get(BASE, 0) + round(first * 1e3)
     return whole | {"displayTimeUnit": "ms"}
+
+
+def _is_timed(event: object) -> bool:
+    return isinstance(event, dict) and isinstance(event.get("ts"), (int, float))
 
 
 def read_profile(path: Path) -> dict[str, Any]:

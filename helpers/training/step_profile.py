@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,8 @@ from typing import Any
 
 from data_prep.files import write_atomic
 from gpumon import MonitorError
-from gpumon.export import BASE, read_profile
+from gpumon.export import BASE, export, read_profile
+from gpumon.recording import Mark
 from helpers.launch import samplers
 from helpers.training.step_clock import Observes
 
@@ -124,28 +126,18 @@ def merge(folder: Path, failures: Sequence[str], ahead: Sequence[float] = ()) ->
         trace = samplers.read(folder)
         marks = [mark for mark in trace.recording.marks if mark.name == PHASE]
         window = min(mark.start for mark in marks), max(mark.end for mark in marks)
-        trace.export(target, profile=target, window=window)
-        _finish(target, processes)
+        marks = [_of_profile(mark, processes) for mark in trace.recording.marks]
+        export(replace(trace.recording, marks=marks), target, profile=target, window=window)
     except (OSError, ValueError, MonitorError) as error:
         said.append(f"The profile is not whole: {_first_line(error)}.")
     ranks = f"{len(found)} rank{'s' * (len(found) > 1)}"
     return [f"Profile of {ranks}: {target}; open it in Perfetto.", *said]
 
 
-def _finish(file: Path, processes: Mapping[int, int]) -> None:
-    """Put the monitor's phases into the ranks' processes, and let the time begin at 0.
-
-    Perfetto drops what is earlier.
-    """
-    whole = json.loads(file.read_text())
-    timed = [event for event in whole["traceEvents"] if "ts" in event]
-    zero = min(event["ts"] for event in timed)
-    for event in timed:
-        event["ts"] -= zero
-    whole[BASE] += round(zero * 1e3)
-    for event in whole["traceEvents"]:
-        event["pid"] = processes.get(event["pid"], event["pid"])
-    write_atomic(file, json.dumps(whole).encode())
+def _of_profile(mark: Mark, processes: Mapping[int, int]) -> Mark:
+    """A phase in the process that the profile has for the one that ran it."""
+    number = processes.get(mark.process) if isinstance(mark.process, int) else None
+    return mark if number is None else replace(mark, process=number)
 
 
 def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]], dict[int, int]]:
