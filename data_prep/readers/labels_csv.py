@@ -11,12 +11,11 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.catalog import MISSING, NO_PART, Catalog
+from data_prep.catalog import MISSING, NO_PART, Catalog, in_shards
 from data_prep.errors import DataError
 from data_prep.folder_state import (
     PACKED_FILE,
@@ -50,8 +49,7 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
             )
         made_by = packed.get("reader", "nih")
-        if array is None:
-            found = replace(found, sources=packed["shards"], kind="member")
+        found = in_shards(found, packed)
     else:
         note = read_prepared(folder) or {}
         if not note.get("complete"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data_prep.catalog import Catalog, split_catalog
+from data_prep.catalog import Catalog, in_shards, split_catalog
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.folder_state import drop_excluded, is_packed, open_array
@@ -173,15 +173,15 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
     else:
         table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
-    return Catalog(
+    found = Catalog(
         folder,
         images=table["image"].tolist(),
-        sources=note.get("shards") or [path.removeprefix(prefix) for path in table["path"]],
+        sources=[path.removeprefix(prefix) for path in table["path"]],
         classes=FINDINGS,
         labels=labels(table).astype(np.int8),
         groups=table["patient"].tolist(),
-        kind="member" if "shards" in note else "file",
     )
+    return in_shards(found, note)
 
 
 def official_split(
