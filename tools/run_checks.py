@@ -71,8 +71,14 @@ APART = (
 # something in the notebook that the fairness check has to notice.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
     (
-        *("all_reduce", "any_order", "gpu_checks", "hosts_network", "limits", "ranks"),
-        *("slurm_gpus", "world"),
+        "all_reduce",
+        "any_order",
+        "gpu_checks",
+        "hosts_network",
+        "limits",
+        "ranks",
+        "slurm_gpus",
+        "world",
     ),
     "pytorch",
 )

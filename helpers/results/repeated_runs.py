@@ -73,7 +73,7 @@ def summarise(compared: Comparison) -> pd.DataFrame:
 
 
 def with_ends(groups: DataFrameGroupBy) -> pd.DataFrame:
-    """Of each column its median, and its minimum and maximum under ``_low`` and ``_high``."""
+    """Each column's median, with its minimum and maximum under ``_low`` and ``_high``."""
     each = [groups.agg(method).add_suffix(end) for end, method in _ENDS.items()]
     return pd.concat(each, axis=1)
 

@@ -640,7 +640,8 @@ class Run(RunBase):
     def _held(self) -> int | None:
         """The most bytes that a device held in training; None where the driver tells of a GPU."""
         if self.on_gpu or not self._observed:
-            return max((each.pooled or 0 for each in self._observed), default=0) or None
+            pooled = (each.pooled for each in self._observed if each.pooled is not None)
+            return max(pooled, default=None)
         held = max(each.resident for each in self._observed)
         return held * len(self._observed) // self.setup.replicas
 

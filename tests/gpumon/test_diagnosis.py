@@ -112,7 +112,7 @@ def held(seconds: int, clock: float, count: int = 100) -> Series:
 
 
 def pauses(count: int, work: int) -> Values:
-    """A second's pause after so many of work, again and again, and work at the end."""
+    """Work for some seconds, then pause for one, repeatedly; work comes last."""
     return [*[*[80.0] * work, 0.0] * count, 80.0]
 
 

@@ -33,7 +33,7 @@ from helpers.training import checkpoint
 TRAINED = "this_run.train()"
 EPOCHS = 3
 SHORT_EPOCHS = 12
-"""Of an own network, whose epochs are so short that on a busy machine three end before a kill."""
+"""For a custom network: its epochs are so short that on a busy machine three end before a kill."""
 PATIENTS = 100
 SECONDS = 300
 ATTEMPTS = 5
@@ -77,7 +77,7 @@ def assert_resumes(notebook: str, folder: Path, *, bits: bool = False, **given: 
 
 
 def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
-    """As :func:`assert_resumes` with ``bits``, of somebody's own recipe."""
+    """As :func:`assert_resumes` with ``bits``, for a custom recipe."""
     given = {"epochs": SHORT_EPOCHS}
     killed, whole = _killed_and_whole(notebook, folder, "auto", str(recipe), "valid_top1", given)
     assert killed.keys() == whole.keys()

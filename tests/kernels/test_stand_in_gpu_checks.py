@@ -58,7 +58,7 @@ def test_pixels_of_two_decoders_stand_in(holds: bool, monkeypatch: pytest.Monkey
 def test_memory_that_the_fairness_check_leaves_stand_in(
     holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the notebook as far as section 7, whose check is left out."""
+    """Runs the notebook up to section 7, without its fairness check."""
     kept = [0]
     left = (8 if holds else 800) * gpu_checks.MIB
     monkeypatch.setattr(measured_run.Run, "check_fairness", lambda *given: kept.append(left))
