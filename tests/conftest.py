@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,25 @@ def usable_cores() -> Iterator[None]:
         yield
     if before is not None and os.sched_getaffinity(0) != before:
         os.sched_setaffinity(0, before)
+
+
+BOTH_WIDTHS = ("test_report_browser.py", "test_strange_records.py")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_width(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most tests of the report read its words: its charts are drawn once, not for a phone too."""
+    if request.path.parent.name != "results" or request.path.name in BOTH_WIDTHS:
+        yield
+        return
+    from helpers.results.report import page, svg  # frameworks' kernels draw no charts
+
+    def drawn(chart: Any) -> dict[str, Any]:
+        return dict.fromkeys(("wide", "narrow"), svg.inline(chart.figure(page.WIDE), chart.name))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "_drawn", drawn)
+        yield
 
 
 @pytest.fixture(autouse=True)
