@@ -94,13 +94,16 @@ def steps(here: Here) -> Iterator[Step]:
     yield _monitor(here)
     yield _shared(here)
     yield _rivals(here, lacks("pytorch") or "")
-    yield from _variants(here, SMALL_THEN if here.small else THEN)
+    if not here.small:
+        yield from _variants(here, THEN)
     doctor = [*_helpers(here, "helpers"), "doctor", "--here", ",".join(kernels)]
     yield Step("probe", 90, [[*doctor, "--logs", f"{out}/probe"]])
     others = sorted({*_notebooks()} - {*MEASURED}, key=lambda each: (each[1] not in kernels, each))
     for notebook, kernel in others:
         yield _run(here, notebook, notebook, lacks(kernel) or "", 120)
     yield _benchmark(here, "monitor", 120, "--quick")._replace(name="monitor cost")
+    if here.small:  # last: it takes half of ten minutes
+        yield from _variants(here, SMALL_THEN)
 
 
 def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
@@ -111,7 +114,7 @@ def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
             if kernel == "jax" and "compiled" in more:  # it always is
                 continue
             options = ["--precision", precision, *(word for name in more for word in WORDS[name])]
-            seconds = 160 if "compiled" in more else 100
+            seconds = (340 if here.small else 160) if "compiled" in more else 100
             name, why = f"{notebook}-{variant}", lacks(kernel) or ""
             yield _run(here, name, notebook, why, seconds, *options)
 
