@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from helpers import paths
@@ -31,5 +32,6 @@ def imports(source: str) -> Iterator[str]:
                 yield inner if inner in MODULES else node.module
 
 
-def imports_of(module: str) -> set[str]:
-    return set(imports(MODULES[module].read_text(encoding="utf-8")))
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    return frozenset(imports(MODULES[module].read_text(encoding="utf-8")))

@@ -33,7 +33,10 @@ def text(node: ast.expr) -> str:
 
 def in_module(path: Path) -> Iterator[tuple[str, int]]:
     """Each message of a module and its line; ``helpers.errors`` returns those of other modules."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    if not any(name in source for name in ERRORS):  # most modules: they need not be parsed
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Return) and node.value and path.parts[-2:] == SHARED:
             yield text(node.value), node.lineno
         if not isinstance(node, ast.Call) or not node.args:

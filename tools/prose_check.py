@@ -39,6 +39,7 @@ ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\] )?")
 FIGURES = re.compile(
     r"(?:[\d\s.,:%×±+–-]|\b(?:to|of|s|ms|min|h|[KMGT]i?B|px|W|J|M?Hz|bits)\b)*"  # and their units
 )
+HELP = ("help", "description", "epilog")
 HIDDEN = (
     (re.compile(r"<!--.*?-->", re.S), ""),
     (re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.S), "‹code›"),
@@ -118,14 +119,17 @@ def strings(node: ast.AST, part: bool = False) -> Iterator[tuple[str, int]]:
 
 def program(path: Path) -> Iterator[Block]:
     """The messages and help texts of a module, and the sentences of a report."""
-    module = ast.parse(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    of_report = REPORT in zip(path.parts, path.parts[1:], strict=False)
+    # Most modules have neither a report's sentences nor help: they need not be parsed.
+    module = ast.parse(source if of_report or any(f"{key}=" in source for key in HELP) else "")
     found = list(error_messages.in_module(path))
-    if REPORT in zip(path.parts, path.parts[1:], strict=False):
+    if of_report:
         found += [each for each in strings(module) if len(each[0].split()) >= SHORTEST]
     for text, line in dict.fromkeys(found):
         yield Block(line, text, "message")
     for node in ast.walk(module):
-        if isinstance(node, ast.keyword) and node.arg in ("help", "description", "epilog"):
+        if isinstance(node, ast.keyword) and node.arg in HELP:
             for part in re.split(r"\n\s*\n|\n(?= )", error_messages.text(node.value)):
                 yield Block(node.value.lineno, part, "message")
 

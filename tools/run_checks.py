@@ -48,7 +48,7 @@ STUDY_TESTS = f"{EXECUTED}/test_study_devices.py"
 RECORDS = f"{EXECUTED}/test_records.py"
 
 #: Tests that start processes, draw or install, the longest first. Each is a part of its own; what
-#: is not named here is "tests", which `make quick` runs too, within a minute.
+#: is not named here is in `make quick` too.
 APART = (
     "tests/runner",
     "tests/results",
@@ -64,6 +64,9 @@ APART = (
     "tests/benchmarks",
     "tests/docs/test_docs_site.py",
 )
+
+QUICK = ("tests/docs", "tests/training", "tests/fairness")
+"""Parts of `make quick`, each about as long as all the rest, "tests"."""
 
 # Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
 # one with both launchers; other files are named after theirs, behind "stand_in_" where they go
@@ -160,10 +163,12 @@ def framework_notebooks() -> list[Path]:
     return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in rows]
 
 
-def lab_tests(out: IO[bytes] | None) -> str:
+def quick_tests() -> dict[str, Part]:
     """The tests that run in the lab, without those that are apart or of executed notebooks."""
-    ignored = (f"--ignore={path}" for path in (KERNELS, EXECUTED, *APART))
-    return tested("lab", "tests", "--durations=25", *ignored, out=out)
+    ignored = [f"--ignore={path}" for path in (KERNELS, EXECUTED, *APART)]
+    others = [f"--ignore={place}" for place in QUICK]
+    found = {place: partial(tested, "lab", place, "--durations=10", *ignored) for place in QUICK}
+    return {"tests": partial(tested, "lab", "tests", "--durations=25", *ignored, *others), **found}
 
 
 def style() -> dict[str, Part]:
@@ -176,7 +181,7 @@ def style() -> dict[str, Part]:
 
 def quick_parts() -> dict[str, Part]:
     """For a contributor, while writing; they need the lab's environment alone."""
-    return {"tests": lab_tests, **style()}
+    return {**quick_tests(), **style()}
 
 
 def parts() -> dict[str, Part]:
@@ -185,7 +190,7 @@ def parts() -> dict[str, Part]:
     found |= {place: partial(tested, "lab", place, "--durations=25") for place in APART}
     files = sorted((ROOT / KERNELS).glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
-    found |= {"studies": studies, DEMO.stem: partial(executed, DEMO), "tests": lab_tests}
+    found |= {"studies": studies, DEMO.stem: partial(executed, DEMO), **quick_tests()}
     sample = ["--sample", "4", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     sample = ["--notebook", "PyTorch", "--sample", "2"]
