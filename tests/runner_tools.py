@@ -20,6 +20,7 @@ from PIL import Image
 from helpers import paths
 from helpers.__main__ import main
 from helpers.frameworks import cpu_cores
+from helpers.runner import kernel_processes, run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,20 +63,25 @@ own = subprocess.Popen(sleep, start_new_session=True)
 (Path(run) / "pids").write_text(f"{child.pid} {own.pid}")
 time.sleep(600)"""
 
-# A report without its charts. They cost more than all else that a batch of tiny notebooks does, and
-# are tested in tests/results; the executed notebooks end in a report with them.
-WITHOUT_CHARTS = """
+# How a batch ends here: without Compare.ipynb's kernel, and with a report of one word. They cost
+# more than all else that a batch of tiny notebooks does, and are tested by who asks for them
+# (``Suite.to_the_end``), in tests/results and with the executed notebooks.
+PLAIN_END = """
+from helpers import paths
 from helpers.runner import run_experiment
-def plainly(batch, whole=run_experiment._report):
-    from helpers.results.report import page
-    page._drawn = lambda chart: {"wide": "", "narrow": ""}
-    return whole(batch)
-run_experiment._report = plainly
+def report(experiment):
+    paths.write_atomically(experiment.folder / "report.html", "<html>")
+    return "", None
+run_experiment._compare, run_experiment._report = lambda *_: None, report
 """
+WHOLE_END = {name: getattr(run_experiment, name) for name in ("_compare", "_report")}
 
 
 class Suite:
     """A checkout in small: notebooks, kernels, data and runs in a temporary folder."""
+
+    patch: pytest.MonkeyPatch
+    """The test's, where it has the fixture."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,6 +93,7 @@ class Suite:
         (kernel / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
         whole = records.make(devices=1)
         whole["run"]["host"] = socket.gethostname()
+        del whole["test"]["resamples"][40:]  # each reading and writing looks at every one
         (folder / "made.json").write_text(json.dumps(whole), encoding="utf-8")
         self.notebook("Compare", "print(runs)", parameters='runs = "latest"', framework=None)
 
@@ -118,6 +125,32 @@ class Suite:
             given += [] if "--cores-per-device" in given else ["--cores-per-device", "1"]
         return main(given)
 
+    def to_the_end(self) -> None:
+        """From now on a batch ends as it does for users, but for the charts in its report."""
+        for name, function in WHOLE_END.items():
+            self.patch.setattr(run_experiment, name, function)
+        nothing = {"wide": "", "narrow": ""}
+        self.patch.setattr("helpers.results.report.page._drawn", lambda chart: nothing)
+
+    def without_kernels(self) -> None:
+        """From now on notebooks run in this process: for what the runner makes of their runs."""
+        from papermill.exceptions import PapermillExecutionError  # it takes a second
+
+        def execute(source: Path, target: Path, parameters: dict[str, Any], **_: Any) -> None:
+            content, known = nbformat.read(source, 4), dict[str, Any]()
+            for number, cell in enumerate(content.cells):
+                try:
+                    exec(cell.source if cell.cell_type == "code" else "", known)
+                except Exception as error:
+                    said = type(error).__name__, str(error)
+                    raise PapermillExecutionError(number, number, cell.source, *said, []) from None
+                known |= parameters if "parameters" in cell.metadata.get("tags", []) else {}
+                cell.metadata["papermill"] = {"status": "completed"}
+            content.metadata["papermill"] = {"end_time": "now"}
+            nbformat.write(content, target)
+
+        self.patch.setattr(kernel_processes, "execute", execute)
+
     def start(
         self,
         *arguments: str,
@@ -140,7 +173,7 @@ class Suite:
             "import sys; from pathlib import Path; from helpers import paths\n"
             f"paths.NOTEBOOKS, paths.RUNS, paths.VENVS = (Path({str(self.folder)!r}) / n "
             "for n in ('notebooks', 'runs', 'venvs'))\n"
-            f"{WITHOUT_CHARTS}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
+            f"{PLAIN_END}{first}\nfrom helpers.__main__ import main; sys.exit(main())"
         )
         given = ["run", *arguments, "--recipe", "demo", "--data", str(self.data)]
         given += [] if "--devices" in given else ["--devices", "1"]
@@ -191,10 +224,11 @@ def suite_fixture(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     cores = [cpu_cores.Core(0, (number,)) for number in range(16)]
     monkeypatch.setattr(cpu_cores, "machine", lambda: cores)
-    nothing = {"wide": "", "narrow": ""}
-    monkeypatch.setattr("helpers.results.report.page._drawn", lambda chart: nothing)
+    for name in WHOLE_END:  # which the statements below replace
+        monkeypatch.setattr(run_experiment, name, None)
+    exec(PLAIN_END, {})
     made = Suite(tmp_path)
-    made.data = images
+    made.data, made.patch = images, monkeypatch
     yield made
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ def require_jupyter() -> Any:
     try:
         import jupyter_client
         import jupyter_client.kernelspec
-        import papermill  # noqa: F401
+
+        if find_spec("papermill") is None:  # its import takes a second, which only a run needs
+            raise ModuleNotFoundError(name="papermill")
     except ImportError as error:
         raise UserError(
             f"{error.name} is not in this Python ({sys.executable}): "

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 
 from helpers.all_reduce import grids
 from helpers.errors import UserError
@@ -108,6 +107,8 @@ def closest(law: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
     ``law`` is (measurements, factors), what each is to be multiplied with.
     """
+    from scipy.optimize import nnls  # takes a second, which most reports need not wait
+
     units = law.max(0)  # a step against millions of bytes
     found: np.ndarray = nnls(law / units / seconds[:, None], np.ones(len(seconds)))[0] / units
     return found

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 
 class Interval(NamedTuple):
@@ -30,11 +29,19 @@ class Interval(NamedTuple):
 def interval(values: ArrayLike) -> Interval:
     """The mean of at least one value; without ends where there is only one."""
     found = np.asarray(values, float)
-    middle, count = float(found.mean()), len(found)
-    if count < 2:
+    middle = float(found.mean())
+    if len(found) < 2:
         return Interval(middle, math.nan, math.nan)
-    half = float(stats.t.ppf(0.975, count - 1) * found.std(ddof=1) / math.sqrt(count))
+    half = half_width(found)
     return Interval(middle, middle - half, middle + half)
+
+
+def half_width(values: np.ndarray, tail: float = 0.025) -> float:
+    """From the mean of at least two values to an end of its interval, by Student's t."""
+    from scipy.special import stdtrit  # takes half a second, which no plan need wait for
+
+    count = len(values)
+    return float(stdtrit(count - 1, 1 - tail) * values.std(ddof=1) / math.sqrt(count))
 
 
 def of_median(values: Sequence[float]) -> Interval:
@@ -43,9 +50,12 @@ def of_median(values: Sequence[float]) -> Interval:
     By order statistics, which asks nothing of how they scatter
     (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles).
     """
+    from scipy.special import bdtr  # takes half a second, which no plan need wait for
+
     ordered = sorted(values)
+    chances = bdtr(np.arange(len(ordered) + 1), len(ordered), 0.5)
     # So many of them may lie on one side of the true median by chance.
-    at = max(int(stats.binom.ppf(0.025, len(ordered), 0.5)) - 1, 0)
+    at = max(int(np.searchsorted(chances, 0.025)) - 1, 0)
     return Interval(float(np.median(ordered)), ordered[at], ordered[-1 - at])
 
 

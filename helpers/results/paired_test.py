@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from helpers.record.tasks import Metric, capital
-from helpers.results import by_class, tables
+from helpers.results import by_class, intervals, tables
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.tables import ABSENT, Cell, Table, of_run
 
@@ -172,7 +171,7 @@ def _difference(
     ]
     low, high = pd.Series(np.mean(resampled, axis=0)).quantile([tail, 1 - tail])
     if len(each) > 1:
-        half = stats.t.ppf(1 - tail, len(each) - 1) * stats.sem(each)
+        half = intervals.half_width(each, tail)
         low, high = min(low, each.mean() - half), max(high, each.mean() + half)
     verdict = ALIKE if low <= 0 <= high else "higher" if low > 0 else "lower"
     return {

@@ -17,7 +17,7 @@ import numpy as np
 
 from helpers.fairness.training_loop import Trial
 from helpers.networks.weights import Arrays
-from helpers.training import arithmetic, train_loop
+from helpers.training import arithmetic
 from helpers.training.work import Work
 from helpers.training.world import World
 
@@ -44,6 +44,8 @@ def checked_trial(
     There are none where devices share hardware, as replicas on one GPU, simulated nodes, and
     CPU devices of one process: its threads run on the cores of all of them.
     """
+    from helpers.training import train_loop  # imports scipy.stats, which no report needs
+
     result = train_loop.check_training_loop(world, work, trial)
     shares = world.shares_gpus or world.simulated_nodes
     if world.size == 1 or shares or (not world.on_gpu and len(world.devices) > 1):

@@ -20,7 +20,7 @@ from helpers.frameworks import devices, rank_info
 from helpers.launch import launchers
 from helpers.launch.failures import RankError
 from helpers.runner import rank_watch, ranks
-from helpers.training import heartbeat, loader_workers
+from helpers.training import heartbeat
 
 LAUNCHERS = ("mpiexec", "torchrun")
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
@@ -225,6 +225,8 @@ def fill_the_disk(number: int) -> None:
 
 def given() -> dict[str, Any]:
     """What this process was given of its node, as the runner and the monitor see it."""
+    from helpers.training import loader_workers  # it imports pandas, which the others need not
+
     cores, memory = limit_sources(os.getpid())
     return {
         "host": socket.gethostname(),

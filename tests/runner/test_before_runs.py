@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import fake_nvml
 import pytest
-
-pytest.importorskip("papermill")
-
 from fake_nvml import A100, uuid
 from probe_tools import HANGS, plant, probed
-from runner_tools import (
-    BEGIN,
-    FINISH,
-    WAIT,
-    Suite,
-    images_fixture,
-    suite_fixture,
-    wait_for,
-    write_images,
-)
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for, write_images
 
 from helpers import paths, record
+from helpers.frameworks import devices
+from helpers.frameworks.capabilities import Gpu
 from helpers.launch import processes
+from helpers.results import report
 from helpers.runner import experiments, plans, preflight
 
 __all__ = ["images_fixture", "suite_fixture"]
@@ -42,18 +32,19 @@ FAILED = (
 )
 
 
-def gpus(folder: Path, count: int) -> dict[str, str]:
-    """What a process is started with to see so many GPUs, and all of them."""
-    (folder / "script").write_text(fake_nvml.machine(*[A100] * count))
-    seen = ",".join(map(str, range(count)))
-    return {**fake_nvml.environment(folder / "script"), "CUDA_VISIBLE_DEVICES": seen}
+@pytest.fixture(name="gpus")
+def gpus_fixture(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch in this process sees two GPUs; notebooks run in it too."""
+    suite.without_kernels()
+    seen = [Gpu(A100[0], (8, 0), "580.65.06", uuid(number)) for number in range(2)]
+    monkeypatch.setattr(devices, "visible", lambda: seen)
+    suite.data = write_images(suite.folder / "more", patients=80)  # two devices' global batch
 
 
-def compare(suite: Suite, env: Mapping[str, str], *words: str, code: int = 0) -> str:
-    running = suite.start(*words, env=env)
-    said, _ = running.communicate(timeout=400)
-    assert running.returncode == code, said
-    return said
+def stand_in(folder: Path) -> dict[str, str]:
+    """What a process is started with to see a GPU by its driver, and all of them."""
+    (folder / "script").write_text(fake_nvml.machine(A100))
+    return {**fake_nvml.environment(folder / "script"), "CUDA_VISIBLE_DEVICES": "0"}
 
 
 def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(suite: Suite) -> None:
@@ -62,11 +53,9 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
     suite.notebook("MXNet_Gluon_MultiGPU", BEGIN, FINISH, kernel="mxnet", framework="MXNet Gluon")
     suite.notebook("Zoo_MultiGPU", BEGIN, FINISH, framework="Zoo")  # of a kernel nobody knows
-    env = gpus(suite.folder, 1)
-    planned = compare(suite, env, "--dry-run")
-    assert probed(suite.folder) == [] and "Testing environment" not in planned
-
-    said = compare(suite, env, "--name", "b", code=1)
+    running = suite.start("--name", "b", env=stand_in(suite.folder))
+    said, _ = running.communicate(timeout=400)
+    assert running.returncode == 1 and "\x1b" not in said, said  # a log gets lines
     assert suite.states("b") == {
         "PyTorch_MultiGPU": "finished",
         "MXNet_Gluon_MultiGPU": "skipped",
@@ -91,18 +80,20 @@ def test_who_fails_is_skipped_with_the_reason_and_the_rest_continues_stand_in(su
     batch = suite.folder / "runs" / "b"
     log = (batch / "self-test-mxnet-1x.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "no kernel image is available" in log
-    page = (batch / "report.html").read_text(encoding="utf-8")
+    suite.to_the_end()
+    page = report.write(batch).read_text(encoding="utf-8")
     assert "layers and all-reduce were correct before the experiment" in page
     assert "no kernel image is available" in page
 
 
-def test_each_kernel_once_for_each_set_of_gpus_stand_in(suite: Suite) -> None:
+@pytest.mark.usefixtures("gpus")
+def test_each_kernel_once_for_each_set_of_gpus(suite: Suite) -> None:
     plant(suite.folder, "pytorch")
     for name in ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"):
-        suite.notebook(name, BEGIN, "raise ValueError", kernel="pytorch")
-    suite.data = write_images(suite.folder / "more", patients=80)  # two devices' global batch
-    env = gpus(suite.folder, 2)
-    compare(suite, env, "--name", "b", "--devices", "1,2", code=1)
+        suite.notebook(name, BEGIN, FINISH, kernel="pytorch")
+    assert suite.compare("--dry-run", "--devices", "1,2") == 0
+    assert probed(suite.folder) == []
+    assert suite.compare("--name", "b", "--devices", "1,2") == 0
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
 
 
@@ -113,13 +104,14 @@ def list_devices(kind, count, gpus=None):
 """
 
 
-def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) -> None:
+@pytest.mark.usefixtures("gpus")
+def test_replicas_that_share_a_gpu_are_probed_sharing_it(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
     plant(suite.folder, "pytorch", TOLD)
-    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError", kernel="pytorch")
-    suite.data = write_images(suite.folder / "more", patients=80)
-    env = gpus(suite.folder, 2)
-    said = compare(suite, env, "--name", "b", "--devices", "2", "--gpus", "1", code=1)
-    assert "Testing environment pytorch on 2 replicas on 1 GPU" in said
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
+    assert suite.compare("--name", "b", "--devices", "2", "--gpus", "1") == 0
+    assert "Testing environment pytorch on 2 replicas on 1 GPU" in capsys.readouterr().out
     assert probed(suite.folder) == [f"pytorch {uuid(0)}"]
     assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
     assert (suite.folder / "runs" / "b" / "self-test-pytorch-2x-1gpu.log").exists()
@@ -128,6 +120,7 @@ def test_replicas_that_share_a_gpu_are_probed_sharing_it_stand_in(suite: Suite) 
 
 
 def test_virtual_devices_are_not_probed(suite: Suite) -> None:
+    suite.without_kernels()
     plant(suite.folder, "pytorch")
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
     assert suite.compare("--name", "b") == 0
@@ -135,11 +128,12 @@ def test_virtual_devices_are_not_probed(suite: Suite) -> None:
     assert "self_test" not in record.read(suite.run("b", "PyTorch_MultiGPU"))
 
 
-def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suite) -> None:
+def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(
+    suite: Suite, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
     plant(suite.folder, "pytorch", HANGS)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
-    env = gpus(suite.folder, 1)
-    running = suite.start("--name", "b", env=env, errors=subprocess.PIPE)
+    running = suite.start("--name", "b", env=stand_in(suite.folder), errors=subprocess.PIPE)
     pids = suite.folder / "planted" / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGHUP):
@@ -153,26 +147,25 @@ def test_a_signal_during_a_probe_leaves_nothing_and_goes_on_stand_in(suite: Suit
     assert suite.states("b") == {"PyTorch_MultiGPU": "waiting"}
 
     plant(suite.folder, "pytorch")
-    assert "Resuming experiment b" in compare(suite, env, "--name", "b")
+    data = suite.data
+    request.getfixturevalue("gpus")
+    assert suite.compare("--name", "b", "--data", str(data)) == 0
+    assert "Resuming experiment b" in capsys.readouterr().out
     assert suite.states("b") == {"PyTorch_MultiGPU": "finished"}
 
 
-def test_resumed_only_what_is_still_to_run_is_probed_stand_in(suite: Suite) -> None:
+@pytest.mark.usefixtures("gpus")
+def test_resumed_only_what_is_still_to_run_is_probed(suite: Suite) -> None:
     for kernel in ("pytorch", "mxnet"):
         plant(suite.folder, kernel)
-    wait = f"if not (Path(run).parents[2] / 'second').exists():{WAIT}".replace("\n", "\n    ")
+    once = "assert (Path(run).parents[2] / 'second').exists()"
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
     suite.notebook(
-        "MXNet_Gluon_MultiGPU", BEGIN, wait, FINISH, kernel="mxnet", framework="MXNet Gluon"
+        "MXNet_Gluon_MultiGPU", BEGIN, once, FINISH, kernel="mxnet", framework="MXNet Gluon"
     )
-    env = gpus(suite.folder, 1)
-    running = suite.start("--name", "b", env=env)
-    pids = suite.run("b", "MXNet_Gluon_MultiGPU") / "pids"
-    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=120)
+    assert suite.compare("--name", "b") == 1
     (suite.folder / "second").touch()
-    compare(suite, env, "--name", "b")
+    assert suite.compare("--name", "b") == 0
     assert [line.split()[0] for line in probed(suite.folder)] == ["pytorch", "mxnet", "mxnet"]
     assert "self_test" in record.read(suite.run("b", "PyTorch_MultiGPU")), (
         "it is kept with its probe"

@@ -10,9 +10,6 @@ from typing import Any
 
 import psutil
 import pytest
-
-pytest.importorskip("papermill")
-
 from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
 from helpers import paths, record
@@ -127,6 +124,7 @@ def test_two_jobs_at_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With other names both work, and the second leaves the first's processes alone."""
+    suite.without_kernels()
     monkeypatch.setenv("SLURM_JOB_ID", "2")
     assert suite.compare("--name", "one") == 2
     line = capsys.readouterr().err

@@ -1,9 +1,7 @@
 """The runner in odd places: folders with odd names, old locales, narrow terminals, leftovers."""
 
 import io
-import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,17 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
-pytest.importorskip("papermill")
-
-from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
-
-from helpers import paths, terminal
+from helpers import paths, record, terminal
 from helpers.__main__ import main
 from helpers.errors import UserError, exits_cleanly
-from helpers.launch import environment_variables, processes
+from helpers.launch import environment_variables
 from helpers.runner import experiments, hangs, plans
 from helpers.training import parameters
 
@@ -61,7 +55,7 @@ def test_a_checkout_whose_name_has_braces(
     monkeypatch.setattr(paths, "NOTEBOOKS", odd / "notebooks")
     monkeypatch.setattr(paths, "RUNS", odd / "runs")
     assert suite.compare("--name", "b") == 0
-    assert (odd / "runs" / "b" / "Compare.ipynb").exists()
+    assert (odd / "runs" / "b" / f"{ONE}-1x" / "notebook.ipynb").exists()
 
 
 def test_a_home_folder_in_which_nothing_can_be_written(suite: Suite) -> None:
@@ -226,28 +220,12 @@ def test_a_notebook_that_a_system_hides_is_none(suite: Suite) -> None:
     assert list(plans.framework_notebooks()) == [ONE]
 
 
-def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> None:
-    """Else the next batch would be measured beside it."""
-    suite.notebook(ONE, BEGIN, FINISH)
-    suite.notebook(ONE + "_Slow", BEGIN, WAIT)
-    command = suite.start("--name", "killed", "--notebooks", ONE + "_Slow")
-    pids = suite.run("killed", ONE + "_Slow") / "pids"
-    wait_for(lambda: pids.exists() and len(pids.read_text("utf-8").split()) == 2)
-    left = [psutil.Process(int(pid)) for pid in pids.read_text("utf-8").split()]
-    command.send_signal(signal.SIGKILL)
-    command.communicate()
-    assert all(process.is_running() for process in left)
-    assert suite.compare("--name", "other", "--notebooks", ONE) == 0
-    psutil.wait_procs(left, timeout=10)
-    assert not any(processes.lives(process.pid) for process in left)
-
-
 def test_what_a_dead_kernel_left_is_ended_before_the_next_run(suite: Suite) -> None:
     suite.notebook(ONE, BEGIN, LOST)
     suite.notebook("PyTorch_MultiGPU_Exp_Loss", BEGIN, SEES_IT, FINISH)
     assert suite.compare("--name", "b") == 1
     assert suite.states("b") == {ONE: "failed", "PyTorch_MultiGPU_Exp_Loss": "finished"}
-    assert "the kernel died" in json.dumps(suite.journal("b"))
+    assert "the kernel died" in str(record.read(suite.run("b", ONE))["reason"])
 
 
 def test_a_stopped_runner_does_not_take_its_runs_for_hung(

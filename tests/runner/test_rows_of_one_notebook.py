@@ -40,6 +40,7 @@ def rows_fixture(suite: Suite) -> Suite:
     parameters = f'{PARAMETERS}\nbackend = "none"'
     cells = (BEGIN, NAMED, FAULT, FINISH)
     suite.notebook(NOTEBOOK, *cells, parameters=parameters, framework="Keras")
+    suite.without_kernels()
     return suite
 
 
@@ -103,6 +104,7 @@ def test_one_device_only_is_said_in_the_plan_and_in_the_record(
 def test_a_rows_parameters_reach_its_notebook_and_no_other(
     suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    suite.without_kernels()
     own = replace(frameworks.ROWS[0], notebook="Own_MultiGPU", parameters={"way": "quick"})
     monkeypatch.setattr(frameworks, "ROWS", (*frameworks.ROWS, own))
     parameters = f'{PARAMETERS}\nway = "plain"'

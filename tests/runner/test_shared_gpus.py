@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,16 +148,7 @@ def test_estimates_are_of_the_same_sharing(tmp_path: Path, suite: Suite) -> None
         made["data"]["folder"] = str(suite.data)
         folder = suite.folder / "runs" / name
         records.save(folder, made)
-        run = plans.RunState(
-            "PyTorch_MultiGPU",
-            "PyTorch",
-            "tiny",
-            2,
-            "0" * 64,
-            "finished",
-            seconds=seconds,
-            gpus=shared_gpus,
-        )
+        run = replace(state, state="finished", seconds=seconds, gpus=shared_gpus)
         plan = plans.Plan("demo", str(suite.data), [run])
         journal.write(folder, plan, {"started": "now", "finished": "now"})
 

@@ -3,9 +3,6 @@
 from collections import namedtuple
 
 import pytest
-
-pytest.importorskip("papermill")
-
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers.runner import preflight
@@ -38,6 +35,7 @@ def test_a_run_whose_batches_do_not_fit_is_refused_with_the_flag(
     ("notebook", "workers"), [("PyTorch_MultiGPU", "0"), ("JAX_MultiGPU", "8"), ("Zoo", "8")]
 )
 def test_runs_that_share_no_memory_start(suite: Suite, notebook: str, workers: str) -> None:
+    suite.without_kernels()
     suite.notebook(notebook, BEGIN, FINISH)
     assert suite.compare("--name", "b", "--num-workers", workers, "--batch-size", "64") == 0
     assert suite.states("b") == {notebook: "finished"}

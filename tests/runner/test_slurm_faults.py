@@ -20,6 +20,7 @@ from slurm_jobs import SLURM, UNLIMITED, Jobs, cluster_fixture, real_command
 
 from helpers import paths
 from helpers.networks import weights
+from helpers.results import report
 from helpers.training import checkpoint
 
 __all__ = ["cluster_fixture", "images_fixture", "suite_fixture"]
@@ -87,6 +88,7 @@ step looks whether it is to stop."""
 @pytest.fixture(name="learns")
 def learns_fixture(suite: Suite) -> Suite:
     """A suite whose only notebook has been run once, undisturbed."""
+    suite.without_kernels()
     suite.notebook("Learn", LEARNS)
     paths.RUNS.mkdir(exist_ok=True)
     (paths.RUNS / "go").touch()
@@ -129,10 +131,12 @@ def check_as_undisturbed(jobs: Jobs, job: str, whole: Path, starts: int) -> None
     assert 1 <= len(restarts) <= starts - 1
     assert restarts == sorted(restarts, key=lambda each: (each["epoch"], each["step"]))
     assert not (jobs.folder / checkpoint.FILE).exists()
-    report = (jobs.folder.parent / "report.md").read_text(encoding="utf-8")
+    jobs.suite.to_the_end()
+    report.write(jobs.folder.parent)
+    text = (jobs.folder.parent / report.MARKDOWN).read_text(encoding="utf-8")
     for each in restarts:
         within = f"step {each['step']} of epoch {each['epoch'] + 1}"
-        assert f"after {within if each['step'] else 'epoch ' + str(each['epoch'])}" in report
+        assert f"after {within if each['step'] else 'epoch ' + str(each['epoch'])}" in text
 
 
 def test_a_job_that_is_requeued_at_any_moment_ends_with_the_weights_of_an_undisturbed_one(
@@ -164,16 +168,8 @@ def test_pytorch_that_is_requeued_five_times_ends_with_the_weights_of_an_undistu
     words = pytorch(monkeypatch, devices=2 // nodes)
     recipe = f"[train]\nepochs = 12\n{UNLIMITED}".replace("cpus = 1", f"cpus = {2 // nodes}")
     jobs = Jobs(suite, cluster, monkeypatch, recipe, words, run, nodes=nodes)
-    whole = [
-        *words[:3],
-        "run",
-        *words[3:],
-        "--recipe",
-        str(suite.folder / "mine.toml"),
-        "--name",
-        "whole",
-    ]
-    whole += ["--nnodes", str(nodes)]
+    whole = [*words[:3], "run", *words[3:], "--recipe", str(suite.folder / "mine.toml")]
+    whole += ["--name", "whole", "--nnodes", str(nodes)]
     subprocess.run(whole, check=True, env=jobs.cluster.environment)
 
     job, chance = jobs.queue(), random.Random(0)

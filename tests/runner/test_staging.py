@@ -57,6 +57,7 @@ def resized_fixture(images: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_runs_read_a_copy_that_is_removed_afterwards(
     suite: Suite, place: Path, resized: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    suite.without_kernels()
     suite.notebook("Reads", BEGIN, READS, FINISH)
     given = ["--stage", str(place), "--data", str(resized), "--name", "mine"]
     assert suite.compare(*given) == 0, capsys.readouterr()

@@ -6,10 +6,10 @@ import functools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ MACHINES = {
     "MIG": fake_nvml.machine(H100, mig=2),
     "V100 and H100": fake_nvml.machine(V100, H100),
 }
+MISMATCH = "init 18\n" + fake_nvml.machine(H100)
+WHY = "the NVIDIA driver does not start: Driver/library version mismatch (NVML error 18); reboot, "
 SHOWN = [machine for machine in MACHINES if machine != "none"]
 
 RUNS, OTHER, DRIVER, NO_CODE = "runs", "'make envs' installs the", "or newer", "has no code for"
@@ -59,7 +61,9 @@ MATRIX = {
 }
 
 
-def run(machine: str, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    machine: str, *command: str | Path, said: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
     """A command on a machine with those GPUs (or of a script); all are visible."""
     with tempfile.NamedTemporaryFile("w", suffix=".script") as script:
         script.write(MACHINES.get(machine, machine))
@@ -67,7 +71,43 @@ def run(machine: str, *command: str | Path, **more: str) -> subprocess.Completed
         fake = fake_nvml.environment(Path(script.name))
         ours = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
         env = {**ours, **fake, "PYTHONPATH": str(paths.ROOT), **more}
-        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        pipe: dict[str, Any] = {"input": said, "capture_output": True, "text": True}
+        return subprocess.run(command, env=env, check=False, **pipe)
+
+
+FORKS = """
+import json, os, sys
+exec(sys.argv[1])
+for code, words, environment in json.load(sys.stdin):
+    if not os.fork():
+        os.environ.update(environment)
+        os.dup2(1, 2)
+        sys.argv[1:], ended = words, 0
+        try:
+            exec(code, {})
+        except SystemExit as error:
+            ended = error.code
+        print(end=chr(0), flush=True)
+        os._exit(ended)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), end=chr(0), flush=True)
+"""
+Task = tuple[str, Sequence[str], Mapping[str, str]]
+"""On which machine, the words of ``python -c``, and variables."""
+COMMAND = "import helpers.__main__, jupyter_client.kernelspec"
+
+
+def answers(imports: str, tasks: Iterable[Task]) -> list[tuple[str, int]]:
+    """What each prints, and its exit code: as by :func:`run`, but the imports are made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = []
+        for number, (machine, (code, *words), more) in enumerate(tasks):
+            script = Path(folder) / str(number)
+            script.write_text(MACHINES.get(machine, machine), encoding="utf-8")
+            given.append((code, words, {"FAKE_NVML_SCRIPT": str(script), **more}))
+        done = run("none", sys.executable, "-c", FORKS, imports, said=json.dumps(given))
+    assert done.returncode == 0, done.stderr
+    *found, _ = done.stdout.split("\0")
+    return list(zip(found[::2], map(int, found[1::2]), strict=True))
 
 
 # --- Every kernel form on every machine -------------------------------------------------------
@@ -75,12 +115,8 @@ def run(machine: str, *command: str | Path, **more: str) -> subprocess.Completed
 ASK = """
 import json, sys
 from pathlib import Path
-import jupyter_client.kernelspec
 from helpers import paths
-from helpers.frameworks import installed
-from helpers.frameworks import devices
-# Without papermill, which takes two seconds to import.
-installed.require_jupyter = lambda: jupyter_client
+from helpers.frameworks import devices, installed
 paths.VENVS = Path(sys.argv[1])
 said = {}
 for name in sys.argv[2:]:
@@ -101,14 +137,14 @@ def lay_kernels(folder: Path) -> None:
 
 
 @functools.cache
-def problems(machine: str) -> dict[str, str | None]:
-    folder = Path(tempfile.mkdtemp())
-    lay_kernels(folder)
-    done = run(machine, sys.executable, "-c", ASK, folder, *MATRIX, JUPYTER_PATH=str(folder))
-    shutil.rmtree(folder)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str | None] = json.loads(done.stdout)
-    return found
+def problems() -> dict[str, dict[str, str | None]]:
+    with tempfile.TemporaryDirectory() as folder:
+        lay_kernels(Path(folder))
+        words, more = [ASK, folder, *MATRIX], {"JUPYTER_PATH": folder}
+        said = answers(
+            "import jupyter_client.kernelspec", [(machine, words, more) for machine in MACHINES]
+        )
+    return {machine: json.loads(text) for machine, (text, _) in zip(MACHINES, said, strict=True)}
 
 
 def test_the_stand_in_matrix_has_every_form() -> None:
@@ -120,7 +156,7 @@ def test_the_stand_in_matrix_has_every_form() -> None:
 @pytest.mark.parametrize("form", MATRIX)
 def test_stand_in_every_form_runs_or_says_why_not(form: str, machine: str) -> None:
     expected = dict(zip(MACHINES, MATRIX[form], strict=True))[machine]
-    why = problems(machine)[form]
+    why = problems()[machine][form]
     if expected == RUNS:
         assert why is None
     else:
@@ -159,24 +195,28 @@ def test_stand_in_the_documentation_shows_what_make_envs_says() -> None:
     assert f"```text\n{make_envs('H100')}```\n" in page
 
 
-@pytest.mark.parametrize("machine", SHOWN)
-def test_stand_in_compare_plans_what_make_envs_says(machine: str, suite: Suite) -> None:
+def test_stand_in_compare_plans_what_make_envs_says(suite: Suite) -> None:
     """On all GPUs at once: with the forms that `make envs` installs, and its very reasons."""
     lay_kernels(suite.folder / "jupyter")
-    (suite.folder / "venvs").mkdir()
-    rows = prospects(machine)
-    for kernel, (form, *_) in rows.items():
+    for kernel in KERNELS:
         suite.notebook(f"{kernel}_MultiGPU", kernel=kernel)
-        status = json.dumps({"ok": True, "form": form})
-        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
-    done = run(machine, *suite.command("--dry-run", "--devices", "auto"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    for kernel, (_, *outcomes) in rows.items():
-        (line,) = [line for line in done.stdout.splitlines() if f" {kernel}_MultiGPU on " in line]
-        skipped = next((o for o in outcomes if o.startswith("skipped: ")), None)
-        if skipped is None:
-            assert f", environment {kernel}" in line
-        else:
+    tasks: list[Task] = []
+    for machine in SHOWN:
+        venvs = suite.folder / machine
+        venvs.mkdir()
+        for kernel, (form, *_) in prospects(machine).items():
+            (venvs / f"{kernel}.json").write_text(json.dumps({"ok": True, "form": form}))
+        given = ("--dry-run", "--devices", "auto")
+        command = suite.command(*given, first=f"paths.VENVS = Path({str(venvs)!r})")
+        tasks.append((machine, command[2:], {}))
+    for machine, (said, code) in zip(SHOWN, answers(COMMAND, tasks), strict=True):
+        assert code == 0, said
+        for kernel, (_, *outcomes) in prospects(machine).items():
+            (line,) = [line for line in said.splitlines() if f" {kernel}_MultiGPU on " in line]
+            skipped = next((o for o in outcomes if o.startswith("skipped: ")), None)
+            if skipped is None:
+                assert f", environment {kernel}" in line
+                continue
             reason = skipped.removeprefix("skipped: ")
             if machine == "MIG":  # make envs speaks of the GPU, a run of its instance
                 reason = reason.replace("H100 in MIG mode (9.0)", "H100 MIG 1g.10gb (9.0)")
@@ -185,13 +225,8 @@ def test_stand_in_compare_plans_what_make_envs_says(machine: str, suite: Suite) 
 
 def test_stand_in_mxnet_on_hopper_is_skipped_and_the_rest_goes_on(suite: Suite) -> None:
     """It is not trained on the CPU, silently, among runs on GPUs."""
-    lay_kernels(suite.folder / "jupyter")
-    (suite.folder / "venvs").mkdir()
+    lay_suite(suite, BEGIN, FINISH, pytorch="gpu", mxnet="cpu")
     plant(suite.folder, "pytorch")  # in the place of PyTorch, which the lab does not have
-    for kernel, form in (("pytorch", "gpu"), ("mxnet", "cpu")):
-        suite.notebook(f"{kernel}_MultiGPU", BEGIN, FINISH, kernel=kernel)
-        status = json.dumps({"ok": True, "form": form})
-        (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
     done = run("H100", *suite.command("--name", "hopper"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert suite.states("hopper") == {"pytorch_MultiGPU": "finished", "mxnet_MultiGPU": "skipped"}
@@ -232,24 +267,23 @@ FORMS = dict.fromkeys((k for k in KERNELS if k not in optional_kernels()), "gpu"
 
 
 def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> None:
+    """And that devices of their own stand beside shared ones."""
     lay_suite(suite, **FORMS)
-    done = run("A100", *suite.command("--dry-run", "--devices", "4", "--gpus", "1"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    alone = suite.command("--dry-run", "--devices", "4", "--gpus", "1")
+    beside = suite.command("--dry-run", "--devices", "2,4", "--gpus", "2")
+    tasks: list[Task] = [("A100", alone[2:], {}), ("H100", beside[2:], {})]
+    (said, code), (both, _) = answers(COMMAND, tasks)
+    assert code == 0, said
     for kernel in ("pytorch", "tensorflow"):
-        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, environment {kernel}\n" in done.stdout
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, environment {kernel}\n" in said
     assert set(capabilities.CANNOT_SHARE) <= {*FORMS, *optional_kernels()}
     for kernel in FORMS.keys() & capabilities.CANNOT_SHARE.keys():
         why = capabilities.CANNOT_SHARE[kernel]
-        said = f"will be skipped: kernel '{kernel}': 4 replicas on 1 GPU: {why}"
-        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, {said}\n" in done.stdout
-
-
-def test_stand_in_devices_of_their_own_beside_shared_ones(suite: Suite) -> None:
-    lay_suite(suite, **FORMS)
-    done = run("H100", *suite.command("--dry-run", "--devices", "2,4", "--gpus", "2"))
-    assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in done.stdout
-    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in done.stdout
-    assert "  chainer_MultiGPU on 2 devices, environment chainer\n" in done.stdout
+        skipped = f"will be skipped: kernel '{kernel}': 4 replicas on 1 GPU: {why}"
+        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, {skipped}\n" in said
+    assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in both
+    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in both
+    assert "  chainer_MultiGPU on 2 devices, environment chainer\n" in both
 
 
 GIVEN = """
@@ -269,12 +303,12 @@ seen["hardware"] = devices.hardware()["gpus"]
 """.replace("{root!r}", repr(str(paths.ROOT)))
 
 
-def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
+def seen_by_a_run(suite: Suite, machine: str, *asked: str, **more: str) -> dict[str, Any]:
     keep = "devices_asked = devices"  # before the module of that name is imported
     suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
     lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
     plant(suite.folder, "pytorch")  # to be probed in the place of PyTorch, which the lab has not
-    done = run(machine, *suite.command("--name", "shared", *asked))
+    done = run(machine, *suite.command("--name", "shared", *asked), **more)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
     content: dict[str, Any] = json.loads(found.read_text("utf-8"))
@@ -291,56 +325,50 @@ def test_stand_in_a_run_sees_the_gpu_that_its_replicas_share_and_no_other(suite:
     assert re.search(r"^pytorch_MultiGPU +4 on 1 GPU +finished", seen["said"], re.MULTILINE)
 
 
-def test_stand_in_gpus_0_leaves_the_gpus_alone(suite: Suite) -> None:
-    seen = seen_by_a_run(suite, "H100", "--devices", "2", "--gpus", "0")
-    assert (seen["visible"], seen["short"]) == ("", "2 CPU devices")
-    assert seen["hardware"] == [] == seen["lanes"]
-    assert "pytorch_MultiGPU on 2 CPU devices" in seen["said"]
-
-
-def test_stand_in_a_notebook_run_by_hand_hides_what_it_does_not_want(images: Path) -> None:
-    ask = (
+def test_stand_in_a_notebook_run_by_hand_sees_what_it_wants_and_names(images: Path) -> None:
+    """CUDA by itself puts the fastest GPU first, and the driver the one on the first slot."""
+    resolve = (
         "import os\n"
         "from helpers.training import parameters\n"
         "from helpers.frameworks import devices\n"
-        "found = parameters.resolve('N', devices=2, gpus=0, run='run', data=os.environ['DATA'])\n"
+        "how = dict(recipe='demo', run='run', data=os.environ['DATA'])\n"
+        "found = parameters.resolve('N', devices=DEVICES, **how)\n"
+    )
+    hides = resolve.replace("DEVICES", "2, gpus=0") + (
         "print(found.devices.short, devices.visible(), repr(os.environ['CUDA_VISIBLE_DEVICES']))"
     )
-    done = run("H100", sys.executable, "-c", ask, DATA=str(images))
-    assert done.stdout == "2 CPU devices [] ''\n", done.stderr
-
-
-def test_stand_in_a_notebook_run_by_hand_trains_on_the_gpu_that_it_names(images: Path) -> None:
-    """CUDA by itself puts the fastest GPU first, and the driver the one on the first slot."""
-    ask = (
-        "import os\n"
-        "from helpers.training import parameters\n"
-        "asked = dict(recipe='demo', devices=1, run='run', data=os.environ['DATA'])\n"
-        "found = parameters.resolve('N', **asked)\n"
+    names = resolve.replace("DEVICES", "1") + (
         "print(found.devices.names, os.environ['CUDA_DEVICE_ORDER'])"
     )
-    done = run("V100 and H100", sys.executable, "-c", ask, DATA=str(images))
-    assert done.stdout == "('Tesla V100-SXM2-16GB',) PCI_BUS_ID\n", done.stderr
+    data = {"DATA": str(images)}
+    tasks = [("H100", [hides], data), ("V100 and H100", [names], data)]
+    assert answers("from helpers.training import parameters", tasks) == [
+        ("2 CPU devices [] ''\n", 0),
+        ("('Tesla V100-SXM2-16GB',) PCI_BUS_ID\n", 0),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "asked", "said"),
-    [
-        ("none", ("4", "1"), "gpus 1: this process sees no GPU; leave gpus out"),
-        ("A100", ("4", "2"), "gpus 2: this process sees 1 GPU(s); give 1, or leave gpus out"),
-        ("V100", ("4", "3"), "devices 4: cannot be spread evenly over gpus 3; give a multiple"),
-        ("MIG", ("4", "2"), "gpus 2: this process sees 1 MIG instance, all that CUDA gives to one"),
-        ("A100", ("4", "all"), "gpus 'all': give a number, or auto"),
-    ],
-)
-def test_stand_in_gpus_that_cannot_be_had_are_one_line(
-    machine: str, asked: tuple[str, str], said: str, suite: Suite
-) -> None:
+def test_stand_in_gpus_that_cannot_be_had_are_one_line(suite: Suite) -> None:
+    """Nor is anything begun where the driver does not start."""
     lay_suite(suite, pytorch="gpu")
-    devices, gpus = asked
-    done = run(machine, *suite.command("--devices", devices, "--gpus", gpus))
-    assert done.returncode == 2 and done.stderr.startswith(f"error: {said}")
-    assert done.stderr.count("\n") == 1 and not (suite.folder / "runs" / "latest").exists()
+    rows = [
+        ("none", "4", "1", "gpus 1: this process sees no GPU; leave gpus out"),
+        ("A100", "4", "2", "gpus 2: this process sees 1 GPU(s); give 1, or leave gpus out"),
+        ("V100", "4", "3", "devices 4: cannot be spread evenly over gpus 3; give a multiple"),
+        ("MIG", "4", "2", "gpus 2: this process sees 1 MIG instance, all that CUDA gives to one"),
+        ("MIG", "2", "auto", "devices 2: this process sees 1 MIG instance, all that CUDA gives to"),
+        ("A100", "4", "all", "gpus 'all': give a number, or auto"),
+        (MISMATCH, "1", "auto", WHY),
+    ]
+    tasks: list[Task] = [
+        (machine, suite.command(*more, "--devices", devices, "--gpus", gpus)[2:], {})
+        for machine, devices, gpus, _ in rows
+        for more in ([], ["--dry-run"])
+    ]
+    for number, (told, code) in enumerate(answers(COMMAND, tasks)):
+        assert code == 2 and told.startswith(f"error: {rows[number // 2][3]}"), told
+        assert told.count("\n") == 1
+    assert not (suite.folder / "runs" / "latest").exists()
 
 
 def test_stand_in_what_is_free_on_the_fullest_gpu() -> None:
@@ -369,44 +397,51 @@ INSTANCE = "NVIDIA H100 MIG 1g.10gb"
 EMPTY_MIG = fake_nvml.machine(H100) + "0 mig 1\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "variable", "expected"),
-    [
-        (MIG, None, f"gpu; {mig_uuid(0)}; {INSTANCE}"),  # CUDA gives one, and no GPU beside it
-        (MIG, mig_uuid(1), f"gpu; {mig_uuid(1)}; {INSTANCE}"),
-        (MIG, mig_uuid(1)[:12], f"gpu; {mig_uuid(1)}; {INSTANCE}"),
-        (MIG, f"{mig_uuid(1)},{mig_uuid(0)}", f"gpu; {mig_uuid(1)}; {INSTANCE}"),
-        (MIG, "0", f"gpu; {mig_uuid(0)}; {INSTANCE}"),
-        (MIG, "1", f"gpu; {uuid(1)}; NVIDIA H100"),
-        (MIG, uuid(1), f"gpu; {uuid(1)}; NVIDIA H100"),
-        (MIG, "", "cpu; CPU device 0"),
-        (MIG, "-1", "cpu; CPU device 0"),
-        (MIG, "MIG-9", "CUDA_VISIBLE_DEVICES=MIG-9 names no GPU and no MIG instance"),
-        (MACHINES["H100"], "7", "CUDA_VISIBLE_DEVICES=7 names no GPU"),
-        (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, so CUDA"),
-        (MACHINES["H100"], "1,GPU-1", "CUDA_VISIBLE_DEVICES=1,GPU-1 names a GPU twice"),
-        (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
-        (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
-        (MACHINES["none"], "0", "cpu; CPU device 0"),
-        (fake_nvml.JETSON, "54fe8d62", "gpu; 54fe8d62-aaaa-bbbb-cccc-dddddddddddd; Orin (nvgpu)"),
-    ],
-)
-def test_stand_in_visible_gpus(script: str, variable: str | None, expected: str) -> None:
-    visible = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
-    said = run(script, sys.executable, "-c", SEES, **visible).stdout.strip()
-    assert said.startswith(expected)
-    assert said.isprintable() and "\n" not in said
+VISIBLE: list[tuple[str, str | None, str]] = [
+    (MIG, None, f"gpu; {mig_uuid(0)}; {INSTANCE}"),  # CUDA gives one, and no GPU beside it
+    (MIG, mig_uuid(1), f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+    (MIG, mig_uuid(1)[:12], f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+    (MIG, f"{mig_uuid(1)},{mig_uuid(0)}", f"gpu; {mig_uuid(1)}; {INSTANCE}"),
+    (MIG, "0", f"gpu; {mig_uuid(0)}; {INSTANCE}"),
+    (MIG, "1", f"gpu; {uuid(1)}; NVIDIA H100"),
+    (MIG, uuid(1), f"gpu; {uuid(1)}; NVIDIA H100"),
+    (MIG, "", "cpu; CPU device 0"),
+    (MIG, "-1", "cpu; CPU device 0"),
+    (MIG, "MIG-9", "CUDA_VISIBLE_DEVICES=MIG-9 names no GPU and no MIG instance"),
+    (MACHINES["H100"], "7", "CUDA_VISIBLE_DEVICES=7 names no GPU"),
+    (MACHINES["H100"], "0,0", "CUDA_VISIBLE_DEVICES=0,0 names a GPU twice, so CUDA"),
+    (MACHINES["H100"], "1,GPU-1", "CUDA_VISIBLE_DEVICES=1,GPU-1 names a GPU twice"),
+    (MACHINES["H100"], "1,0", f"gpu; {uuid(1)}; {uuid(0)}; NVIDIA H100"),
+    (EMPTY_MIG, None, "every GPU here is in MIG mode and has no instance"),
+    (MACHINES["none"], "0", "cpu; CPU device 0"),
+    (fake_nvml.JETSON, "54fe8d62", "gpu; 54fe8d62-aaaa-bbbb-cccc-dddddddddddd; Orin (nvgpu)"),
+    # No driver, and GPUs that are hidden of one that does not start.
+    ("init 9\n", None, "cpu; CPU device 0"),
+    ("init 12\n", None, "cpu; CPU device 0"),
+    (MISMATCH, "", "cpu; CPU device 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [(MACHINES["H100"], f"{uuid(0)},{uuid(1)}"), (MIG, mig_uuid(0)), (fake_nvml.JETSON, "0")],
-)
-def test_stand_in_a_gpu_whose_uuid_has_no_prefix_goes_by_its_number(
-    script: str, expected: str
-) -> None:
-    ask = "from helpers.frameworks.devices import *; print(cuda_names(visible()))"
-    assert run(script, sys.executable, "-c", ask).stdout.strip() == expected
+def sees(rows: Iterable[tuple[str, str | None]]) -> list[str]:
+    tasks = [
+        (script, [SEES], {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable})
+        for script, variable in rows
+    ]
+    return [said.strip() for said, _ in answers("from helpers.frameworks import devices", tasks)]
+
+
+def test_stand_in_visible_gpus() -> None:
+    said = sees((script, variable) for script, variable, _ in VISIBLE)
+    for (script, variable, expected), line in zip(VISIBLE, said, strict=True):
+        assert line.startswith(expected), f"{variable} on {script}"
+        assert line.isprintable()
+
+
+def test_stand_in_a_gpu_whose_uuid_has_no_prefix_goes_by_its_number() -> None:
+    ask = ["from helpers.frameworks.devices import *; print(cuda_names(visible()))"]
+    tasks: list[Task] = [(script, ask, {}) for script in (MACHINES["H100"], MIG, fake_nvml.JETSON)]
+    said = answers("from helpers.frameworks import devices", tasks)
+    assert said == [(f"{uuid(0)},{uuid(1)}\n", 0), (f"{mig_uuid(0)}\n", 0), ("0\n", 0)]
 
 
 def test_stand_in_gpus_that_do_not_report_their_memory_are_not_shared() -> None:
@@ -423,58 +458,35 @@ def test_stand_in_gpus_that_do_not_report_their_memory_are_not_shared() -> None:
 
 # --- A driver that does not start -------------------------------------------------------------
 
-MISMATCH = "init 18\n" + fake_nvml.machine(H100)
-WHY = "the NVIDIA driver does not start: Driver/library version mismatch (NVML error 18); reboot, "
 INSTEAD = "to use the CPU instead: CUDA_VISIBLE_DEVICES="
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (18, "(NVML error 18); reboot, or reload the kernel modules (sudo rmmod nvidia_uvm nvidia"),
-        (999, "Unknown Error (NVML error 999); in a container, restart it with the GPU runtime"),
-        (4, "Insufficient Permissions (NVML error 4); check the permissions of /dev/nvidia*"),
-        (17, "GPU access blocked by the operating system (NVML error 17); run nvidia-smi"),
-    ],
-)
-@pytest.mark.parametrize("variable", [{}, {"CUDA_VISIBLE_DEVICES": "0"}])
-def test_stand_in_a_driver_that_does_not_start_is_an_error(
-    code: int, said: str, variable: dict[str, str]
-) -> None:
-    broken = f"init {code}\n" + fake_nvml.machine(H100)
-    told = run(broken, sys.executable, "-c", SEES, **variable).stdout.strip()
-    assert told.startswith("the NVIDIA driver does not start: ") and said in told
-    assert told.endswith(f"; {INSTEAD}") and told.isprintable()
-
-
-@pytest.mark.parametrize("code", [9, 12])
-def test_stand_in_no_driver_and_hidden_gpus_are_the_cpu(code: int) -> None:
-    cpu = "cpu; CPU device 0\n"
-    assert run(f"init {code}\n", sys.executable, "-c", SEES).stdout == cpu
-    assert run(MISMATCH, sys.executable, "-c", SEES, CUDA_VISIBLE_DEVICES="").stdout == cpu
-
-
-def test_stand_in_compare_refuses_a_driver_that_does_not_start(suite: Suite) -> None:
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    for more in ((), ("--dry-run",)):
-        done = run(MISMATCH, *suite.command("--name", "broken", *more))
-        assert done.returncode == 2 and done.stderr.startswith(f"error: {WHY}"), done.stderr
-        assert done.stderr.count("\n") == 1 and not (suite.folder / "runs" / "broken").exists()
+def test_stand_in_a_driver_that_does_not_start_is_an_error() -> None:
+    why = {
+        18: "(NVML error 18); reboot, or reload the kernel modules (sudo rmmod nvidia_uvm nvidia",
+        999: "Unknown Error (NVML error 999); in a container, restart it with the GPU runtime",
+        4: "Insufficient Permissions (NVML error 4); check the permissions of /dev/nvidia*",
+        17: "GPU access blocked by the operating system (NVML error 17); run nvidia-smi",
+    }
+    broken = [f"init {code}\n{fake_nvml.machine(H100)}" for code in why]
+    told = sees((script, variable) for script in broken for variable in (None, "0"))
+    for number, line in enumerate(told):
+        assert line.startswith("the NVIDIA driver does not start: "), line
+        assert list(why.values())[number // 2] in line
+        assert line.endswith(f"; {INSTEAD}") and line.isprintable()
 
 
 @pytest.mark.parametrize(
-    ("asked", "variable"), [(("--gpus", "0"), {}), ((), {"CUDA_VISIBLE_DEVICES": ""})]
+    ("asked", "variable"),
+    [(("--devices", "2", "--gpus", "0"), {}), ((), {"CUDA_VISIBLE_DEVICES": ""})],
 )
-def test_stand_in_a_run_on_the_cpu_is_not_stopped_by_the_driver(
+def test_stand_in_a_run_on_the_cpu_leaves_the_gpus_and_their_driver_alone(
     suite: Suite, asked: tuple[str, ...], variable: dict[str, str]
 ) -> None:
-    lay_suite(suite, BEGIN, "devices_asked = devices", GIVEN, FINISH, pytorch="gpu")
-    suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
-    done = run(MISMATCH, *suite.command("--name", "cpu", *asked), **variable)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (suite.folder / "runs" / "cpu").glob("*/seen.json")
-    seen = json.loads(found.read_text("utf-8"))
+    seen = seen_by_a_run(suite, MISMATCH, *asked, **variable)
     assert (seen["hardware"], seen["lanes"], seen["visible"]) == ([], [], "")
+    assert seen["short"].endswith("CPU devices" if asked else "CPU device")
+    assert not asked or "pytorch_MultiGPU on 2 CPU devices" in seen["said"]
 
 
 def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:
@@ -501,5 +513,3 @@ def test_stand_in_a_run_gets_its_mig_instance_by_name(suite: Suite) -> None:
     done = run("MIG", *suite.command("--name", "mig"), CUDA_VISIBLE_DEVICES=mig_uuid(1))
     assert done.returncode == 0, done.stdout + done.stderr
     assert (suite.run("mig", "PyTorch_MultiGPU") / "seen").read_text("utf-8") == mig_uuid(1)
-    more = run("MIG", *suite.command("--devices", "2", "--dry-run"))
-    assert more.returncode == 2 and "1 MIG instance, all that CUDA gives to one" in more.stderr

@@ -14,13 +14,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import psutil
-import pytest
-
-pytest.importorskip("papermill")
-
 import fake_nvml
 import gpumon_tools
+import psutil
+import pytest
 import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
@@ -71,11 +68,11 @@ def sweep_file(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
+def test_a_batch_of_8_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     suite: Suite,
 ) -> None:
     two_frameworks(suite, LOGGED, "log('ended')")
-    sweep = ("--name", "swept", "--seeds", "0,1,2", "--repeats", "2")
+    sweep = ("--name", "swept", "--seeds", "0,1", "--repeats", "2")
     drawn = secrets.randbits(32)
     print(f"random moments drawn from {drawn}")  # shown where the test fails
     moments = random.Random(drawn)
@@ -89,12 +86,12 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
             if run["state"] == "finished"
         ]
 
-    for least, most in ((0, 4), (5, 9)):
+    for least, most in ((0, 2), (3, 5)):
         command = suite.start(*sweep)
         wait_for((batch / "experiment.json").exists)
         enough = moments.randint(least, most)
         wait_for(lambda enough=enough: len(finished()) >= enough)  # type: ignore[misc]
-        time.sleep(moments.uniform(0, 2.5))
+        time.sleep(moments.uniform(0, 1.5))
         command.kill()
         command.communicate()
         # What was finished at an earlier kill has not been touched since.
@@ -110,10 +107,10 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
     expected = {
         f"{name}_MultiGPU-1x-seed{seed}-repeat{number}"
         for name in ("PyTorch", "Keras")
-        for seed in (0, 1, 2)
+        for seed in (0, 1)
         for number in (1, 2)
     }
-    assert len(names) == 12 and set(names) == expected
+    assert len(names) == 8 and set(names) == expected
     assert {path.parent.name for path in batch.glob("*/record.json")} == expected
     assert [path.name for path in paths.RUNS.glob("[!.]*") if not path.is_symlink()] == ["swept"]
     attempts = Counter((suite.folder / "log").read_text("utf-8").splitlines())
@@ -141,6 +138,7 @@ def test_a_batch_of_12_killed_twice_ends_complete_with_no_run_lost_or_doubled(
 def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    suite.without_kernels()
     two_frameworks(suite, LOGGED)
     assert suite.compare("--name", "near", "--repeats", "2") == 0
     path = paths.RUNS / "near" / "experiment.json"
@@ -173,16 +171,19 @@ def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
     assert record.read(second)["run"]["earlier"] == ["killed while it was running"]
 
 
-def test_what_a_killed_runner_left_in_a_session_of_its_own_is_found(tmp_path: Path) -> None:
+def test_what_a_killed_runner_left_is_ended_before_any_batch(suite: Suite) -> None:
+    """Though in a session of its own; else the next batch would be measured beside it."""
+    suite.without_kernels()
+    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
-    env = os.environ | {kernel_processes.MARK: str(tmp_path)}
+    env = os.environ | {kernel_processes.MARK: str(paths.RUNS / "killed")}
     pipe = subprocess.PIPE
     left = subprocess.Popen(command, env=env, start_new_session=True, stdout=pipe)
     other = subprocess.Popen(command, stdout=pipe)
     try:
         for process in (left, other):
             assert process.stdout and process.stdout.readline()
-        kernel_processes.stop_marked(tmp_path)
+        assert suite.compare("--name", "other") == 0
         assert not processes.lives(left.pid) and other.poll() is None
     finally:
         for process in (left, other):
@@ -205,16 +206,8 @@ def test_the_file_says_what_the_options_say(
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    options += [
-        "--epochs",
-        "3",
-        "--batch-size",
-        "auto",
-        "--num-workers",
-        "0",
-        "--warmup-epochs",
-        "0.5",
-    ]
+    options += ["--epochs", "3", "--batch-size", "auto", "--num-workers", "0"]
+    options += ["--warmup-epochs", "0.5"]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Experiment overnight: 16 runs" in from_file
@@ -243,25 +236,15 @@ SETTINGS = (
 
 
 def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
+    suite.without_kernels()
+
     def given(batch: str) -> str:
         return (suite.run(batch, "A") / "given").read_text()
 
     told = f"Path(run, 'given').write_text(repr(({', '.join(SETTINGS)})))"
     suite.notebook("A", BEGIN, told, FINISH)
-    options = [
-        "--epochs",
-        "2",
-        "--batch-size",
-        "16",
-        "--num-workers",
-        "0",
-        "--warmup-epochs",
-        "1.5",
-        "--strict-nodes",
-        "--profile-steps",
-        "2",
-    ]
-    assert suite.compare("--name", "option", *options) == 0
+    options = "--epochs 2 --batch-size 16 --num-workers 0 --warmup-epochs 1.5 --strict-nodes"
+    assert suite.compare("--name", "option", *options.split(), "--profile-steps", "2") == 0
     assert given("option") == "(2, 16, 0, 1.5, True, 2)"
     text = 'epochs = "1"\nbatch_size = "auto"\nnum_workers = "auto"\nwarmup_epochs = 0.5\n'
     text += "strict_nodes = true\nprofile_steps = 3\n"
@@ -278,6 +261,7 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A batch that was cut short is gone on with where all of them are the same, and only there."""
+    suite.without_kernels()
     suite.notebook("A", BEGIN, FINISH)
     options = {"--epochs": "2", "--batch-size": "16", "--num-workers": "1"}
     words = [word for pair in options.items() for word in pair]
@@ -422,6 +406,7 @@ def test_a_file_that_is_none(
 def test_the_estimate_is_of_the_same_notebook_data_and_devices(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    suite.without_kernels()
     two_frameworks(suite)
     plan = ["--notebooks", "PyTorch_MultiGPU"]
     assert suite.compare("--dry-run", *plan) == 0
@@ -497,7 +482,7 @@ def test_window(count: int, position: int, rows: int, expected: tuple[int, int])
     assert progress_board.window(count, position, rows) == expected
 
 
-def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
+def test_a_terminal_gets_the_table(suite: Suite) -> None:
     pytest.importorskip("rich")
     two_frameworks(suite, "import time; time.sleep(1.5)")
     ours, theirs = pty.openpty()
@@ -517,9 +502,6 @@ def test_a_terminal_gets_the_table_and_a_log_gets_lines(suite: Suite) -> None:
     assert "[1/2]" not in shown and "Estimate" in shown
     last = shown.rsplit("Notebook", 1)[1]
     assert last.count("finished") == 2 and "Look at" in last
-    command = suite.start("--name", "logged")
-    logged, _ = command.communicate(timeout=900)
-    assert "[1/2]" in logged and "\x1b" not in logged
 
 
 def test_a_run_sees_only_its_gpus_and_says_who_else_is_on_them(suite: Suite) -> None:
@@ -636,6 +618,7 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
+    suite.without_kernels()
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
     assert suite.compare("--name", "old") == 0
     path = paths.RUNS / "old" / "experiment.json"
