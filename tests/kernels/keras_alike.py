@@ -171,13 +171,15 @@ def test_the_training_loop_check_is_passed_in_16_bits(
         names = namespace_of(
             NOTEBOOK, tmp_path, until=CHECKED, precision=precision, checked=False, **given
         )
-        names["this_run"].check_training_loop(**vars(names["this_run"].functions))
+        run = names["this_run"]
+        run.check_training_loop(**vars(run.functions))
+        model = names["build_model"](run.initial.arrays)
     finally:
         keras.config.set_dtype_policy("float32")
-    checks = names["this_run"].fairness_check.checks
+    checks = run.fairness_check.checks
     assert checks and failed(checks) == set()
-    assert {variable.dtype for variable in names["model"].variables} == {"float32"}
-    replica = names["start"](world(names), names["model"])
+    assert {variable.dtype for variable in model.variables} == {"float32"}
+    replica = names["start"](world(names), model)
     state = names["framework"].dump_optimizer(replica.network, replica.optimizer)
     assert ("scale" in state) == (precision == "fp16")
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import failed, functions_with, with_loss_of
+from notebook_cells import failed, functions_with, only_the_loop, with_loss_of
 from resuming import before_training
 
 from helpers.fairness import reference, training_loop
 from helpers.fairness.training_loop import RULES
 from helpers.recipe import Rule
-from helpers.training import data_coverage
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
@@ -27,11 +26,11 @@ OPTIMIZERS = (
 
 
 def check_training_loop(run: Any, names: dict[str, Any]) -> None:
-    """The loop's steps alone: who is there and what is read are the same for every rule."""
+    """The loop's steps alone: who is there, what is read and whose statistics are kept is the same
+    for every rule."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
-        )
+        only_the_loop(patch)
+        patch.setattr(training_loop, "_statistics", lambda *given: [])
         run.check_training_loop(**vars(functions_with(names)))
 
 

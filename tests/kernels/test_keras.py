@@ -49,7 +49,7 @@ from helpers.frameworks import keras as framework
 from helpers.networks import keras as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
-from helpers.training import image_data
+from helpers.training import image_data, measured_run
 from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
@@ -215,8 +215,11 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """The notebook's names before it trains, in a precision of 16 bits."""
+def lower(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
+    """The notebook's names before it trains, in a precision of 16 bits, with a smaller network."""
+    monkeypatch.setattr(measured_run.Run, "network", "resnet44")
     yield namespace_of(
         "Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, precision=request.param
     )
@@ -314,6 +317,7 @@ def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard
 
 
 def test_the_import_says_nothing() -> None:
+    """That of TensorFlow, which comes first, is quiet too."""
     code = "from helpers.frameworks import keras"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
