@@ -170,9 +170,11 @@ def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> No
     assert_too_few_images_are_refused(cells["this_run"])
 
 
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(of_notebook: str, tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule(of_notebook, tmp_path, optimizer)
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+def test_every_rule_is_the_references(
+    of_notebook: str, tmp_path: Path, optimizer: str, task: str
+) -> None:
+    rules.assert_rule(of_notebook, tmp_path, optimizer, task)
 
 
 @pytest.mark.slow  # planted_ trains one every day

@@ -18,7 +18,7 @@ from helpers import paths
 from helpers.fairness import check_results, reference
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
-from helpers.training import arithmetic, data_coverage, measured_run, train_loop
+from helpers.training import data_coverage, measured_run, slow_devices, train_loop
 from helpers.training.world import TrainingFunctions, World
 
 COLUMNS = (
@@ -89,12 +89,6 @@ def namespace_of(
     return names
 
 
-def small_products(patch: pytest.MonkeyPatch) -> None:
-    """Let what stands in for a GPU multiply small matrices, once: its rate is of no interest."""
-    patch.setitem(arithmetic.SIZES, "gpu", 64)
-    patch.setattr(arithmetic, "TURN_SECONDS", 0.0)
-
-
 def cell_with(notebook: str, text: str) -> str:
     """The source of the notebook's one code cell that holds ``text``."""
     content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
@@ -151,9 +145,18 @@ def assert_passed(
 
 
 def only_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """Let the training-loop check leave out what is read, which ``coverage_checks`` are about."""
+    """Let the training-loop check take its steps, and nothing else.
+
+    What is read has tests of its own, and so has how fast devices are: matrices as large as for a
+    GPU would keep a CPU in its place busy for minutes.
+    """
     patch.setattr(
         data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
+    )
+    patch.setattr(
+        slow_devices,
+        "checked_trial",
+        lambda *given: (train_loop.check_training_loop(*given), {}),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import failed, namespace_of
+from notebook_cells import failed, namespace_of, other_norms
 
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
@@ -83,6 +83,18 @@ def assert_caught(
         *reference_checks.same_in_training(framework, build_model, model, network),
     ]
     assert {"logits, evaluation", "logits, training"} <= failed(checks)
+
+
+def assert_another_momentum_is_caught(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of BatchNorm, in the notebook's own ``build_model``; of its networks the smallest."""
+    framework, build_model, network = names["framework"], names["build_model"], "resnet44"
+    monkeypatch.setitem(names, "architecture", network)
+    with other_norms(names, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
+        model = framework.exact(build_model, reference.arrays(network))
+        checks = reference_checks.same_in_training(framework, build_model, model, network)
+    assert failed(checks) == {"running mean after a step", "running variance after a step"}
 
 
 def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:

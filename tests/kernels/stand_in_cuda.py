@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from notebook_cells import small_products
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.nn.parallel import DistributedDataParallel, _functions
 
@@ -75,7 +74,6 @@ class Stream:
 
 def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
     """For one process that drives all devices, or all replicas on the GPU that they share."""
-    small_products(patch)
     modules = [sys.modules[f"torch.nn.parallel.{name}"] for name in ("replicate", "parallel_apply")]
     for module in (*modules, _functions):
         patch.setattr(module, "_get_device_index", lambda *given: 0)
@@ -126,7 +124,6 @@ def one_replica(shared: bool) -> Iterator[None]:
         return to(tensor, *given, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        small_products(patch)
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
         patch.setattr(torch.cuda, "set_device", chosen.append)

@@ -207,7 +207,7 @@ def test_a_decoder_of_a_gpu_gives_the_batches_of_the_native_loader(
             next(iter(loader))
 
 
-def test_the_checks_pass_with_a_decoder_of_a_gpu(
+def test_the_training_loop_check_is_passed_with_a_decoder_of_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the CPU, whose pixels are those of the native loader."""
@@ -217,10 +217,14 @@ def test_the_checks_pass_with_a_decoder_of_a_gpu(
     recipe = tmp_path / "faster.toml"
     recipe.write_text('recipe = "demo"\n[data]\ndecoder = "gpu"\n')
     given = {"data": str(tmp_path / "files"), "recipe": str(recipe)}
-    cells = namespace_of("PyTorch_MultiGPU", tmp_path, devices=2, until=CHECKED, **given)
-    check = cells["this_run"].fairness_check.checks
-    assert cells["scaled"].recipe.decoder == "gpu" and failed(check) == set()
-    assert any("once an epoch" in one.check for one in check)
+    cells = namespace_of(
+        "PyTorch_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False, **given
+    )
+    run = cells["this_run"]
+    run.check_training_loop(**vars(run.functions))
+    checks = run.fairness_check.checks
+    assert cells["scaled"].recipe.decoder == "gpu" and failed(checks) == set()
+    assert any("once an epoch" in one.check for one in checks)
 
 
 def test_a_decoder_of_a_gpu_needs_a_gpu_and_its_notebook(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from notebook_cells import (
     namespace_of,
     only_the_loop,
     other_norms,
-    small_products,
 )
 from resuming import write_small_images
 from tensorflow.python.eager import context
@@ -154,7 +153,6 @@ def loop(
     """
     module, gpus = request.param
     there = [Gpu("A"), Gpu("B")]
-    small_products(monkeypatch)
     only_the_loop(monkeypatch)
     monkeypatch.setattr(devices, "visible", lambda: there)
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)

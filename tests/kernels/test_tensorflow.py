@@ -86,7 +86,7 @@ def test_how_every_network_pads(network: str) -> None:
     """
     model = networks.build(network, reference.arrays(network), RECIPES["chexnet"])
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def gradients(images: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model(images, True))
