@@ -226,6 +226,7 @@ def assert_gradients_are_reduced(run: Run) -> None:
 def until_killed(names: Names, victims: Callable[[], list[int]], rank: int) -> None:
     """On a rank: talk to the others for ever; after two seconds that rank kills ``victims()``."""
     run = names["this_run"]
+    few_steps(run.world, run.work())
     (run.folder / f"talks-{run.rank}").write_text(repr(started_for(tools.here().folder)))
     run.framework.slowest(0.0, run.world.devices)
     if run.rank == rank:
