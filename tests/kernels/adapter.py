@@ -100,20 +100,11 @@ def test_a_matrix_product_is_waited_for(adapter: Adapter) -> None:
     multiplied.assert_copies(adapter.framework, adapter.devices[1])
 
 
-def test_the_probe_works(adapter: Adapter, tmp_path: Path) -> None:
+def test_the_probe_works_and_finds_what_is_wrong(adapter: Adapter, tmp_path: Path) -> None:
     if adapter.probe_apart:
-        probed.in_own_process(adapter.module, tmp_path, "works")
+        probed.in_own_process([adapter.module], tmp_path)
     else:
-        probed.assert_works(adapter.framework, tmp_path, "cpu", 2, 1)
-
-
-def test_the_probe_finds_what_is_wrong(
-    adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if adapter.probe_apart:
-        probed.in_own_process(adapter.module, tmp_path, "faults")
-    else:
-        probed.assert_finds_faults(adapter.framework, tmp_path, monkeypatch)
+        probed.assert_all(adapter.framework, tmp_path)
 
 
 def test_resnet50_is_the_references(adapter: Adapter) -> None:
@@ -137,7 +128,7 @@ def test_the_notebook_trains_the_recipes_network(
     adapter: Adapter, of_notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same_networks.assert_notebook_trains_the_recipes_network(
-        of_notebook, tmp_path, monkeypatch, set(adapter.known), adapter.survivors
+        of_notebook, tmp_path, monkeypatch, set(adapter.known)
     )
 
 
@@ -179,9 +170,11 @@ def test_a_loader_that_leaves_images_out_is_refused(cells: dict[str, Any]) -> No
     assert_too_few_images_are_refused(cells["this_run"])
 
 
-@pytest.mark.parametrize("optimizer", rules.OPTIMIZERS)
-def test_every_rule_is_the_references(of_notebook: str, tmp_path: Path, optimizer: str) -> None:
-    rules.assert_rule(of_notebook, tmp_path, optimizer)
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+def test_every_rule_is_the_references(
+    of_notebook: str, tmp_path: Path, optimizer: str, task: str
+) -> None:
+    rules.assert_rule(of_notebook, tmp_path, optimizer, task)
 
 
 @pytest.mark.slow  # planted_ trains one every day

@@ -1,14 +1,17 @@
 """What the tests of the ranks' gradients share: the rows as they are, and with faults planted."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import two_nodes
 
+from helpers.fairness import reference
 from helpers.fairness.check_results import FairnessCheck
 from helpers.fairness.reference_checks import N_AGAINST_ONE
+from helpers.networks.weights import Arrays, Weights
 from helpers.training import ranks_gradients
 from helpers.training.measured_run import Run
 from helpers.training.train_loop import Work
@@ -25,13 +28,18 @@ OTHER = 0.1
 """By how much a rank's weight is another."""
 
 
-def rows_of(run: Run, everywhere: Callable[..., Any]) -> dict[str, Any]:
-    """The fairness check's rows of n devices, as the run's ranks find them."""
+def rows_of(
+    run: Run, everywhere: Callable[..., Any], weights: Weights | None = None
+) -> dict[str, Any]:
+    """The fairness check's rows of n devices, as the run's ranks find them.
+
+    With ``weights`` as those of a custom network.
+    """
     fairness_check = ranks_gradients.check_fairness(
         FairnessCheck(()),
         everywhere,
-        network=run.network,
-        weights=run.initial if run.network == "own" else None,
+        network=run.network if weights is None else "own",
+        weights=weights,
         devices=run.setup.replicas,
     )
     assert [check.check for check in fairness_check.checks] == list(N_AGAINST_ONE)
@@ -66,8 +74,22 @@ def assert_compared(run: Run, uneven: str = "pass", faults: Collection[str] = tu
 
 
 def rows_with(run: Run, fault: str) -> dict[str, Any]:
-    """The fairness check's rows of n devices where the ranks have a fault."""
-    return rows_of(run, partial(run.everywhere, with_fault, fault))
+    """The fairness check's rows of n devices where the ranks have a fault.
+
+    The network is the shallow one: a fault is in what adds its gradients up.
+    """
+    functions = run.functions
+
+    def build_model(arrays: Arrays) -> Any:
+        with functions.scope():
+            return run.framework.shallow(arrays, run.world.devices)
+
+    run.functions = replace(functions, build_model=build_model)
+    weights = Weights(reference.shallow_arrays(), "random", "shallow")
+    try:
+        return rows_of(run, partial(run.everywhere, with_fault, fault), weights)
+    finally:
+        run.functions = functions
 
 
 def with_fault(

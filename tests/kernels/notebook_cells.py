@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,10 +15,10 @@ import pytest
 from PIL import Image
 
 from helpers import paths
-from helpers.fairness import check_results
+from helpers.fairness import check_results, reference
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
-from helpers.training import measured_run, train_loop
+from helpers.training import data_coverage, measured_run, slow_devices, train_loop
 from helpers.training.world import TrainingFunctions, World
 
 COLUMNS = (
@@ -70,12 +71,15 @@ def namespace_of(
 ) -> dict[str, Any]:
     """The names a notebook has defined before its first cell that holds ``until``.
 
-    Up to training, also those that section 11 measures with. ``given`` are more parameters.
+    Up to training, also those that section 11 measures with. ``given`` are more parameters. Where
+    nothing is checked there is no ``model`` either: frameworks take seconds to make one.
     """
     with exchange.first_rank_first():
         data = write_noise_images(folder)
     said: dict[str, Any] = {"data": str(data), "devices": devices}
     said |= {"run": str(folder / "run"), "recipe": "demo"} | given
+    if not said.get("checked", True):
+        said["changed"] = lambda text: re.sub(r"^model = .*$", "model = None", text, flags=re.M)
     names = run_cells(notebook, until=until, **said)
     if until == CHECKED:
         for name in ("def without_all_reduce(", "def all_reduce_alone("):
@@ -140,13 +144,30 @@ def assert_passed(
     assert reasons["which replica's running statistics are kept"] == survivors
 
 
+def only_the_loop(patch: pytest.MonkeyPatch) -> None:
+    """Let the training-loop check take its steps, and nothing else.
+
+    What is read has tests of its own, and so has how fast devices are: matrices as large as for a
+    GPU would keep a CPU in its place busy for minutes.
+    """
+    patch.setattr(
+        data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
+    )
+    patch.setattr(
+        slow_devices,
+        "checked_trial",
+        lambda *given: (train_loop.check_training_loop(*given), {}),
+    )
+
+
 def failed_in_training_loop(
     names: dict[str, Any], notebook: str, sound: str, broken: str
 ) -> set[str]:
     """Names of the checks that a notebook fails whose training loop has a fault in it."""
     run = names["this_run"]
     functions, before = run.functions, run.fairness_check
-    with planted(names, notebook, sound, broken):
+    with planted(names, notebook, sound, broken), pytest.MonkeyPatch.context() as patch:
+        only_the_loop(patch)
         run.check_training_loop(**vars(functions_with(names)))
     found = failed(run.fairness_check.checks)
     run.take(functions)
@@ -157,15 +178,18 @@ def failed_in_training_loop(
 def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
     """A loader that leaves images out ends an evaluation; none is scored that nobody has seen."""
 
-    def evaluate(world: World, work: train_loop.Work, replica: Any) -> None:
+    def evaluate(world: World, work: train_loop.Work) -> None:
         functions, part = work.functions, work.images.train
+        with functions.scope():
+            network = work.framework.shallow(reference.shallow_arrays(), world.devices)
+        replica = functions.start(world, network)
         functions.ready(replica, [])
         # So few that frameworks which fill up the last batch notice it too.
         loader = functions.make_evaluation_loader(world, part[:20], 0)
         train_loop.predict(functions, replica, iter(loader), len(part))
 
     with pytest.raises(Exception, match=r"(gave|logits for) \d+ of .*\b(140|70)\b.* images"):
-        run.everywhere(train_loop.with_replica, evaluate, run.initial.arrays, 0)
+        run.everywhere(evaluate)
 
 
 EPSILON_FIRST = "weight change after 5 Adam steps"

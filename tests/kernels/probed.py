@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,27 +81,30 @@ def assert_finds_faults(framework: Any, folder: Path, patch: pytest.MonkeyPatch)
     assert {why for key, why in found.items() if key[0] != expected.ALL_REDUCE} == {None}
 
 
-def in_own_process(module: str, folder: Path, check: str) -> None:
-    """One of these checks, as a probe has it: in a process that has computed nothing before.
+def assert_all(framework: Any, folder: Path, in_place_of_gpus: bool = False) -> None:
+    """Both checks; or the first with the switches for GPUs, where CPU devices compute."""
+    with pytest.MonkeyPatch.context() as patch:
+        if in_place_of_gpus:
+            two = framework.list_devices("cpu", 2)
+            patch.setattr(framework, "list_devices", lambda kind, count, gpus: two[:count])
+            assert_works(framework, folder, "gpu", 2, 1)
+        else:
+            assert_works(framework, folder, "cpu", 2, 1)
+            assert_finds_faults(framework, folder, patch)
+
+
+def in_own_process(modules: Iterable[str], folder: Path, in_place_of_gpus: bool = False) -> None:
+    """These checks, as a probe has them: in a process that has computed nothing before.
 
     TensorFlow counts the all-reduces of each strategy from the same number. Where a notebook's
     strategy over the same devices is at work too, they take each other's for their own.
     """
-    words = [sys.executable, __file__, module, str(folder), check]
+    words = [sys.executable, __file__, str(folder), str(int(in_place_of_gpus)), *modules]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 if __name__ == "__main__":
-    framework = importlib.import_module(f"helpers.frameworks.{sys.argv[1]}")
-    with pytest.MonkeyPatch.context() as patch:
-        folder, check = Path(sys.argv[2]), sys.argv[3]
-        if check == "works":
-            assert_works(framework, folder, "cpu", 2, 1)
-        elif check == "works, CPU devices in place of GPUs":
-            tensorflow = importlib.import_module("helpers.frameworks.tensorflow")
-            two = tensorflow.list_devices("cpu", 2)
-            patch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: two[:count])
-            assert_works(framework, folder, "gpu", 2, 1)
-        else:
-            assert_finds_faults(framework, folder, patch)
+    for name in sys.argv[3:]:
+        module = importlib.import_module(f"helpers.frameworks.{name}")
+        assert_all(module, Path(sys.argv[1]), bool(int(sys.argv[2])))

@@ -16,13 +16,14 @@ import pytest
 import stand_in_cuda
 import torch
 import torchvision
+from notebook_cells import only_the_loop
 from resuming import write_small_images
 
 from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.interface import Profiler
-from helpers.training import data_coverage, measured_run, step_clock
+from helpers.training import measured_run, step_clock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
@@ -158,7 +159,7 @@ def test_replicas_that_share_a_gpu_are_checked_and_not_trained_stand_in(
     cpus = [torch.device("cpu")] * 2
     monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
     monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=True))
-    monkeypatch.setattr(data_coverage, "check_fairness", lambda check, *given, **named: check)
+    only_the_loop(monkeypatch)
     gradients = framework.gradients  # whose DDP on CPUs the stand-in does not know
     monkeypatch.setattr(
         framework,

@@ -9,7 +9,7 @@ import mxnet as mx
 import probed
 import pytest
 from import_order import at_import
-from notebook_cells import CHECKED, EPSILON_FIRST, assert_passed, namespace_of
+from notebook_cells import CHECKED, EPSILON_FIRST, assert_passed, namespace_of, only_the_loop
 from resuming import write_small_images
 
 from helpers.errors import UnsupportedError
@@ -25,6 +25,7 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(
 ) -> None:
     monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
     monkeypatch.setattr(mx, "gpu", mx.cpu)
+    only_the_loop(monkeypatch)
     names = namespace_of(
         NOTEBOOK,
         tmp_path,

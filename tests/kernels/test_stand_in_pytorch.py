@@ -18,6 +18,7 @@ from notebook_cells import (
     cell_with,
     failed_in_training_loop,
     namespace_of,
+    only_the_loop,
 )
 from PIL import Image
 from resuming import write_small_images
@@ -27,7 +28,7 @@ from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.self_test import expected
-from helpers.training import data_coverage, encoded_images, pytorch_batches
+from helpers.training import encoded_images, pytorch_batches
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.world import World
 
@@ -37,9 +38,7 @@ ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 @pytest.fixture(autouse=True)
 def _nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The data-coverage check reads through DataLoader, which pins memory by the driver in C++."""
-    monkeypatch.setattr(
-        data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
-    )
+    only_the_loop(monkeypatch)
 
 
 @pytest.fixture

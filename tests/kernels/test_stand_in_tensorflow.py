@@ -22,6 +22,7 @@ from notebook_cells import (
     assert_passed,
     failed,
     namespace_of,
+    only_the_loop,
     other_norms,
 )
 from resuming import write_small_images
@@ -142,9 +143,6 @@ def test_several_nodes_reduce_by_what_the_record_says_stand_in(
     assert options.implementation.value.lower() == tensorflow_ranks.reduces_by() == by
 
 
-SKIPPED = 'this_run.progress.skip("check_fairness")'
-
-
 @pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -155,6 +153,7 @@ def loop(
     """
     module, gpus = request.param
     there = [Gpu("A"), Gpu("B")]
+    only_the_loop(monkeypatch)
     monkeypatch.setattr(devices, "visible", lambda: there)
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
     for each in (tensorflow, keras):
@@ -163,7 +162,7 @@ def loop(
         NOTEBOOKS[module],
         tmp_path,
         until=CHECKED,
-        changed=lambda text: SKIPPED if "check_fairness(" in text else text,
+        checked=False,
         devices=2,
         gpus=gpus,
         recipe="demo",
@@ -175,11 +174,13 @@ def loop(
 @pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
     """Where replicas share a GPU, the first one sums the gradients."""
-    shared = loop["this_run"].setup.devices.shared_gpus == 1
+    run = loop["this_run"]
+    shared = run.setup.devices.shared_gpus == 1
     reduction = loop["strategy"].extended._cross_device_ops
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+    run.check_training_loop(**vars(run.functions))
     known = {"running variance after 5 SGD steps", EPSILON_FIRST} if "keras" in loop else set()
-    assert_passed(loop["this_run"], known=known)
+    assert_passed(run, known=known)
 
 
 def tf32(x: tf.Tensor) -> tf.Tensor:
@@ -265,6 +266,5 @@ def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Excepti
     assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_probe_works_with_the_switches_for_gpus_stand_in(module: str, tmp_path: Path) -> None:
-    probed.in_own_process(module, tmp_path, "works, CPU devices in place of GPUs")
+def test_the_probe_works_with_the_switches_for_gpus_stand_in(tmp_path: Path) -> None:
+    probed.in_own_process(MODULES, tmp_path, in_place_of_gpus=True)

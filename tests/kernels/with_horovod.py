@@ -26,7 +26,7 @@ def checked(names: two_nodes.Names) -> Any:
     """On a rank: the whole fairness check."""
     run = names["this_run"]
     build, pixels = names["build_model"], names["evaluate_pixels"]
-    run.check_fairness(names["model"], build, pixels)
+    run.check_fairness(build(run.initial.arrays), build, pixels)
     run.check_training_loop(**vars(run.functions))
     return run.fairness_check
 
