@@ -114,7 +114,8 @@ def _variants(here: Here, variants: tuple[str, ...]) -> Iterator[Step]:
             if kernel == "jax" and "compiled" in more:  # it always is
                 continue
             options = ["--precision", precision, *(word for name in more for word in WORDS[name])]
-            seconds = (340 if here.small else 160) if "compiled" in more else 100
+            compiled = "compiled" in more
+            seconds = (340 if compiled else 160) if here.small else (160 if compiled else 100)
             name, why = f"{notebook}-{variant}", lacks(kernel) or ""
             yield _run(here, name, notebook, why, seconds, *options)
 
