@@ -80,12 +80,6 @@ def once(way: str, folder: str) -> None:
     print(json.dumps([found, seconds, core, used.ru_maxrss / 1024]))
 
 
-def in_a_process(way: str, folder: Path) -> tuple[float, ...]:
-    """What a process of its own prints of one round."""
-    words = [sys.executable, __file__, "--once", way, str(folder)]
-    return tuple(json.loads(subprocess.check_output(words, text=True)))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=1_281_167)
@@ -96,18 +90,19 @@ def main() -> None:
     if given.once:
         once(*given.once)
         return
-    import turns  # which a round would be charged for
-
     with tempfile.TemporaryDirectory() as place:
         long, short = Path(place, "long"), Path(place, "short")
         make(long, given.images, files=False)
         make(short, given.files, files=True)
         folder_of = dict.fromkeys(WAYS, long) | {"there": short, "folders": short}
-        each = {way: partial(in_a_process, way, folder) for way, folder in folder_of.items()}
-        counts, seconds_of, core_of, most_of = turns.by_turns(each, given.rounds)
-    for way in WAYS:
-        seconds, core = statistics.median(seconds_of[way]), statistics.median(core_of[way])
-        count, most = counts[way][0], max(most_of[way])
+        found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+        for _ in range(given.rounds):
+            for way, folder in folder_of.items():
+                words = [sys.executable, __file__, "--once", way, str(folder)]
+                found[way].append(json.loads(subprocess.check_output(words, text=True)))
+    for way, results in found.items():
+        count, seconds, core, _ = map(statistics.median, zip(*results, strict=True))
+        most = max(result[3] for result in results)
         print(
             f"{way:15} {count:10,.0f} images  {seconds:6.2f} s  {core:6.2f} s core  {most:6.0f} MB"
         )
