@@ -49,7 +49,7 @@ def make(folder: Path, images: int, files: bool) -> None:
                 (folder / path).touch()
 
 
-def opened(folder: Path, reader: str = "table", **how: bool) -> Any:
+def opened(folder: Path, reader: str = "table", **how: Any) -> Any:
     from data_prep import open_reader
 
     return open_reader(reader, folder, **how)

@@ -561,7 +561,7 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
         return "pillow 12.1.1 (no C compiler)", ""
 
     monkeypatch.setattr(environment, "make", make)
-    monkeypatch.setattr(build, "make_tools", lambda maker: None)
+    monkeypatch.setattr(build, "make_small", lambda venv, maker: None)
     monkeypatch.setattr(build, "instead_of_pillow", lambda: None)
     monkeypatch.setattr(environment, "editable_wheels", lambda: None)
     monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "1", "project": "1"})

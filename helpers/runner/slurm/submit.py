@@ -38,7 +38,8 @@ def submit(job: Job) -> None:
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write the job's output, and no error would be shown
-    with locks.held(locks.of_queueing(job.name), f"another rosetta slurm queues {job.name}"):
+    lock = locks.of_batch(f"_queueing-{job.name}")
+    with locks.held(lock, f"another rosetta slurm queues {job.name}"):
         _queue(job)
 
 
