@@ -73,13 +73,22 @@ def check(
     if key not in known:
         raise UserError(f"{where}: {unknown('key', key, shown or known, home)}")
     try:
-        if not _is_visible_and_finite(value):
-            raise msgspec.ValidationError
-        return msgspec.convert(value, known[key])
+        return convert(value, known[key])
     except msgspec.ValidationError:
         said = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
         wanted = f"give {known[key].__metadata__[0].description}, such as {example(known[key])}"
         raise UserError(f"{where}: '{key}'{home} is {said}: {wanted}") from None
+
+
+def convert(value: Any, kind: Any) -> Any:
+    """``value`` as a type has it.
+
+    Raises:
+        msgspec.ValidationError: it is of another.
+    """
+    if not _is_visible_and_finite(value):
+        raise msgspec.ValidationError
+    return msgspec.convert(value, kind)
 
 
 def _is_visible_and_finite(value: Any) -> bool:
