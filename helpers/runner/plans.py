@@ -219,14 +219,11 @@ def choosing(option: str) -> Iterator[None]:
 
 
 def make_plan(**choices: Any) -> Plan:
-    """What is to be run, with everything a user may have mistyped checked.
+    """What is to be run, by the fields of :class:`Choices`, with all that may be mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, executions, nodes, devices: a
     sweep that is cut short has measured every framework, and a machine that grows warm does so for
     all.
-
-    Args:
-        choices: the fields of :class:`Choices` that are not the default.
 
     Raises:
         ChoiceError: one of these cannot be had.

@@ -62,10 +62,6 @@ def queue(script: str, *options: str) -> str:
     """Queue a batch script with ``sbatch``, and return the job's number.
 
     From inside a job (an interactive one, say) the new job does not inherit that job's variables.
-
-    Args:
-        script: its text.
-        options: options of sbatch, in addition to those in the script.
     """
     environment = dict(os.environ)
     if (here := environment.get("SLURM_JOB_ID")) is not None:
