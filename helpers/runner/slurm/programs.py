@@ -78,8 +78,3 @@ def queue(script: str, *options: str) -> str:
         printed = repr(said.strip()[:80])
         raise UserError(f"sbatch printed no job number, but {printed}: check with squeue --me")
     return str(numbers[-1])
-
-
-def jobs_called(name: str) -> list[str]:
-    """The numbers of this user's jobs of that name that wait or run."""
-    return ask("squeue", "--me", "--noheader", f"--name={name}", "--format=%i").split()
