@@ -11,15 +11,13 @@ It checks nothing. Rounds are interleaved; the figures are medians.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import quick
+import turns
 
 import data_prep
 from data_prep.readers.nih import find_label_file
@@ -53,29 +51,21 @@ def ours(folder: Path) -> pd.DataFrame:
     return data_prep.read_catalog(folder, check_images=False)
 
 
-def seconds(read: Callable[[Path], pd.DataFrame], folder: Path) -> float:
-    start = time.perf_counter()
-    read(folder)
-    return time.perf_counter() - start
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("folder", type=quick.folder, nargs="?")
     parser.add_argument("--rounds", type=int, default=9)
     given = quick.parse(parser)
-    quick.check_folder(parser, given.folder)
     with tempfile.TemporaryDirectory() as scratch:
         measure(given.folder or generated(Path(scratch)), given.rounds)
 
 
 def measure(folder: Path, rounds: int) -> None:
-    pairs = [(seconds(ours, folder), seconds(rival, folder)) for _ in range(rounds)]
-    mine, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(other / own for own, other in pairs)
-    print(f"{len(ours(folder)):,} rows: ours {mine:.2f} s, plain pandas {theirs:.2f} s")
-    figure = {"figure": "catalogue the label file", "unit": "s", "ours": mine, "rival": theirs}
-    print(json.dumps(figure | {"rival_name": "pandas", "ratio": ratio, "rounds": rounds}))
+    print(f"{len(ours(folder)):,} rows")
+    loads = {"ours": ours, "pandas": rival}
+    each = {name: partial(turns.seconds, partial(read, folder)) for name, read in loads.items()}
+    clock, _ = turns.by_turns(each, rounds)
+    turns.report("catalogue the label file", "s", clock["ours"], clock["pandas"], "pandas")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import inside
 import quick
-from turns import take_turns
+from turns import report_turns, take_turns
 
 
 def main() -> None:
@@ -30,15 +30,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="steps in each turn")
     inside.add_arguments(parser, rounds=9)
     given = quick.parse(parser)
-    names = inside.chosen(parser, given)
-    if given.inside:
-        measure(names[0], given)
-        return
     what = f"{given.batch_size} images of {given.pixels} px"
-    sys.exit(not inside.run_each(__file__, names, what))
+    inside.measure_each(__file__, parser, given, what, measure)
 
 
-def measure(framework: str, given: argparse.Namespace) -> None:
+def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     inside.require("bare_loops", framework, "bare loop")
     loops = importlib.import_module(f"bare_loops.{framework}")
     options = dict(loops.OPTIONS)
@@ -53,7 +49,7 @@ def measure(framework: str, given: argparse.Namespace) -> None:
     turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
     base = next(iter(loads))
     for name in list(loads)[1:]:
-        inside.report_turns("compute", f"{framework}, {name}", turns, name, base)
+        report_turns("compute", f"{framework}, {name}", turns, name, base)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import inside
 import notebook_loops
 from notebook_loops import MEMORY, Take
-from turns import take_turns
+from turns import report_turns, take_turns
 
 IMAGES = 400
 
@@ -42,7 +41,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         what = f"training on {given.format} files"
         if given.format == MEMORY:
             what = "training on CIFAR-10 in memory"
-        inside.report_turns(what, framework, turns, "files", "noise", "on noise")
+        report_turns(what, framework, turns, "files", "noise", "on noise")
         run = names["this_run"]
         alone = loader_workers.images_per_second(
             run.training_batches, run.workers, given.batch_size

@@ -54,7 +54,7 @@ ENTER = """\
 while [ "${{1#-}}" != "$1" ]; do shift; done
 set -- $(grep -w -- "$1" {folder}/names) "$@"
 host=$1 cores=$3; shift 4
-exec {enter} "$host" sh -c "$*"
+exec {enter} sh -c "$*"
 """
 
 
@@ -187,8 +187,8 @@ def _environment(folder: Path, addresses: dict[str, str]) -> dict[str, str]:
     )
     (folder / "names").write_text(lines)
     (folder / "hosts").write_text("".join(f"{address}\n" for address in addresses.values()))
-    words = 'ip netns exec "$host" taskset -c "$cores"'
-    words += ' unshare --uts sh -c \'hostname "$0"; exec "$@"\''
+    words = shlex.join(_enter("HOST", "CORES")).replace("HOST", '"$host"')
+    words = words.replace("CORES", '"$cores"')
     enter.write_text(ENTER.format(folder=shlex.quote(str(folder)), enter=words))
     enter.chmod(0o755)
     first = next(iter(addresses))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from turns import Speeds
-
 from helpers.frameworks import NOTEBOOKS
-from helpers.results import intervals
 from helpers.runner import plans
 
 HERE = Path(__file__).resolve().parent
@@ -29,27 +26,35 @@ def add_arguments(
     parser.add_argument("--inside", default="", help=argparse.SUPPRESS)
 
 
-def chosen(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
-    """The frameworks asked for."""
+def measure_each(
+    script: str,
+    parser: argparse.ArgumentParser,
+    given: argparse.Namespace,
+    what: str,
+    measure: Callable[[str, Path, argparse.Namespace], None],
+    make: Callable[[Path], object] = lambda folder: None,
+) -> None:
+    """Call ``measure(framework, folder, given)`` for each framework asked for, in its environment.
+
+    Each is under a heading that says ``what``. ``make`` has put into the folder what is read.
+    Exit code 1 if one did not come to its end.
+    """
     names: list[str] = given.frameworks.split(",")
     if unknown := set(names) - set(NOTEBOOKS):
         parser.error(f"unknown framework '{unknown.pop()}': it is one of {', '.join(NOTEBOOKS)}")
-    return names
-
-
-def run_each(script: str, frameworks: list[str], what: str, inside: str = "here") -> bool:
-    """:func:`run` for one framework after the other, each under a heading that says ``what``.
-
-    Returns whether all came to their end.
-    """
+    if given.inside:
+        measure(names[0], Path(given.inside), given)
+        return
     done = []
-    for name in frameworks:
-        print(f"{name}, {what}", flush=True)
-        done.append(run(script, name, inside))
-    return all(done)
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder))
+        for name in names:
+            print(f"{name}, {what}", flush=True)
+            done.append(run(script, name, folder))
+    sys.exit(not all(done))
 
 
-def run(script: str, framework: str, inside: str = "here") -> bool:
+def run(script: str, framework: str, inside: str) -> bool:
     """Run ``script`` again with the same options, for one framework; ``inside`` is handed on.
 
     In this environment if it has the framework, else in the framework's own. What frameworks
@@ -71,33 +76,6 @@ def run(script: str, framework: str, inside: str = "here") -> bool:
 
 
 def require(folder: str, framework: str, what: str) -> None:
-    """End with one line and exit code 1 if ``<folder>/<framework>.py`` is missing here.
-
-    Args:
-        what: of which there is none then.
-    """
+    """End with one line if ``<folder>/<framework>.py`` is missing: there is no ``what`` then."""
     if not (file := HERE / folder / f"{framework}.py").exists():
         sys.exit(f"{framework} has no {what}: {file.relative_to(ROOT)} is missing")
-
-
-def report(figure: str, ours: list[float], rival: list[float], name: str) -> None:
-    """Medians of images/s, and of the rounds' ratios with its interval; also as JSON."""
-    ratios = [a / b for a, b in zip(ours, rival, strict=True)]
-    mine, theirs = map(statistics.median, (ours, rival))
-    ratio, low, high = intervals.of_median(ratios)
-    print(
-        f"  {figure}: {mine:,.1f} images/s, {name} {theirs:,.1f}: {ratio:.3f} times "
-        f"({low:.3f} to {high:.3f})"
-    )
-    line = {"figure": figure, "unit": "images/s", "ours": mine, "rival": theirs}
-    line |= {"rival_name": name, "ratio": ratio, "low": low, "high": high, "ratios": ratios}
-    line |= {"rounds": len(ours)}
-    print(json.dumps(line), flush=True)
-
-
-def report_turns(
-    what: str, of: str, turns: tuple[Speeds, Speeds], ours: str, rival: str, name: str = ""
-) -> None:
-    """Report two loads of ``turns.take_turns``: by the clock, and by processor time."""
-    for how, found in zip(("", ", of processor time"), turns, strict=True):
-        report(f"{what}{how}, {of}", found[ours], found[rival], name or rival)

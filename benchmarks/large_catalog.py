@@ -20,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import quick
 
@@ -47,49 +49,31 @@ def make(folder: Path, images: int, files: bool) -> None:
                 (folder / path).touch()
 
 
-def as_list(folder: Path) -> int:
+def opened(folder: Path, reader: str = "table", **how: Any) -> Any:
     from data_prep import open_reader
 
-    return len(open_reader("table", folder, check_images=False))
+    return open_reader(reader, folder, **how)
 
 
-def there(folder: Path) -> int:
-    from data_prep import open_reader
-
-    return len(open_reader("table", folder))
-
-
-def folders(folder: Path) -> int:
-    from data_prep import open_reader
-
-    return len(open_reader("imagefolder", folder))
-
-
-def split(folder: Path) -> int:
-    from data_prep import open_reader
-
-    return len(open_reader("table", folder, check_images=False).parts()["train"])
-
-
-def rival(folder: Path) -> int:
+def rival(folder: Path) -> Any:
     import pandas as pd
 
-    return len(pd.read_csv(folder / "list.csv"))
+    return pd.read_csv(folder / "list.csv")
 
 
-WAYS: dict[str, Callable[[Path], int]] = {
-    "list": as_list,
-    "list and split": split,
+WAYS: dict[str, Callable[[Path], Any]] = {
+    "list": partial(opened, check_images=False),
+    "list and split": lambda folder: opened(folder, check_images=False).parts()["train"],
     "pandas": rival,
-    "there": there,
-    "folders": folders,
+    "there": opened,
+    "folders": partial(opened, reader="imagefolder"),
 }
 
 
-def once(way: str, folder: Path) -> None:
+def once(way: str, folder: str) -> None:
     """One round, in this process: seconds, seconds of a core, megabytes at most; imports too."""
     started = time.perf_counter()
-    found = WAYS[way](folder)
+    found = len(WAYS[way](Path(folder)))
     seconds = time.perf_counter() - started
     used = resource.getrusage(resource.RUSAGE_SELF)
     core = used.ru_utime + used.ru_stime
@@ -104,7 +88,7 @@ def main() -> None:
     parser.add_argument("--once", nargs=2, metavar=("WAY", "FOLDER"), help=argparse.SUPPRESS)
     given = quick.parse(parser, images=20_000, files=2_000)
     if given.once:
-        once(given.once[0], Path(given.once[1]))
+        once(*given.once)
         return
     with tempfile.TemporaryDirectory() as place:
         long, short = Path(place, "long"), Path(place, "short")
@@ -115,12 +99,9 @@ def main() -> None:
         for _ in range(given.rounds):
             for way, folder in folder_of.items():
                 words = [sys.executable, __file__, "--once", way, str(folder)]
-                done = subprocess.run(words, capture_output=True, text=True, check=True)
-                found[way].append(json.loads(done.stdout))
+                found[way].append(json.loads(subprocess.check_output(words, text=True)))
     for way, results in found.items():
-        count, seconds, core, _ = (
-            statistics.median(column) for column in zip(*results, strict=True)
-        )
+        count, seconds, core, _ = map(statistics.median, zip(*results, strict=True))
         most = max(result[3] for result in results)
         print(
             f"{way:15} {count:10,.0f} images  {seconds:6.2f} s  {core:6.2f} s core  {most:6.0f} MB"

@@ -25,17 +25,14 @@ the clock, and by the processor time of the process and its workers.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import io
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import inside
+import notebook_loops
 import photos
 import quick
 import turns
@@ -75,23 +72,24 @@ def main() -> None:
     inside.add_arguments(parser, frameworks=",".join(ARTICLE))
     # Without the X-rays, of which the article's loader reads some hundred a second.
     given = quick.parse(parser, seconds=0.1, images=max(LEAST.values()), of="resized")
-    names = inside.chosen(parser, given)
     kinds = given.of.split(",")
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"--of {unknown.pop()}: it is one of {', '.join(KINDS)}")
     if given.images < (least := max(LEAST[kind] for kind in kinds)):
         parser.error(f"--images {given.images}: that does not fill a batch; give {least} or more")
-    if given.inside:
-        for kind in kinds:
-            KINDS[kind](names[0], Path(given.inside), given)
-        return
-    with tempfile.TemporaryDirectory() as folder:
+
+    def make(folder: Path) -> None:
         if "xrays" in kinds:
-            make_files(Path(folder), given.images)
+            make_files(folder, given.images)
         if {"resized", "photos"} & set(kinds):
-            make_photos(Path(folder), given.images)
-        done = inside.run_each(__file__, names, f"{given.workers} workers", folder)
-    sys.exit(not done)
+            make_photos(folder, given.images)
+
+    inside.measure_each(__file__, parser, given, f"{given.workers} workers", measure, make)
+
+
+def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
+    for kind in given.of.split(","):
+        KINDS[kind](framework, folder, given)
 
 
 def make_files(folder: Path, images: int, size: int = 264) -> None:
@@ -128,11 +126,11 @@ def of_xrays(framework: str, folder: Path, given: argparse.Namespace) -> None:
     article = "the article's loader on RGB PNGs"
     loaders = {article: lambda workers: rival.batches(folder / "rgb", workers)}
     for format in FORMATS:
-        loaders[format] = notebook(framework, folder, folder / format, "chexnet", given.workers)
+        loaders[format] = notebook(framework, folder, folder / format, "chexnet", 64)
     found = turns.take_loaders_turns(loaders, given.workers, 64, given.rounds, given.seconds)
     for format in FORMATS:
         of = f"{framework}, {format}, {given.workers} workers"
-        inside.report_turns("loader", of, found, format, article)
+        turns.report_turns("loader", of, found, format, article)
 
 
 def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namespace) -> None:
@@ -140,20 +138,20 @@ def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namesp
     inside.require("documented_loaders", framework, "documented example")
     examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
     train = folder / files.train
-    loaders: dict[str, Batches] = {OURS: of_recipe(files, framework, folder, given.workers)}
+    loaders: dict[str, Batches] = {OURS: of_recipe(files, framework, folder)}
     loaders[photos.BARE] = partial(photos.decoded, train, batch=BATCH)
     for name, example in examples.items():
         loaders[name] = partial(example, train, batch=BATCH, crop=photos.CROP)
     pairs = [(files, OURS, rival) for rival in list(loaders)[1:]]
     if files is photos.LARGE:
         small = f"ours, {photos.SMALL.name}"
-        loaders[small] = of_recipe(photos.SMALL, framework, folder, given.workers)
+        loaders[small] = of_recipe(photos.SMALL, framework, folder)
         pairs += [(photos.SMALL, small, name) for name in examples]
     found = turns.take_loaders_turns(loaders, given.workers, BATCH, given.rounds, given.seconds)
     for read, ours, rival in pairs:
         of = f"{framework}, {read.name}, {given.workers} workers"
         name = rival if read is files else f"{rival}, {files.name}"
-        inside.report_turns("loader", of, found, ours, rival, name)
+        turns.report_turns("loader", of, found, ours, rival, name)
 
 
 KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
@@ -163,27 +161,18 @@ KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
 }
 
 
-def of_recipe(files: Files, framework: str, folder: Path, workers: int) -> Batches:
+def of_recipe(files: Files, framework: str, folder: Path) -> Batches:
     """A notebook's loader of such files, by the recipe next to them."""
     data = folder / files.data
-    return notebook(framework, folder, data, str(data.with_suffix(".toml")), workers)
+    return notebook(framework, folder, data, str(data.with_suffix(".toml")), BATCH)
 
 
-def notebook(framework: str, folder: Path, data: Path, recipe: str, workers: int) -> Batches:
+def notebook(framework: str, folder: Path, data: Path, recipe: str, batch: int) -> Batches:
     """The training loader of a notebook, for one device."""
-    from helpers.runner.notebook_code import run_cells
     from helpers.training.world import World
 
-    with contextlib.redirect_stdout(io.StringIO()):
-        names = run_cells(
-            NOTEBOOKS[framework],
-            until="## 6.",
-            data=str(data),
-            run=str(folder / "run"),
-            recipe=recipe,
-            devices=1,
-            workers=workers,
-        )
+    of = {"data": str(data), "recipe": recipe}
+    names = notebook_loops.names_of(framework, folder, batch, until="## 6.", **of)
 
     def batches(workers: int) -> Iterator[Any]:
         run = names["this_run"]

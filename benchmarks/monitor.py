@@ -38,6 +38,7 @@ from typing import Any
 
 import quick
 from monitors import nothing, nvitop_collector, ours, poller, sampling_thread
+from turns import report
 
 import gpumon
 from helpers import paths
@@ -145,20 +146,11 @@ def overhead(step: Step, seconds: float, rounds: int, rates: tuple[int, ...]) ->
             cost, more = (intervals.of_median(found[name]) for found in (used, longer))
             print(f"  {name:52s} {cost.text('.3f'):>24} {more.text('.2f'):>24}")
         for name in rivals:
-            against(f"processor time of the monitor at {rate} Hz", "% of a core", name, used)
+            figure = f"processor time of the monitor at {rate} Hz"
+            report(figure, "% of a core", used["gpumon"], used[name], name)
         for name in rivals:
-            shares = {each: [100 + more for more in longer[each]] for each in ("gpumon", name)}
-            against(f"a step at {rate} Hz", "% of one without a monitor", name, shares)
-
-
-def against(figure: str, unit: str, name: str, found: dict[str, list[float]]) -> None:
-    """The rival's figure over ours, round by round; above 1, ours is better."""
-    ratio = intervals.of_median([b / a for a, b in zip(found["gpumon"], found[name], strict=True)])
-    print(f"  {figure}: {name} / gpumon = {ratio.text()}")
-    mine, theirs = (statistics.median(found[each]) for each in ("gpumon", name))
-    ends = {"low": round(ratio.low, 4), "high": round(ratio.high, 4), "rounds": len(found[name])}
-    rival = {"rival": round(theirs, 4), "rival_name": name, "ratio": round(ratio.mean, 4)}
-    tell(figure, unit, mine, **rival, **ends)
+            mine, theirs = ([100 + more for more in longer[each]] for each in ("gpumon", name))
+            report(f"a step at {rate} Hz", "% of one without a monitor", mine, theirs, name)
 
 
 def slowdown(step: Step, seconds: float, rates: tuple[int, ...]) -> None:

@@ -21,9 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import inside
 import notebook_loops
-from turns import take_turns
+from turns import report_turns, take_turns
 
 from helpers import network, paths
 from helpers.launch import launchers
@@ -84,7 +83,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     on_ranks(folder / "steps", STEPS.format(words=words, found=str(found)), given.nodes)
     turns = pickle.loads(found.read_bytes())
     what = f"step on {given.nodes} simulated nodes"
-    inside.report_turns(what, framework, turns, "ours", "bare", "DDP alone")
+    report_turns(what, framework, turns, "ours", "bare", "DDP alone")
 
 
 def on_ranks(folder: Path, cell: str, nodes: int) -> None:

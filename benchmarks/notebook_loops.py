@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -45,19 +43,16 @@ def for_each_framework(
     parser.add_argument("--images", type=int, default=images, help="files to read")
     inside.add_arguments(parser, frameworks=frameworks)
     given = quick.parse(parser)
-    names = inside.chosen(parser, given)
     if given.pixels > (most := RECIPES["chexnet"].crop):
         parser.error(f"--pixels {given.pixels}: give {most} or less")
-    if given.inside:
-        measure(names[0], Path(given.inside), given)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        format = getattr(given, "format", "png")
-        _make_files(Path(folder), given.images, given.pixels, format)
-        of = "CIFAR-10" if format == MEMORY else f"{given.pixels} px"
-        what = f"{given.batch_size} images of {of}"
-        done = inside.run_each(script, names, what, folder)
-    sys.exit(not done)
+    format = getattr(given, "format", "png")
+    of = "CIFAR-10" if format == MEMORY else f"{given.pixels} px"
+    what = f"{given.batch_size} images of {of}"
+
+    def make(folder: Path) -> None:
+        _make_files(folder, given.images, given.pixels, format)
+
+    inside.measure_each(script, parser, given, what, measure, make)
 
 
 def file_pixels(pixels: int) -> int:
@@ -80,8 +75,10 @@ def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
         resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
 
 
-def names_of(framework: str, folder: Path, batch: int, **given: Any) -> dict[str, Any]:
-    """The notebook's names when it is about to train, on one device (of each node).
+def names_of(
+    framework: str, folder: Path, batch: int, until: str = "this_run.train()", **given: Any
+) -> dict[str, Any]:
+    """The notebook's names where it comes to ``until``, on one device (of each node).
 
     ``given`` are more of the notebook's parameters, in place of the files that
     :func:`for_each_framework` makes and of their recipe.
@@ -91,9 +88,13 @@ def names_of(framework: str, folder: Path, batch: int, **given: Any) -> dict[str
     said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo", "devices": 1}
     said |= {"run": str(folder / "run"), "batch_size": batch}
     with contextlib.redirect_stdout(io.StringIO()):
-        return run_cells(
-            NOTEBOOKS[framework], until="this_run.train()", checked=False, **said | given
-        )
+        return run_cells(NOTEBOOKS[framework], until=until, checked=False, **said | given)
+
+
+def in_replica(names: dict[str, Any], loops: Callable[[Any, Any, Any], None]) -> None:
+    """Call ``loops(world, work, replica)`` where the notebook with these names trains."""
+    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
+    names["this_run"].with_replica(loops, names["initial"].arrays)
 
 
 def with_loops(
@@ -112,7 +113,6 @@ def with_loops(
     from helpers.training import train_loop
 
     names = names_of(framework, folder, batch, **given)
-    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
@@ -123,4 +123,4 @@ def with_loops(
         work.functions.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
-    names["this_run"].with_replica(loops, names["initial"].arrays)
+    in_replica(names, loops)

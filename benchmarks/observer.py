@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import inside
 import notebook_loops
 from notebook_loops import Take
-from turns import take_turns
+from turns import report_turns, take_turns
 
 IMAGES = 600
 
@@ -71,7 +70,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
 
         loads: dict[str, Take] = {"observed": observed, "alone": alone}
         turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
-        inside.report_turns("observer", framework, turns, "observed", "alone", "without")
+        report_turns("observer", framework, turns, "observed", "alone", "without")
         share = 100 * sum(spent) / sum(taken)
         print(f"  in the observer: {share:.3f} % of the turns' time (one run)", flush=True)
         began = time.perf_counter()
@@ -79,9 +78,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         last[0].observed()
         print(f"  after training: {time.perf_counter() - began:.2f} s (one run)", flush=True)
 
-    names = notebook_loops.names_of(framework, folder, given.batch_size)
-    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
-    names["this_run"].with_replica(loops, names["initial"].arrays)
+    notebook_loops.in_replica(notebook_loops.names_of(framework, folder, given.batch_size), loops)
 
 
 if __name__ == "__main__":

@@ -43,15 +43,15 @@ AHEAD = 2
 """Batches a thread may decode ahead."""
 
 
-def photo(seed: int, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
-    """Clouds of colour, uint8 (height, width, 3)."""
+def photo(seed: int) -> np.ndarray:
+    """Clouds of colour, uint8 (375, 500, 3)."""
     draws = np.random.default_rng(seed)
-    found = np.zeros((height, width, 3), np.float32)
+    found = np.zeros((HEIGHT, WIDTH, 3), np.float32)
     for cells in 2 ** np.arange(1, 10):
         # More in grey than in colour, as in photos.
         grey, colour = draws.normal(size=(1, cells, cells)), draws.normal(size=(3, cells, cells))
         for plane, layer in enumerate((grey + 0.4 * colour).astype(np.float32)):
-            cloud = Image.fromarray(layer).resize((width, height), Image.Resampling.BICUBIC)
+            cloud = Image.fromarray(layer).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
             found[..., plane] += 30 / cells**0.1 * np.asarray(cloud)
     return np.clip(found + 120, 0, 255).astype(np.uint8)
 

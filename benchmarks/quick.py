@@ -64,10 +64,11 @@ def _check_numbers(parser: argparse.ArgumentParser, given: argparse.Namespace) -
                 parser.error(f"{option}: give {least} or more")
 
 
-def check_folder(parser: argparse.ArgumentParser, folder: Path | None) -> None:
-    """End with one line if the folder that was given is none."""
-    if folder is not None and not folder.is_dir():
-        parser.error(f"{folder}: there is no such folder")
+def folder(text: str) -> Path:
+    """The type of an option that names a folder."""
+    if not (found := Path(text)).is_dir():
+        raise argparse.ArgumentTypeError(f"{found}: there is no such folder")
+    return found
 
 
 def _words(options: dict[str, Any]) -> str:

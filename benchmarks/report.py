@@ -11,20 +11,20 @@ included; rounds are interleaved, figures medians.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import quick
+import turns
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "Compare.ipynb"
 DEVICES = (1, 2, 4, 8)
+NAME = "Compare.ipynb through nbconvert"
 
 
 def made_up(folder: Path, runs: int) -> Path:
@@ -69,31 +69,25 @@ def rival(batch: Path, into: Path) -> Path:
 
 def measured(make: Callable[[Path, Path], Path], batch: Path, into: Path) -> tuple[float, float]:
     """Seconds and megabytes."""
-    start = time.perf_counter()
-    page = make(batch, into)
-    return time.perf_counter() - start, page.stat().st_size / 1e6
+    pages: list[Path] = []
+    clock, _ = turns.seconds(lambda: pages.append(make(batch, into)))
+    return clock, pages[0].stat().st_size / 1e6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("batch", type=Path, nargs="?")
+    parser.add_argument("batch", type=quick.folder, nargs="?")
     parser.add_argument("--runs", type=int, default=6, help="more than six: a sweep")
     parser.add_argument("--rounds", type=int, default=5)
     given = quick.parse(parser, rounds=1)
-    quick.check_folder(parser, given.batch)
-    rounds = given.rounds
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
         batch = (given.batch or made_up(into / "batch", given.runs)).resolve()
-        pairs = [(measured(ours, batch, into), measured(rival, batch, into)) for _ in range(rounds)]
-    for place, (figure, unit) in enumerate((("build the report", "s"), ("its size", "MB"))):
-        mine = statistics.median(own[place] for own, _ in pairs)
-        theirs = statistics.median(other[place] for _, other in pairs)
-        ratio = statistics.median(other[place] / own[place] for own, other in pairs)
-        print(f"{figure}: ours {mine:.2f} {unit}, exported notebook {theirs:.2f} {unit}")
-        line = {"figure": figure, "unit": unit, "ours": mine, "rival": theirs}
-        line |= {"rival_name": "Compare.ipynb through nbconvert", "ratio": ratio, "rounds": rounds}
-        print(json.dumps(line))
+        makers = {"ours": ours, NAME: rival}
+        loads = {name: partial(measured, make, batch, into) for name, make in makers.items()}
+        took, size = turns.by_turns(loads, given.rounds)
+    for figure, unit, each in (("build the report", "s", took), ("its size", "MB", size)):
+        turns.report(figure, unit, each["ours"], each[NAME], NAME)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/resize.py [--quick] [--images N] [--workers N]
 
-Rounds are interleaved, so that a busy machine slows all contestants alike, and ratios are medians
-of the ratios within a round. Processor time is given with wall time, because it hardly depends on
+Contestants take turns, so that a busy machine slows all alike, and ratios are medians of the ratios
+within a round. Processor time is given with wall time, because it hardly depends on
 other processes. Every contestant reads the same files from memory-warm storage and
 writes grey (the article: RGB) squares of 264 px. A rival whose package is missing is left out and
 named. Two sets of files: as the demo writes them (the cheapest row filter), and the same pictures
@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import resource
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,6 +26,8 @@ from pathlib import Path
 import numpy as np
 import quick
 from PIL import Image
+from turns import by_turns, report
+from turns import seconds as seconds_of
 
 import data_prep
 from data_prep.files import core_count
@@ -157,18 +156,11 @@ def in_threads(source: Path, target: Path, *, work: Contestant, workers: int) ->
 
 
 def seconds(work: Callable[[Path, Path], None], source: Path, scratch: Path) -> tuple[float, float]:
-    """Wall and processor time, of all threads and processes, of one round into a fresh folder."""
+    """Wall and processor time of one round into a fresh folder."""
     target = scratch / "out"
-    started, used = time.perf_counter(), processor_time()
-    work(source, target)
-    taken = time.perf_counter() - started, processor_time() - used
+    taken = seconds_of(lambda: work(source, target))
     shutil.rmtree(target)
     return taken
-
-
-def processor_time() -> float:
-    kinds = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in kinds)
 
 
 def make_sources(scratch: Path, images: int) -> dict[str, Path]:
@@ -183,23 +175,6 @@ def make_sources(scratch: Path, images: int) -> dict[str, Path]:
         (places["demo files"] / name).write_bytes(encode_png(pixels, is_noisy=True))
         Image.fromarray(pixels).save(places["adaptive files"] / name)
     return places
-
-
-def report(figure: str, unit: str, mine: list[float], theirs: list[float], rival: str) -> None:
-    """A line for people, a line of JSON. Values are seconds, so the ratio is theirs to ours."""
-    ratios = [b / a for a, b in zip(mine, theirs, strict=True)]
-    line = {
-        "figure": figure,
-        "unit": unit,
-        "ours": round(statistics.median(mine), 4),
-        "rival": round(statistics.median(theirs), 4),
-        "rival_name": rival,
-        "ratio": round(statistics.median(ratios), 3),
-        "rounds": len(mine),
-    }
-    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    print(f"  {figure}, {unit}: {line['ratio']:.2f} x {rival} ({spread})")
-    print(json.dumps(line), flush=True)
 
 
 def main() -> None:
@@ -226,15 +201,11 @@ def contest(kind: str, source: Path, scratch: Path, format: str, rounds: int, wo
     }
     for name, work in rivals(format):
         entries[name] = partial(in_threads, work=work, workers=workers)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in entries}
-    for _ in range(rounds):
-        for name, work in entries.items():
-            times[name].append(seconds(work, source, scratch))
+    loads = {name: partial(seconds, work, source, scratch) for name, work in entries.items()}
     print(f"{kind}, to grey {format}, {workers} workers")
-    for name in list(entries)[1:]:
-        for at, unit in enumerate(("s/round", "CPU s/round")):
-            mine, theirs = ([pair[at] for pair in times[who]] for who in ("ours", name))
-            report(f"resize, {kind}, {format}", unit, mine, theirs, name)
+    for unit, times in zip(("s/round", "CPU s/round"), by_turns(loads, rounds), strict=True):
+        for name in list(entries)[1:]:
+            report(f"resize, {kind}, {format}", unit, times["ours"], times[name], name)
 
 
 def floor(kind: str, source: Path, scratch: Path, rounds: int) -> None:
@@ -246,12 +217,7 @@ def floor(kind: str, source: Path, scratch: Path, rounds: int) -> None:
     }
     for name, decode in decoders():
         entries[name] = partial(_each, decode, files)
-    times: dict[str, list[float]] = {name: [] for name in entries}
-    for _ in range(rounds):
-        for name, work in entries.items():
-            started = time.process_time()
-            work()
-            times[name].append(time.process_time() - started)
+    _, times = by_turns({name: partial(seconds_of, work) for name, work in entries.items()}, rounds)
     fastest = min(list(entries)[2:], key=lambda name: statistics.median(times[name]))
     print(f"{kind}, one core: decode, resize and encode, against decoding alone")
     whole = f"whole against decoding alone, {kind}"
@@ -275,13 +241,12 @@ def ours_alone(files: list[bytes]) -> None:
 def scaling(source: Path, scratch: Path, rounds: int, workers: int) -> None:
     if workers < 2:
         return
-    times: dict[int, list[float]] = {1: [], workers: []}
-    for _ in range(rounds):
-        for count in times:
-            work = partial(ours, format="png", workers=count)
-            times[count].append(seconds(work, source, scratch)[0])
-    print(f"scaling: {workers} workers against 1")
-    report(f"scaling to {workers} workers", "s/round", times[workers], times[1], "1 worker")
+    loads = {}
+    for count in (1, workers):
+        work = partial(ours, format="png", workers=count)
+        loads[str(count)] = partial(seconds, work, source, scratch)
+    (one, more), _ = (list(times.values()) for times in by_turns(loads, rounds))
+    report(f"scaling to {workers} workers", "s/round", more, one, "1 worker")
 
 
 if __name__ == "__main__":

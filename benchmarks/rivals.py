@@ -22,8 +22,6 @@ import argparse
 import importlib.util
 import os
 import statistics
-import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -34,7 +32,7 @@ import loaders
 import notebook_loops
 import quick
 from notebook_loops import Take
-from turns import take_turns
+from turns import report, take_turns
 
 from data_prep import FINDINGS
 from helpers.recipe import MULTILABEL, PRECISIONS, RECIPES, lookup
@@ -59,27 +57,26 @@ def main() -> None:
     parser.add_argument("--trace", default="", help="write three steps of ours for a trace viewer")
     inside.add_arguments(parser, frameworks="pytorch")
     given = quick.parse(parser)
-    if inside.chosen(parser, given) != ["pytorch"]:
+    if given.frameworks != "pytorch":
         parser.error("the rivals are PyTorch's: leave --frameworks out")
-    if given.inside:
-        measure(Path(given.inside), given)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        loaders.make_files(Path(folder), given.images, lookup(given.recipe).image_size)
-        done = inside.run(__file__, "pytorch", folder)
-    sys.exit(not done)
+    size = lookup(given.recipe).image_size
+
+    def make(folder: Path) -> None:
+        loaders.make_files(folder, given.images, size)
+
+    inside.measure_each(__file__, parser, given, f"{size} px", measure, make)
 
 
-def measure(folder: Path, given: argparse.Namespace) -> None:
+def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     notebook_loops.with_loops(
-        "pytorch",
+        framework,
         folder,
         given.batch_size,
         partial(compare, folder, given),
         data=str(folder / "png"),
         recipe=given.recipe,
         precision=given.precision,
-        workers=str(given.workers),
+        num_workers=str(given.workers),
     )
 
 
@@ -118,7 +115,7 @@ def compare(
     print(f"{given.batch_size} images of {crop} px, {given.steps} steps a turn", flush=True)
     speeds, _ = take_turns(loads, given.batch_size, given.rounds, given.steps)
     for ours, rival in pairs:
-        inside.report(ours, speeds[ours], speeds[rival], rival)
+        report(ours, "images/s", speeds[ours], speeds[rival], rival)
 
     moved, attained = bytes_of(lambda: noise(1)), copying(device)
     step = given.batch_size / statistics.median(speeds["ours"])
@@ -163,7 +160,7 @@ def bytes_of(step: Any) -> int:
     return traffic.total
 
 
-def copying(device: torch.device, seconds: float = 0.5) -> float:
+def copying(device: torch.device) -> float:
     """Bytes/s, read and written, of copying a tensor far larger than any cache."""
     import torch
 
@@ -179,7 +176,7 @@ def copying(device: torch.device, seconds: float = 0.5) -> float:
         return (time.perf_counter() - began) / count
 
     copies(2)
-    return 2 * source.nbytes / copies(max(5, int(seconds / copies(2))))
+    return 2 * source.nbytes / copies(max(5, int(0.5 / copies(2))))
 
 
 def trace(noise: Take, file: Path) -> None:

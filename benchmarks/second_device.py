@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import inside
 import notebook_loops
 from notebook_loops import Take
-from turns import by_turns, timed
+from turns import by_turns, report_turns, timed
 
 from helpers.frameworks import cpu_cores
 
@@ -61,15 +60,15 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         for turn in turns.values():
             turn()
         found = by_turns(turns, given.rounds)
-    inside.report_turns("training", framework, found, SET, COMES)
-    inside.report_turns("training", framework, found, SET, ONE)
+    report_turns("training", framework, found, SET, COMES)
+    report_turns("training", framework, found, SET, ONE)
 
 
 def asked(pipe: Connection, steps: int) -> Callable[[], tuple[float, float]]:
     def turn() -> tuple[float, float]:
         pipe.send(steps)
-        clock, processor = answer(pipe)
-        return clock, processor
+        found: tuple[float, float] = answer(pipe)
+        return found
 
     return turn
 

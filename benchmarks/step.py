@@ -24,7 +24,7 @@ from typing import Any
 import inside
 import notebook_loops
 from notebook_loops import Take
-from turns import take_turns
+from turns import report_turns, take_turns
 
 IMAGES = 60
 
@@ -43,7 +43,7 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
         bare = loops.make(given.pixels, given.batch_size)
         loads = {"ours": noise, "bare": bare}
         turns = take_turns(loads, given.batch_size, given.rounds, given.steps)
-        inside.report_turns("step", framework, turns, "ours", "bare", "a bare loop")
+        report_turns("step", framework, turns, "ours", "bare", "a bare loop")
 
     notebook_loops.with_loops(framework, folder, given.batch_size, compare)
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import psutil
 
+from helpers.results import intervals
 from helpers.training import loader_workers
 from helpers.training.loader_workers import Batches
 
 Speeds: TypeAlias = dict[str, list[float]]
-"""Images/s of each load, round by round."""
+"""Images/s (or another figure) of each load, round by round."""
 
 
 def take_turns(
     loads: Mapping[str, Callable[[int], Any]], batch: int, rounds: int, steps: int
-) -> tuple[Speeds, Speeds]:
+) -> tuple[Speeds, ...]:
     """Speeds of loads that take ``steps`` steps a turn, of ``batch`` images each."""
 
     def turn(take: Callable[[int], Any]) -> Callable[[], tuple[float, float]]:
@@ -34,7 +37,7 @@ def take_turns(
 
 def take_loaders_turns(
     loaders: Mapping[str, Batches], workers: int, batch: int, rounds: int, seconds: float
-) -> tuple[Speeds, Speeds]:
+) -> tuple[Speeds, ...]:
     """Speeds of loaders that deliver for ``seconds`` a turn, with nothing behind them.
 
     Each is begun anew for its turn, whose clock starts at a batch that arrives when what the
@@ -52,30 +55,33 @@ def take_loaders_turns(
 
 
 def by_turns(
-    turns: Mapping[str, Callable[[], tuple[float, float]]], rounds: int
-) -> tuple[Speeds, Speeds]:
-    """What each turn gives in each round, by name; who begins changes by turns too."""
-    by_clock: Speeds = {name: [] for name in turns}
-    by_processor: Speeds = {name: [] for name in turns}
+    turns: Mapping[str, Callable[[], tuple[float, ...]]], rounds: int
+) -> tuple[Speeds, ...]:
+    """Each figure that a turn gives, by name and round; who begins changes by turns too."""
+    given: dict[str, list[tuple[float, ...]]] = {name: [] for name in turns}
     order = list(turns)
     for _ in range(rounds):
         for name in order:
-            clock, processor = turns[name]()
-            by_clock[name].append(clock)
-            by_processor[name].append(processor)
+            given[name].append(turns[name]())
         order = order[1:] + order[:1]
-    return by_clock, by_processor
+    columns = {name: list(map(list, zip(*rows, strict=True))) for name, rows in given.items()}
+    figures = zip(*columns.values(), strict=True)
+    return tuple(dict(zip(columns, each, strict=True)) for each in figures)
+
+
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of the clock, and of the processor, which neighbours who take the cores away hardly
+    change."""
+    began, processor = time.perf_counter(), processor_seconds()
+    work()
+    return time.perf_counter() - began, processor_seconds() - processor
 
 
 def timed(work: Callable[[], int]) -> tuple[float, float]:
-    """Images per second of the clock, and of processor time, which neighbours who take the cores
-    away hardly change. ``work`` gives the number of images."""
-    began, processor = time.perf_counter(), processor_seconds()
-    images = work()
-    return (
-        images / (time.perf_counter() - began),
-        images / (processor_seconds() - processor),
-    )
+    """Images per second of the clock, and of the processor; ``work`` gives their number."""
+    images: list[int] = []
+    clock, processor = seconds(lambda: images.append(work()))
+    return images[0] / clock, images[0] / processor
 
 
 def processor_seconds() -> float:
@@ -89,3 +95,30 @@ def processor_seconds() -> float:
             used = child.cpu_times()
             found += used.user + used.system + used.children_user + used.children_system
     return float(found)
+
+
+def report(
+    figure: str, unit: str, ours: Sequence[float], rival: Sequence[float], name: str
+) -> None:
+    """Medians, and of the rounds' ratios with its interval, above 1 where ours is better; also as
+    JSON. What is not images/s is the better the less it is."""
+    pairs = (ours, rival) if unit == "images/s" else (rival, ours)
+    ratios = [a / b for a, b in zip(*pairs, strict=True)]
+    mine, theirs = map(statistics.median, (ours, rival))
+    ratio, low, high = intervals.of_median(ratios)
+    print(
+        f"  {figure}: {mine:,.4g} {unit}, {name} {theirs:,.4g}: {ratio:.3f} times "
+        f"({low:.3f} to {high:.3f})"
+    )
+    line = {"figure": figure, "unit": unit, "ours": mine, "rival": theirs}
+    line |= {"rival_name": name, "ratio": ratio, "low": low, "high": high, "ratios": ratios}
+    line |= {"rounds": len(ours)}
+    print(json.dumps(line), flush=True)
+
+
+def report_turns(
+    what: str, of: str, turns: tuple[Speeds, ...], ours: str, rival: str, name: str = ""
+) -> None:
+    """Report two loads of :func:`take_turns`: by the clock, and by processor time."""
+    for how, found in zip(("", ", of processor time"), turns, strict=True):
+        report(f"{what}{how}, {of}", "images/s", found[ours], found[rival], name or rival)

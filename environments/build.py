@@ -42,19 +42,20 @@ from kernels import HERE, KERNELS, ROOT, VENVS
 # --- What several environments need ----------------------------------------------------------
 
 
-def make_tools(maker: Maker) -> None:
-    """Create the environment that builds from source, unless it is there."""
-    mark, lock = VENVS / ".tools" / "stamp", HERE / "tools.txt"
+def make_small(venv: Path, maker: Maker) -> None:
+    """Create an environment that is no kernel from the lock of its name, unless it is there."""
+    name = venv.name.lstrip(".")
+    mark, lock = venv / "stamp", HERE / f"{name}.txt"
     same = mark.is_file() and mark.read_text() == lock.read_text()
-    if same and environment.tools_python().exists():
+    if same and (venv / "bin" / "python").exists():
         return
-    shutil.rmtree(VENVS / ".tools", ignore_errors=True)
-    run = environment.runner(VENVS / "tools.log")
+    shutil.rmtree(venv, ignore_errors=True)
+    run = environment.runner(VENVS / f"{name}.log")
     try:
-        run([maker.uv, "venv", "--python", maker.python, VENVS / ".tools"])
-        run([maker.uv, "pip", "sync", "--python", VENVS / ".tools", "--require-hashes", lock])
+        run([maker.uv, "venv", "--python", maker.python, "--prompt", name, venv])
+        run([maker.uv, "pip", "sync", "--python", venv, "--require-hashes", lock])
     except BuildError as error:
-        raise BuildError(f"could not install the first packages: {error}") from None
+        raise BuildError(f"{lock.name}: {error} (details in .venvs/{name}.log)") from None
     mark.write_text(lock.read_text())
 
 
@@ -97,7 +98,7 @@ def instead_of_pillow() -> list[Path]:
 def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     """Build these environments in parallel, because each spends most of its time downloading."""
     done = []
-    make_tools(maker)
+    make_small(VENVS / ".tools", maker)
     if maker.folder:
         wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 2) as pool:

@@ -89,7 +89,8 @@ def read(path: Path) -> Folder:
             f"{path / INDEX}: missing or damaged: run make wheels again, or copy the folder again"
         )
     python, machine, glibc = (str(index.get(name)) for name in ("python", "machine", "glibc"))
-    ours = platform.machine(), _glibc()
+    library, version = platform.libc_ver()
+    ours = platform.machine(), version if library == "glibc" else ""
     if python != python311.VERSION:
         raise NotUsable(
             f"{path}: has wheels for Python {python}, not {python311.VERSION}: "
@@ -137,14 +138,6 @@ def _check_file(path: Path, about: dict[str, Any]) -> None:
         raise NotUsable(f"{path}: {error.strerror}: {again}") from None
 
 
-def _glibc() -> str:
-    """This machine's version of glibc, such as "2.36"; empty if there is none."""
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
-    except (OSError, ValueError):
-        return ""
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
@@ -179,12 +172,7 @@ def bring_built(folder: Folder, python: Path, to: Path) -> None:
     """Copy the wheels that were built beforehand to the folder where a build expects them.
 
     pillow-simd's wheel is copied only if it was built for this CPU's instruction set and can be
-    imported here, because this machine may have another version of libjpeg.
-
-    Args:
-        folder: the folder of wheels.
-        python: the tools' interpreter, which tries the import.
-        to: .venvs/.wheels.
+    imported here by the tools' ``python``: this machine may have another version of libjpeg.
     """
     for name, about in folder.files.items():
         file, simd = folder.path / name, sources.instruction_set().lower()

@@ -253,17 +253,14 @@ def main(wanted: list[str]) -> int:
               file=sys.stderr)  # fmt: skip
         return 2
     chosen = wanted or list(known)
-    first = [name for name in chosen if name == "environments"]
-    between = [name for name in chosen if name not in first]
-    results: dict[str, tuple[str, float]] = {}
-    for name in first:
-        results[name] = _alone(name, known[name])
-    if len(between) == 1:
-        results[between[0]] = _alone(between[0], known[between[0]])
-    else:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            done = pool.map(_in_parallel, between, (known[name] for name in between))
-            results |= dict(zip(between, done, strict=True))
+    alone = [name for name in chosen if name == "environments"]
+    together = [name for name in chosen if name not in alone]
+    if len(together) == 1:
+        alone, together = [*alone, *together], []
+    results = {name: _alone(name, known[name]) for name in alone}
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        done = pool.map(_in_parallel, together, (known[name] for name in together))
+        results |= dict(zip(together, done, strict=True))
     words = {name: verdict(wrong) for name, (wrong, _) in results.items()}
     failed = list(words.values()).count("FAILED")
     skipped = list(words.values()).count("skipped")

@@ -9,8 +9,7 @@ What had to change:
 
 - To come to 224 px, published versions scale by the nearest pixel and augment by the flip only.
   Here it is a random crop, as this suite's recipe says, which costs about the same.
-- `workers` is a parameter; the article had one for each core. 0 is a SerialIterator.
-- The labels are zeros: they cost the same.
+- 0 workers are a SerialIterator; the article had one worker for each core.
 """
 
 import random

@@ -13,7 +13,6 @@ What had to change:
   arguments and with nothing behind it.
 - The data set is endless and indexed by the batch's number, because Keras 3 would otherwise restart
   its processes for every pass over the few files of a benchmark.
-- The article put its own label array into the generator; the labels here are zeros.
 """
 
 import os

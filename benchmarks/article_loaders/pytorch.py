@@ -5,12 +5,7 @@ and its training transform. Written anew; what it does to an image, and in which
 article's: Pillow opens it, a random part scaled to the crop, a random flip, floats between 0 and 1
 with the channels first, normalised.
 
-What had to change:
-
-- `workers` is a parameter; the article had as many as there were cores.
-- The article's loader ends with its epoch. This one begins the next.
-- Pinning the batch is an option, because there may be no GPU.
-- The labels are zeros: they cost the same.
+Pinning the batch is an option, because there may be no GPU. The article had a worker for each core.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,6 @@ What had to change:
   then it works by default on one batch at a time, its images in parallel.
 - ``workers`` is the number of tf.data's threads, which the article left to TensorFlow.
 - ``tf.read_file``, ``tf.image.decode_png``, ``tf.to_float`` and ``tf.random_crop`` have moved.
-- The labels are zeros: they cost nothing either way.
 """
 
 from collections.abc import Iterator

@@ -83,9 +83,7 @@ def _self_test(name: str, on: Devices, given: argparse.Namespace, line: Line) ->
 def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
     """The machine, the versions, the seconds of each step, and the reason of each failure.
 
-    Args:
-        found: the outcomes.
-        broken: why the driver does not start; then no environment was tested.
+    ``broken`` is why the driver does not start; then no environment was tested.
     """
     about = machine.rows()
     width = max(len(what) for what, _ in about)

@@ -58,16 +58,10 @@ def add(commands: Commands) -> None:
 def run(given: argparse.Namespace) -> int:
     """Run the experiment; the exit code."""
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
-    how: dict[str, Any] = {"dry_run": given.dry_run}
-    if given.hang_timeout is not None:
-        how["stall_minutes"] = given.hang_timeout
-    if given.stage is not None:
-        how["stage"] = given.stage
+    how: dict[str, Any] = {"dry_run": given.dry_run, "stage": given.stage}
+    how["stall_minutes"] = given.hang_timeout
     if given.resume is not None:
-        asked = [
-            *choices,
-            *(name for name in ("name", "sweep") if getattr(given, name) is not None),
-        ]
+        asked = [name for name in (*CHOICES, "name", "sweep") if getattr(given, name) is not None]
         if asked:
             option = asked[0].replace("_", "-")
             raise UserError(f"--resume continues an experiment as it was: leave out --{option}")
@@ -214,7 +208,7 @@ def _add_training(parser: Parser) -> None:
     group.add_argument(
         "--seeds",
         "--seed",
-        type=_whole_numbers,
+        type=listed,
         metavar="N,...",
         help="seed the split, weights and augmentation, with one run for each seed (default: 0)",
     )
@@ -248,6 +242,7 @@ def _add_experiment(parser: Parser) -> None:
     group.add_argument(
         "--hang-timeout",
         type=lambda text: number(text, "minutes"),
+        default=hangs.MINUTES,
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
         f"(default: {hangs.MINUTES:g})",
@@ -257,10 +252,3 @@ def _add_experiment(parser: Parser) -> None:
         action="store_true",
         help="list the runs and estimate their time, without starting a run",
     )
-
-
-def _whole_numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in listed(text)]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}': give whole numbers") from None

@@ -30,10 +30,8 @@ def find(names: Mapping[str, Any]) -> Path:
     """The file of the notebook that runs here.
 
     The first of these that is known says which: our runner, VS Code, Jupyter, nbmake. Else it is
-    the shipped notebook of which IPython has run the cell that begins the run.
-
-    Args:
-        names: the notebook's ``globals()``.
+    the shipped notebook of which IPython has run the cell that begins the run. ``names`` are the
+    notebook's ``globals()``.
 
     Raises:
         UserError: it cannot be found out, or the file is not there.
@@ -100,12 +98,7 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
     """What to say of a name that was set like a parameter and is none: ``epoch``.
 
     A cell that sets the parameter later makes up for it. The file's cells other than that of the
-    parameters may set what they like.
-
-    Args:
-        path: of the notebook.
-        parameters: their names.
-        names: the notebook's ``globals()``.
+    parameters may set what they like. ``names`` are the notebook's ``globals()``.
     """
     others = {cell.strip() for cell in code_cells(path)[0]}
     meant: dict[str, str] = {}

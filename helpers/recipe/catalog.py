@@ -54,10 +54,7 @@ def digest_now(sha256: str) -> str:
 def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:
     """The recipe called ``name``, or in the file ``name``, with some fields changed.
 
-    Args:
-        name: one that ships, or a file, ``mine.toml``.
-        demo: as its table ``[demo]`` has it, if it has one.
-        changes: fields of :class:`Recipe`, and their values.
+    With ``demo`` as its table ``[demo]`` has it, if it has one.
 
     Raises:
         UserError: there is no such recipe, field or value of it, or the file has a mistake.

@@ -4,8 +4,8 @@ A recipe names it as ``mine.py:net``. The file must be in the recipe's folder, a
 resolved. Its names and its digest are checked before any of it runs.
 """
 
-import ast
 import hashlib
+import symtable
 import sys
 import traceback
 from collections.abc import Iterator
@@ -46,14 +46,14 @@ def check(said: str, folder: Path) -> tuple[Path, bytes]:
     if len(data) > LARGEST:
         raise UserError(f"'{file}' is larger than 1 MiB, too large for such a file")
     try:
-        names = _names(ast.parse(data))
+        names = _names(data, file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         where = f", line {line}" if line else ""
         why = getattr(error, "msg", None) or type(error).__name__
         raise UserError(f"'{file}'{where} is not valid Python: {why}") from None
     if name not in names:
-        known = ", ".join(sorted(names)) or "nothing"
+        known = ", ".join(names) or "nothing"
         raise UserError(f"'{file}' has no '{name}' at its top level; it defines {known}")
     return path, data
 
@@ -123,15 +123,8 @@ def _module(path: Path, data: bytes) -> ModuleType:
     return module
 
 
-def _names(tree: ast.Module) -> set[str]:
+def _names(data: bytes, file: str) -> list[str]:
     """What a module defines at its top level, also by an import or an assignment."""
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
+    found = symtable.symtable(data, file, "exec").get_symbols()
+    defined = [each for each in found if each.is_assigned() or each.is_imported()]
+    return sorted(each.get_name() for each in defined)

@@ -58,13 +58,7 @@ def check(
 ) -> Any:
     """The value of a key in a table of a file, as its type has it.
 
-    Args:
-        file: where it is.
-        table: the table's name; none at the top.
-        key: the key.
-        value: what is given.
-        known: the types by key.
-        shown: the keys to list where the key is unknown; without it all.
+    ``known`` are the types by key, ``shown`` the keys to list where it is unknown; without it all.
 
     Raises:
         UserError: the table has no such key, or the value is of another type.

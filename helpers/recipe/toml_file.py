@@ -58,10 +58,8 @@ class TomlFile:
 def load(path: str | Path, what: str, examples: Mapping[str, str], right: str) -> TomlFile:
     """What the file at ``path`` says.
 
-    Args:
-        what: the file is to be: ``sweep``.
-        examples: for each key a value as TOML has it.
-        right: lines that are right, for one that has a key of its own.
+    ``what`` it is to be is for the message, and so are for each key an example, and lines that are
+    ``right``.
 
     Raises:
         UserError: it cannot be read, or is not TOML.

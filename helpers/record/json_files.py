@@ -57,12 +57,8 @@ def check(
 ) -> None:
     """Check that ``content`` has the fields of a TypedDict, and no others.
 
-    Args:
-        content: what is in the file.
-        kind: the TypedDict.
-        schema: the newest version of it.
-        where: the file, for the message.
-        extensible: fields at the top that may have other fields.
+    ``schema`` is the newest version of ``kind``, the TypedDict; ``extensible`` are fields at the
+    top that may have other fields.
 
     Raises:
         UserError: naming a field that does not fit, or a newer version of the schema.

@@ -35,13 +35,7 @@ def training(
 
 
 def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
-    """The section ``test``.
-
-    Args:
-        result: from ``helpers.training.metrics.evaluate``.
-        loss: the mean over the test part's images.
-        seconds: that the evaluation took.
-    """
+    """The section ``test``, from a result of ``helpers.training.metrics.evaluate``."""
     return {**result.as_record(), "loss": loss, "seconds": seconds}
 
 
@@ -70,14 +64,9 @@ def arithmetic(
     flops_per_image: int | None,
     measured: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The section ``arithmetic``.
+    """The section ``arithmetic``, from the FLOP/s of the product over all devices in each round.
 
-    Args:
-        rounds: FLOP/s of the product over all devices, a round each.
-        size: rows of a matrix, and columns.
-        dtype: of the matrices.
-        flops_per_image: of training, if known.
-        measured: the sections ``files`` and ``synthetic``, of the same rounds.
+    ``measured`` has the sections ``files`` and ``synthetic``, of the same rounds.
     """
     found = {
         "size": size,

@@ -153,12 +153,6 @@ def start(
     """Begin the record of a run in ``folder``; an older record there is replaced.
 
     Args:
-        notebook: its name, without ``.ipynb``.
-        framework: its name, as in the registry.
-        kernel: the environment that it runs in.
-        versions: by package.
-        devices: of the run.
-        recipe: scaled to them.
         skipped: what the framework cannot do, and why (its module's ``SKIPPED``); what is said of
             one kind of device only (``tf32 on CPUs``) is kept where the run is on such.
         file: of the notebook, where that is not in ``notebooks/``.

@@ -86,7 +86,8 @@ class Experiment:
             state.sha256 = plans.digest(state.notebook)
         self.finished = None
         self._write()
-        self._reserve()
+        with naming(reserve := self.folder / RESERVE):
+            reserve.write_bytes(bytes(RESERVED))
         _point_latest_at(self.folder)
 
     def close(self) -> None:
@@ -152,11 +153,6 @@ class Experiment:
 
     def _about(self) -> dict[str, Any]:
         return {"started": self.started, "finished": self.finished}
-
-    def _reserve(self) -> None:
-        path = self.folder / RESERVE
-        with naming(path):
-            path.write_bytes(bytes(RESERVED))
 
 
 def choose(plan: Plan | None, *, name: str | None, resume: str | None) -> Experiment:

@@ -312,9 +312,14 @@ def _pid(manager: Any) -> int | None:
     return getattr(manager.provisioner, "pid", None) or None
 
 
-def variables_of(spec: Any) -> dict[str, str]:
-    """The variables that Jupyter gives a kernel: its ``PATH`` ends in ``${PATH}``."""
-    return {name: Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
+def start_of(kernel: str) -> tuple[str, dict[str, str]]:
+    """The Python of a Jupyter kernel, and the variables that Jupyter gives it.
+
+    Its ``PATH`` ends in ``${PATH}``.
+    """
+    spec = require_jupyter().kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    environ = {name: Template(text).safe_substitute(os.environ) for name, text in spec.env.items()}
+    return spec.argv[0], environ
 
 
 def _start(manager: Any, **how: Any) -> None:

@@ -86,20 +86,15 @@ def only_one() -> Iterator[None]:
 
 
 def of_batch(name: str) -> Path:
-    """The lock of an experiment."""
+    """The lock of an experiment; other locks' names begin with ``_``, as no experiment's does."""
     return paths.RUNS / FOLDER / f"{name}.json"
-
-
-def of_queueing(name: str) -> Path:
-    """The lock of the command that queues jobs of this name."""
-    return paths.RUNS / FOLDER / f"_queueing-{name}.json"
 
 
 def of_machine() -> Path:
     """The lock of this machine, or of a Slurm job on it, which has devices of its own."""
     job = os.environ.get("SLURM_JOB_ID", "")
     part = f"-job-{job}" if re.fullmatch(r"\w{1,40}", job, re.ASCII) else ""
-    return paths.RUNS / FOLDER / f"_on-{processes.here()[:64]}{part}.json"
+    return of_batch(f"_on-{processes.here()[:64]}{part}")
 
 
 def in_job() -> bool:

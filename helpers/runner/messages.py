@@ -57,8 +57,7 @@ def outcome(state: RunState) -> str:
 
 def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     """The test's metric with ± half its 95 % interval, and images/s; dashes for unfinished runs."""
-    content = _finished(experiment, state)
-    if content is None:
+    if (content := _finished(experiment, state)) is None:
         return "-", "-"
     metric = tasks.of(content["recipe"]).metric
     value, low, high = metric.of(content["test"])
@@ -66,12 +65,6 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     if low is not None and high is not None:
         text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
     return text, f"{rates.rate(dict(content))[0]:.1f}"
-
-
-def _trained(experiment: Experiment, state: RunState) -> str:
-    """How long all epochs took, with validation, as the report has it; a dash if unfinished."""
-    content = _finished(experiment, state)
-    return "-" if content is None else terminal.clock(content["training"]["seconds"])
 
 
 def final_table(experiment: Experiment) -> str:
@@ -82,11 +75,15 @@ def final_table(experiment: Experiment) -> str:
     """
     varied = any(state.variant for state in experiment.runs)
     rows = []
+    marks: dict[str, str] = {}  # by the run's title: why its times are not comparable
     for state in experiment.runs:
         seconds = "-" if state.seconds is None else terminal.clock(state.seconds)
         apart = [state.variant.replace("-", " ") or "-"] * varied
         name = [state.label, state.on, *apart]
-        trained = _trained(experiment, state)
+        trained = "-"  # with validation, as the report has it
+        if content := _finished(experiment, state):
+            trained = terminal.clock(content["training"]["seconds"])
+            marks[state.title] = ", ".join(comparability.marks(content))
         rows.append([*name, state.state, seconds, trained, *figures(experiment, state)])
     task = recipes.task(experiment.plan)
     tested = f"Test {task.metric.short}"
@@ -100,15 +97,9 @@ def final_table(experiment: Experiment) -> str:
         if state.reason:
             lines.append(f"{state.title}, {state.state}: {state.reason}")
         lines += [f"{state.title}, earlier attempt: {came}" for came in state.earlier]
-        if marks := ", ".join(_marks(experiment, state)):
-            lines.append(f"{state.title}, {marks}: its times are not comparable")
+        if marked := marks.get(state.title):
+            lines.append(f"{state.title}, {marked}: its times are not comparable")
     return "\n".join(lines)
-
-
-def _marks(experiment: Experiment, state: RunState) -> tuple[str, ...]:
-    """Why a run's times are not comparable; empty without a finished record."""
-    content = _finished(experiment, state)
-    return () if content is None else comparability.marks(content)
 
 
 def _finished(experiment: Experiment, state: RunState) -> dict[str, Any] | None:

@@ -56,7 +56,8 @@ def keep(source: Path, place: str, name: str) -> None:
         try:
             folder.mkdir(0o700)
         except FileExistsError:  # another node of this job has the same disk
-            _wait_for(folder / "whole")
+            while not (folder / "whole").exists():  # if its process fails, the runner ends this one
+                time.sleep(0.2)
             said["bytes"] = sum(size for _, size in _files(source))
             _tell(said, folder, source, began)
             ending.wait()
@@ -88,11 +89,6 @@ def _end_with_input() -> None:
         while os.read(0, BLOCK):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _wait_for(path: Path) -> None:
-    while not path.exists():  # if its process fails, the runner ends this one
-        time.sleep(0.2)
 
 
 def _checked(place: str, source: Path) -> Path:

@@ -18,13 +18,8 @@ def rewrite(
 ) -> None:
     """Let the links of Markdown cells work from ``target``.
 
-    A link that leads nowhere stays as it is.
-
-    Args:
-        cells: of the notebook; each link is from the first of ``folders`` where its file is.
-        folders: that the notebook may have been written for.
-        target: the folder that the copy lies in.
-        instead: from the file of a link to the file that the copy is to lead to.
+    Each link is from the first of ``folders`` where its file is; one that leads nowhere stays as it
+    is. ``instead`` makes of its file the one that the copy is to lead to.
     """
 
     def moved(match: re.Match[str]) -> str:

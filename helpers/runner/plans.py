@@ -36,8 +36,30 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Choices:
+@dataclass(kw_only=True)
+class Settings:
+    """What a user may choose, and a plan keeps as it was chosen."""
+
+    epochs: int | str = "default"
+    batch_size: int | str = "default"
+    """Images per device; ``auto``: each run finds the largest that fits."""
+    num_workers: int | str = "default"
+    """Loader workers for each device; ``auto``: each run measures."""
+    warmup_epochs: float | str = "default"
+    launcher: str = "auto"
+    """What starts the ranks of several nodes (``helpers.launch.launchers``)."""
+    cores_per_device: int | str = "auto"
+    """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
+    loader_cores: str = "default"
+    """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
+    strict_nodes: bool = False
+    """Whether a run with a slow device ends before it trains."""
+    profile_steps: int = 0
+    """How many steps of each rank are profiled, after the measurements."""
+
+
+@dataclass(kw_only=True)
+class Choices(Settings):
     """What a user may choose: the command's options and a sweep's keys have these names."""
 
     notebooks: Sequence[str] = ()
@@ -59,24 +81,8 @@ class Choices:
     """One run for each; a framework that cannot compute in one skips that run."""
     execution: Sequence[str] = (AS_USUAL,)
     """One run for each; a framework that cannot execute its steps so skips that run."""
-    epochs: int | str = "default"
-    batch_size: int | str = "default"
-    """Images per device; ``auto``: each run finds the largest that fits."""
-    num_workers: int | str = "default"
-    """Loader workers for each device; ``auto``: each run measures."""
-    warmup_epochs: float | str = "default"
     nnodes: Sequence[int | str] = (1,)
     """How many machines, several in turn; simulated unless the launcher reaches others."""
-    launcher: str = "auto"
-    """What starts the ranks of several nodes (``helpers.launch.launchers``)."""
-    cores_per_device: int | str = "auto"
-    """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
-    loader_cores: str = "default"
-    """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
-    strict_nodes: bool = False
-    """Whether a run with a slow device ends before it trains."""
-    profile_steps: int = 0
-    """How many steps of each rank are profiled, after the measurements."""
 
 
 @dataclass
@@ -148,22 +154,12 @@ class RunState:
 
 
 @dataclass
-class Plan:
+class Plan(Settings):
     """What an experiment runs: the same recipe and data for each of its runs."""
 
     recipe: str
     data: str
     runs: list[RunState]
-    epochs: int | str = "default"
-    batch_size: int | str = "default"
-    num_workers: int | str = "default"
-    warmup_epochs: float | str = "default"
-    launcher: str = "auto"
-    cores_per_device: int | str = "auto"
-    """As the user asked for them."""
-    loader_cores: str = "default"
-    strict_nodes: bool = False
-    profile_steps: int = 0
     recipe_digests: dict[str, str] = field(default_factory=dict)
     """Digests of the recipe's file and its custom code; empty in journals of older versions."""
 
@@ -223,14 +219,11 @@ def choosing(option: str) -> Iterator[None]:
 
 
 def make_plan(**choices: Any) -> Plan:
-    """What is to be run, with everything a user may have mistyped checked.
+    """What is to be run, by the fields of :class:`Choices`, with all that may be mistyped checked.
 
     Repeats are the outermost loop, then seeds, notebooks, precisions, executions, nodes, devices: a
     sweep that is cut short has measured every framework, and a machine that grows warm does so for
     all.
-
-    Args:
-        choices: the fields of :class:`Choices` that are not the default.
 
     Raises:
         ChoiceError: one of these cannot be had.

@@ -20,7 +20,6 @@ from typing import Any
 
 from helpers import paths
 from helpers.frameworks import Row, original, rank_info, row_of, temporary_files
-from helpers.frameworks.installed import require_jupyter
 from helpers.launch import environment_variables, launchers, run_files, this_notebook
 from helpers.launch.failures import RankError
 from helpers.launch.launchers import Launcher
@@ -84,12 +83,7 @@ def order(
 
 def check(order: Order, kernel: str) -> None:
     """Check that an environment has the launcher of the ranks."""
-    order.launcher.command([str(_python(kernel))], order.ranks_a_node)
-
-
-def _python(kernel: str) -> Path:
-    specs = require_jupyter().kernelspec.KernelSpecManager()
-    return Path(specs.get_kernel_spec(kernel).argv[0])
+    order.launcher.command([kernel_processes.start_of(kernel)[0]], order.ranks_a_node)
 
 
 def execute(
@@ -109,12 +103,11 @@ def execute(
     The notebooks of the other ranks are kept in ``rank-1`` and so on, next to ``target``. The
     arguments are as of ``kernel_processes.execute``, the errors as of :func:`run`.
     """
-    client = require_jupyter()
+    python, variables = kernel_processes.start_of(kernel)
     import nbformat
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
     notebook = parameterize_notebook(
         load_notebook_node(str(source)), dict(parameters), kernel_name=kernel, language="python"
     )
@@ -124,14 +117,12 @@ def execute(
         nbformat.writes(notebook),
         target,
         order,
-        python=Path(spec.argv[0]),
+        python=Path(python),
         cwd=source.parent,
         reached=lambda cell: reached(sections[cell], cell + 1, len(sections)),
         heard=heard,
         stall_minutes=stall_minutes,
-        environment=kernel_processes.variables_of(spec)
-        | {this_notebook.VARIABLE: str(source)}
-        | dict(environment or {}),
+        environment=variables | {this_notebook.VARIABLE: str(source)} | dict(environment or {}),
     )
 
 

@@ -258,13 +258,18 @@ def _execute(
         "resume": resumes,
     }
     execute: Callable[..., None]
+
+    def settled() -> bool:
+        """Whether the run's notebook has written down how it ended."""
+        return experiments.record_of(folder).get("state") != "running"
+
     shown.show(f"starting kernel {state.kernel}")
     started = time.monotonic()
     try:
         if ranks.are_needed(state.notebook, state.kernel, state.nodes):
             execute = partial(ranks.execute, order=preflight.order_of(plan, state))
         else:
-            execute = partial(kernel_processes.execute, settled=lambda: _is_settled(folder))
+            execute = partial(kernel_processes.execute, settled=settled)
         with shutdown.passing_on(partial(graceful_stop.wish, folder)):
             execute(
                 paths.NOTEBOOKS / f"{state.notebook}.ipynb",
@@ -289,11 +294,6 @@ def _execute(
         return error
     finally:
         state.seconds = time.monotonic() - started
-
-
-def _is_settled(folder: Path) -> bool:
-    """Whether a run's notebook has written down how it ended."""
-    return experiments.record_of(folder).get("state") != "running"
 
 
 def _clear(folder: Path) -> bool:

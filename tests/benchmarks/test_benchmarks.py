@@ -45,26 +45,6 @@ def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namesp
     return quick.parse(parser, **own)
 
 
-@pytest.mark.parametrize("option", ["--steps", "--rounds", "--workers"])
-@pytest.mark.parametrize("number", ["0", "-1"])
-def test_none_of_something_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, number: str
-) -> None:
-    """No steps at all were taken for ever."""
-    with pytest.raises(SystemExit, match="2"):
-        parse(monkeypatch, "--quick", option, number)
-    assert f"{option} {number}: give 1 or more\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_no_time_and_endless_time_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse(monkeypatch, f"--seconds={seconds}")
-    assert "give a number above 0\n" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("script", "words", "said"),
     [
@@ -78,6 +58,13 @@ def test_no_time_and_endless_time_are_refused(
         ("catalog", ["/nowhere"], "/nowhere: there is no such folder"),
         ("report", ["/nowhere"], "/nowhere: there is no such folder"),
         ("rivals", ["--recipe", "resnet44-cifar10"], "invalid choice: 'resnet44-cifar10'"),
+        ("step", ["--quick", "--steps", "0"], "--steps 0: give 1 or more"),
+        ("step", ["--rounds", "-1"], "--rounds -1: give 1 or more"),
+        *[("loaders", [f"--seconds={s}"], "give a number above 0") for s in (0, -1, "nan", "inf")],
+        ("loaders", ["--of", "photos,drawings"], "drawings: it is one of xrays, resized, photos"),
+        ("loaders", ["--of", "resized", "--images", "39"], "--images 39: that does not fill"),
+        ("loaders", ["--of", "xrays", "--images", "127"], "give 128 or more"),
+        ("loaders", ["--of", "photos,xrays", "--images", "127"], "give 128 or more"),
     ],
 )
 def test_a_bad_option_is_one_line_and_nothing_begins(
@@ -87,7 +74,7 @@ def test_a_bad_option_is_one_line_and_nothing_begins(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Two of them ended in a traceback from the images they generate."""
+    """Some ended in a traceback from the images they generate, or took no steps for ever."""
     monkeypatch.setattr(sys, "argv", [f"{script}.py", *words])
     with pytest.raises(SystemExit, match="2"):
         importlib.import_module(script).main()
@@ -154,7 +141,7 @@ def test_a_framework_that_fails_is_exit_code_1(
     module = importlib.import_module(script)
     asked: list[str] = []
 
-    def run(script: str, framework: str, inside: str = "here") -> bool:
+    def run(script: str, framework: str, inside: str) -> bool:
         asked.append(framework)
         return len(asked) > 1
 
@@ -188,9 +175,8 @@ def test_a_process_that_fails_is_told_by_its_last_line(
         "print('measured')\n"
     )
     monkeypatch.setattr(sys, "argv", ["benchmark.py"])
-    assert inside.run(str(script), first)
-    assert not inside.run_each(str(script), [second, first], "one image")
-    assert not inside.run(str(script), missing)
+    found = [inside.run(str(script), name, "here") for name in (second, first, first, missing)]
+    assert found == [False, True, True, False]
     said = capfd.readouterr().out
     assert said.count("measured") == 2 and "failed: no kernel for this device" in said
     assert (

@@ -87,22 +87,12 @@ def names() -> str:
     return "".join(subprocess.check_output(words, text=True) for words in lists)
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--hosts", "9"], "9 hosts: from 1 to 8"),
-        (["--hosts", "12"], "12 hosts: from 1 to 8"),
-    ],
-)
 def test_what_cannot_be_is_refused(
-    words: list[str],
-    reason: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["hosts.py", *words, "--", "true"])
+    monkeypatch.setattr(sys, "argv", ["hosts.py", "--hosts", "9", "--", "true"])
     assert hosts.main() == 2
-    assert capsys.readouterr().err.startswith(f"error: {reason}")
+    assert capsys.readouterr().err.startswith("error: 9 hosts: from 1 to 8")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

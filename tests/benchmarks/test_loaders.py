@@ -186,33 +186,8 @@ def test_every_rival_is_named_and_beside_the_same_files(
     assert {line["ours"] for line in lines} == {speed[f"ours, {photos.SMALL.name}"]}
 
 
-def test_unknown_images_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["loaders.py", "--of", "photos,drawings"])
-    with pytest.raises(SystemExit, match="2"):
-        loaders.main()
-    said = capsys.readouterr().err
-    assert "--of drawings: it is one of xrays, resized, photos" in said
-
-
 def test_cifar10_is_trained_on_in_memory(tmp_path: Path) -> None:
     notebook_loops._make_files(tmp_path, 48, 32, notebook_loops.MEMORY)
     reader = open_reader("cifar10", tmp_path / "data")
     assert reader.array is not None and not isinstance(reader.array, np.memmap)
     assert reader.array.shape == (60, 32, 32, 3)
-
-
-@pytest.mark.parametrize(("of", "least"), [("resized", 40), ("xrays", 128), ("photos,xrays", 128)])
-def test_fewer_images_than_a_batch_end_in_one_line(
-    of: str,
-    least: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["loaders.py", "--of", of, "--images", str(least - 1)])
-    with pytest.raises(SystemExit) as ended:
-        loaders.main()
-    assert ended.value.code == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"--images {least - 1}: that does not fill a batch; give {least} or more")

@@ -19,6 +19,7 @@ ENVIRONMENTS = ROOT / "environments"
 sys.path.insert(0, str(ENVIRONMENTS))
 
 import build  # noqa: E402
+import download  # noqa: E402
 import environment  # noqa: E402
 import kernels  # noqa: E402
 import locks  # noqa: E402
@@ -62,35 +63,14 @@ def locked(file: str) -> dict[str, str]:
 # --- The locks -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("package", "lock"),
-    [
-        ("jupyterlab", "lab.txt"),
-        ("nvidia-ml-py", "lab.txt"),  # pynvml
-        ("torch", "pytorch.txt"),
-        ("torchvision", "pytorch.txt"),
-        ("torch", "pytorch-gpu-cuda12.txt"),
-        ("torchvision", "pytorch-gpu-cuda12.txt"),
-        ("tensorflow-cpu", "tensorflow.txt"),
-        ("tensorflow", "tensorflow-gpu.txt"),
-        ("keras", "tensorflow.txt"),
-        ("keras", "tensorflow-gpu.txt"),
-        ("keras", "jax.txt"),
-        ("keras", "jax-gpu.txt"),
-        ("keras", "pytorch.txt"),
-        ("keras", "pytorch-gpu-cuda12.txt"),
-        ("mxnet", "mxnet.txt"),
-        ("mxnet-cu117", "mxnet-gpu.txt"),
-        ("chainer", "chainer.txt"),
-        ("chainer", "chainer-gpu.txt"),
-        ("cupy-cuda12x", "chainer-gpu.txt"),
-        ("chainercv", "chainercv.txt"),
-        ("pillow-simd", "pillow-simd.txt"),
-        ("uv", "uv.txt"),
-    ],
-)
-def test_every_promised_package_has_its_place(package: str, lock: str) -> None:
-    assert package in locked(lock)
+@pytest.mark.parametrize("lock", KERNEL_LOCKS)
+def test_every_kernel_has_the_packages_that_it_imports(lock: str) -> None:
+    packages = {*locked(lock), *locked("chainercv.txt"), *locked("horovod-source.txt")}
+    kernel = kernels.KERNELS[re.sub(r"(-gpu.*)?\.txt$", "", lock)]
+    for module in kernel.imports.split(", "):
+        name = module.split(".")[0]
+        assert [each for each in packages if re.fullmatch(rf"{name}(-cpu|-cu\d+)?", each)], name
+    assert ("cupy-cuda12x" in packages) == (lock == "chainer-gpu.txt")
 
 
 def test_keras_is_the_same_on_every_backend() -> None:
@@ -204,17 +184,27 @@ def test_the_locks_of_some_kernels_can_be_made_alone(
 # --- build.py --------------------------------------------------------------------------------
 
 
-def run_build(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ENVIRONMENTS / "build.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+UNREADABLE = ("H100", "9.0", "9.0:", "90:580", "9.0:580;", "²²:580")
 
 
-@pytest.mark.parametrize("arguments", [["--environments", "lab,caffe"], ["caffe"], ["-U"]])
-def test_what_it_does_not_know_is_one_line_and_exit_2(arguments: list[str]) -> None:
-    done = run_build(*arguments)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert arguments[-1].split(",")[-1] in done.stderr
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        (build, ["--environments", "lab,caffe"], "no environment named caffe: choose from lab"),
+        (build, ["--environments", ","], "--environments names no environment: choose from lab"),
+        (download, ["--environments", "caffe"], "no environment named caffe: choose from lab"),
+        (build, ["caffe"], "unknown arguments: caffe"),
+        (build, ["-U"], "unknown arguments: -U"),
+        (build, ["--offline", "nowhere"], "nowhere: no such folder (make wheels creates one"),
+        *[(build, ["--gpu", name], f"--gpu {name}: give a compute capa") for name in UNREADABLE],
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(
+    script: Any, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.main(arguments) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"{script.__name__}.py: {said}") and line.count("\n") == 1
 
 
 def program(path: Path, prints: str, code: int = 0) -> None:
@@ -247,11 +237,6 @@ def test_the_former_option_names_the_new_one(script: str, arguments: list[str]) 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and not done.stdout
     assert done.stderr == f"{script}: --kernels is now --environments\n"
-
-
-def test_no_kernel_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build.main(["--environments", ","]) == 2
-    assert "--environments names no environment: choose from lab" in capsys.readouterr().err
 
 
 def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,10 +332,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_package_is_noticed_and_made_anew(
-    packages: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    """What build.py makes, without making it, and the stamp that it had by then."""
     made: dict[str, dict[str, str]] = {}
 
     def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
@@ -360,6 +344,13 @@ def test_a_damaged_package_is_noticed_and_made_anew(
     monkeypatch.setattr(build, "build_all", build_all)
     monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
     monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
+    return made
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_package_is_noticed_and_made_anew(
+    packages: Path, made: dict[str, Any], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     assert environment.damage("mxnet") is None
     assert build.main(["--cpu", "--environments", "mxnet"]) == 0 and not made
     damage, said = DAMAGE[name]
@@ -370,19 +361,10 @@ def test_a_damaged_package_is_noticed_and_made_anew(
 
 
 def test_a_whole_environment_is_made_anew_when_told_to(
-    packages: Path, monkeypatch: pytest.MonkeyPatch
+    packages: Path, made: dict[str, Any]
 ) -> None:
-    made: list[str] = []
-
-    def build_all(todo: list[str], maker: Any) -> list[dict[str, Any]]:
-        made.extend(todo)
-        return []
-
-    monkeypatch.setattr(build, "build_all", build_all)
-    monkeypatch.setattr(python311, "find_uv", lambda *_: Path("uv"))
-    monkeypatch.setattr(python311, "set_up_uv", lambda _: None)
     assert build.main(["--cpu", "--environments", "mxnet", "--rebuild"]) == 0
-    assert made == ["mxnet"] and not environment.stamped("mxnet")
+    assert made == {"mxnet": {}}
 
 
 def test_a_certificate_of_ones_own_is_no_damage(packages: Path) -> None:
@@ -512,18 +494,6 @@ def test_environments_can_be_made_for_the_gpus_of_other_machines(
     assert {kernel: kernels.variant(kernel, made[0]) for kernel in expected} == expected
 
 
-@pytest.mark.parametrize("named", ["H100", "9.0", "9.0:", "90:580", "9.0:580;", "²²:580"])
-def test_a_gpu_that_cannot_be_read_is_one_line(
-    capsys: pytest.CaptureFixture[str], named: str
-) -> None:
-    assert build.main(["--gpu", named]) == 2
-    said = capsys.readouterr().err
-    assert (
-        f"--gpu {named}: give a compute capability and a driver version" in said
-        and said.count("\n") == 1
-    )
-
-
 def test_pytorch_has_one_lock_for_cpu_and_gpu_and_one_for_older_gpus() -> None:
     assert kernels.lock_of("pytorch", "gpu") == kernels.lock_of("pytorch", "cpu")
     assert kernels.lock_of("pytorch", "gpu-cuda12").name == "pytorch-gpu-cuda12.txt"
@@ -561,7 +531,7 @@ def test_a_failed_environment_says_why_and_the_others_go_on(
         return "pillow 12.1.1 (no C compiler)", ""
 
     monkeypatch.setattr(environment, "make", make)
-    monkeypatch.setattr(build, "make_tools", lambda maker: None)
+    monkeypatch.setattr(build, "make_small", lambda venv, maker: None)
     monkeypatch.setattr(build, "instead_of_pillow", lambda: None)
     monkeypatch.setattr(environment, "editable_wheels", lambda: None)
     monkeypatch.setattr(environment, "stamp", lambda *_: {"recipe": "1", "project": "1"})

@@ -167,11 +167,6 @@ def test_what_does_not_go_with_a_folder(
     assert not (venvs / "built.json").exists()
 
 
-def test_no_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert build.main(["--offline", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere: no such folder (make wheels creates one" in capsys.readouterr().err
-
-
 # --- make wheels -----------------------------------------------------------------------------
 
 
@@ -207,16 +202,6 @@ def test_a_lock_takes_what_was_built_of_its_source(tmp_path: Path) -> None:
     old, new = (ENVIRONMENTS / "chainer.txt").read_text(), made.read_text()
     assert new.replace("    --hash=sha256:f00d \\\n", "") == old
     assert new.count(f"\n{pin} \\\n    --hash=sha256:f00d \\\n") == 1
-
-
-@pytest.mark.parametrize("arguments", [["--environments", "caffe"], ["--environments", ","]])
-def test_make_wheels_refuses_what_it_does_not_know(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
-    assert download.main(arguments) == 2
-    line = capsys.readouterr().err
-    assert re.match("download.py: (no environment named caffe|.* names no environment): ", line)
-    assert line.count("\n") == 1
 
 
 def test_the_index_says_what_it_is_for(folder: Path) -> None:

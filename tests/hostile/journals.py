@@ -101,17 +101,6 @@ def pipe(folder: Path) -> list[str]:
     return RESUME
 
 
-def a_folder(folder: Path) -> list[str]:
-    (given(folder) / "experiment.json").mkdir()
-    return RESUME
-
-
-def sparse(folder: Path) -> list[str]:
-    with (given(folder) / "experiment.json").open("wb") as file:
-        file.truncate(2**40)
-    return RESUME
-
-
 def device_beside(folder: Path) -> list[str]:
     batch = given(folder)
     (batch / "experiment.json").write_text(json.dumps(JOURNAL))
@@ -149,32 +138,12 @@ def sweep_sparse(folder: Path) -> list[str]:
 RUNS = "seeds: !!python/object/apply:os.abort []"
 SAME = [RUN, RUN]
 KEEPS = ("precious",)
-NO_JSON = "not a JSON file of this project"
 
 CASES = [
-    Case("journal: empty", raw(""), r"experiment\.json: not a JSON file of this project"),
-    Case("journal: zeros", raw(b"\0" * 4096), NO_JSON),
-    Case("journal: not UTF-8", raw(b"\xff\xfe{}"), NO_JSON),
-    Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), NO_JSON),
-    Case("journal: nested 100,000 deep", raw("[" * 100_000), NO_JSON),
-    Case(
-        "journal: nested deep and closed",
-        raw("[" * 50_000 + "]" * 50_000),
-        NO_JSON,
-    ),
+    Case("journal: cut off", raw(json.dumps(JOURNAL)[:100]), "not a JSON file of this"),
     Case("journal: a list", raw("[1]"), r"field \(top\) does not fit"),
-    Case("journal: null", raw("null"), r"field \(top\) does not fit"),
-    Case("journal: not a number", raw('{"seconds": NaN}'), "NaN is no number that was measured"),
-    Case(
-        "journal: a number of 5,000 digits",
-        raw('{"schema": ' + "9" * 5000 + "}"),
-        NO_JSON,
-    ),
-    Case("journal: a folder", a_folder, r"experiment\.json: not a file"),
     Case("journal: a pipe", pipe, r"experiment\.json: not a file"),
-    Case("journal: a terabyte", sparse, "more than 16 MiB"),
     Case("journal: of a newer version", changed(schema=7), r"newer version .*schema 7.*update"),
-    Case("journal: of version true", changed(schema=True), "field schema"),
     Case("journal: an unknown key", changed(hooks=["rm"]), "field hooks .* it is unknown"),
     Case("journal: without runs", without("runs"), "missing required field `runs`"),
     Case("journal: without data", without("data"), "missing required field `data`"),
@@ -183,7 +152,6 @@ CASES = [
     Case("journal: a run that is a number", changed(runs=[3]), "field runs/0 does not fit"),
     Case("journal: two runs in one folder", changed(runs=SAME), "have the same folder"),
     Case("journal: data a list", changed(data=["/"]), "field data does not fit"),
-    Case("journal: an endless warm-up", raw('{"warmup_epochs": 1e999}'), "no number that"),
     Case("journal: no epochs", changed(epochs=0), "field epochs does not fit"),
     Case("journal: epochs that are text", changed(epochs="many"), "field epochs does not fit"),
     Case("journal: half an image", changed(batch_size=0.5), "field batch_size does not fit"),
@@ -204,7 +172,6 @@ CASES = [
     Case("run: on GPU text", a_run(gpus="GPU-0"), "field runs/0/gpus does not fit"),
     Case("run: true devices", a_run(devices=True), "field runs/0/devices does not fit"),
     Case("run: an unknown state", a_run(state="won"), "field runs/0/state does not fit"),
-    Case("run: 1e308 seconds", a_run(seconds=1e308), "no number that was measured"),
     Case("run: a reason that is a list", a_run(reason=["x"]), "field runs/0/reason does not fit"),
     Case("run: attempts that are text", a_run(earlier="x"), "field runs/0/earlier does not fit"),
     Case("run: a seed beyond 2^31", a_run(seed=2**31), "field runs/0/seed does not fit"),

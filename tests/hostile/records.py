@@ -2,8 +2,10 @@
 are set aside (tests/results/test_strange_records.py)."""
 
 import json
+import operator
 import os
 from collections.abc import Callable
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +23,32 @@ def text(content: str | bytes) -> Put:
     )
 
 
-def changed(*keys: str | int, to: Any) -> Put:
+GONE = object()
+
+
+def bent(content: Any, *keys: str | int, to: Any) -> Any:
+    """``content`` with another value of one field, or without it."""
+    *above, last = keys
+    part = reduce(operator.getitem, above, content)
+    if to is GONE:
+        del part[last]
+    else:
+        part[last] = to
+    return content
+
+
+def changed(*keys: str | int, to: Any, make: Callable[[], Any] = records.make) -> Put:
     """A whole record, but for one field."""
-
-    def put(path: Path) -> None:
-        content = part = records.make()
-        for key in keys[:-1]:
-            part = part[key]  # type: ignore[index]
-        part[keys[-1]] = to  # type: ignore[index]
-        path.write_text(json.dumps(content), encoding="utf-8")
-
-    return put
+    return lambda path: path.write_text(json.dumps(bent(make(), *keys, to=to)), encoding="utf-8")
 
 
-def of_classes(*keys: str | int, to: Any) -> Put:
-    """A whole record of a run that tells classes, but for one field."""
-
-    def put(path: Path) -> None:
-        content = class_records.make()
-        part: Any = content
-        for key in keys[:-1]:
-            part = part[key]
-        part[keys[-1]] = to
-        path.write_text(json.dumps(content), encoding="utf-8")
-
-    return put
+of_classes = partial(changed, make=class_records.make)
+"""The same of a run that tells classes."""
 
 
 def arithmetic(*keys: str, to: Any) -> Put:
     """A whole record with FLOP/s, but for one of their fields."""
-    section = part = records.arithmetic(100.0)
-    for key in keys[:-1]:
-        part = part[key]
-    part[keys[-1]] = to
-    return changed("arithmetic", to=section)
+    return changed("arithmetic", to=bent(records.arithmetic(100.0), *keys, to=to))
 
 
 def recipe(**given: Any) -> Put:
@@ -64,15 +58,7 @@ def recipe(**given: Any) -> Put:
     return changed("recipe", to=bare | given)
 
 
-def without(*keys: str) -> Put:
-    def put(path: Path) -> None:
-        content = part = records.make()
-        for key in keys[:-1]:
-            part = part[key]
-        del part[keys[-1]]
-        path.write_text(json.dumps(content), encoding="utf-8")
-
-    return put
+without = partial(changed, to=GONE)
 
 
 def number(literal: str) -> Put:

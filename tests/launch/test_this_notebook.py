@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ipython_shell import run_all, shell_fixture, write_notebook
+from ipython_shell import shell_fixture, write_notebook
 
 from helpers import paths
 from helpers.errors import UserError
@@ -121,8 +121,3 @@ def test_what_tells_the_name_reaches_no_record() -> None:
     from helpers.launch import environment_variables
 
     assert not environment_variables.to_record({**os.environ, VARIABLE: "x"}).get(VARIABLE)
-
-
-def test_cells_run_in_order(shell: Any) -> None:
-    run_all(shell, "a = 1", "%cd .")
-    assert [typed for typed, _ in this_notebook.history()] == ["", "a = 1", "%cd ."]

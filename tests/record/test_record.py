@@ -40,12 +40,16 @@ def run_child(folder: Path, code: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", START + code, folder], text=True)
 
 
-def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
-    run = started(tmp_path)
-    assert record.read(tmp_path)["state"] == "running"
-    whole = make()
+def with_all_sections(folder: Path) -> record.Run:
+    run, whole = started(folder), make()
     for section in set(whole) - set(run.content):
         run.add(section, whole[section])
+    return run
+
+
+def test_a_run_from_start_to_finish(tmp_path: Path) -> None:
+    run = with_all_sections(tmp_path)
+    assert record.read(tmp_path)["state"] == "running"
     run.finish()
     found: Any = record.read(tmp_path)
     assert found["state"] == "finished"
@@ -74,10 +78,7 @@ def test_a_clock_that_is_set_back_does_not_stop_a_run_from_finishing(
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) - timedelta(days=1)
 
-    run = started(tmp_path)
-    whole = make()
-    for section in set(whole) - set(run.content):
-        run.add(section, whole[section])
+    run = with_all_sections(tmp_path)
     monkeypatch.setattr("helpers.record.writing.datetime", Yesterday)
     run.finish()
     found: Any = record.read(tmp_path)
@@ -164,10 +165,7 @@ def test_errors_end_in_the_record(tmp_path: Path, error: BaseException, state: s
 
 
 def test_what_holds_no_longer_goes_and_the_run_is_not_finished(tmp_path: Path) -> None:
-    run = started(tmp_path)
-    whole = make()
-    for section in set(whole) - set(run.content):
-        run.add(section, whole[section])
+    run = with_all_sections(tmp_path)
     run.finish()
     run.remove("nothing of it")
     assert record.read(tmp_path)["state"] == "finished"
@@ -177,7 +175,10 @@ def test_what_holds_no_longer_goes_and_the_run_is_not_finished(tmp_path: Path) -
     assert found["run"]["finished"] is None and "training" in found
 
 
-def test_of_two_runs_in_a_folder_the_older_writes_no_more(tmp_path: Path) -> None:
+def test_a_run_that_was_replaced_says_so_and_writes_no_more(tmp_path: Path) -> None:
+    started(tmp_path / "alone").close()
+    said = record.read(tmp_path / "alone")["reason"]
+    assert said == "another run was begun before the run was finished"
     older, newer = started(tmp_path), started(tmp_path)
     assert older.id != newer.id == record.read(tmp_path)["run"]["id"]
     with pytest.raises(UserError, match="another run has begun in this folder; run the cells from"):
@@ -185,12 +186,6 @@ def test_of_two_runs_in_a_folder_the_older_writes_no_more(tmp_path: Path) -> Non
     older.close()
     assert record.read(tmp_path)["run"]["id"] == newer.id
     assert record.read(tmp_path)["state"] == "running"
-
-
-def test_a_run_that_was_replaced_says_so_and_no_more(tmp_path: Path) -> None:
-    run = started(tmp_path)
-    run.close()
-    assert record.read(tmp_path)["reason"] == "another run was begun before the run was finished"
 
 
 def test_a_replicas_error_names_its_cause(tmp_path: Path) -> None:
@@ -216,19 +211,6 @@ def test_a_killed_process_is_found_out(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "record.json").read_text())["state"] == "running"
     found: Any = record.read(tmp_path)
     assert found["state"] == "interrupted" and "killed" in found["reason"]
-
-
-def test_a_process_that_has_only_got_the_number_is_another(tmp_path: Path) -> None:
-    started(tmp_path)
-    text = (tmp_path / "record.json").read_text()
-    assert record.read(tmp_path)["state"] == "running"
-    content = json.loads(text)
-    content["run"]["process_ticks"] -= 1
-    (tmp_path / "record.json").write_text(json.dumps(content))
-    assert record.read(tmp_path)["state"] == "interrupted"
-    del content["run"]["process_ticks"]  # of an older version
-    (tmp_path / "record.json").write_text(json.dumps(content))
-    assert record.read(tmp_path)["state"] == "running"
 
 
 def test_unreadable_records(tmp_path: Path) -> None:

@@ -140,13 +140,9 @@ def run(
 
 def start_of(kernel: str) -> tuple[str, dict[str, str]]:
     """The Python of a Jupyter kernel, and the environment variables that Jupyter gives it."""
-    from jupyter_client.kernelspec import KernelSpecManager
-
-    spec = KernelSpecManager().get_kernel_spec(kernel)
-    environment = environment_variables.for_a_kernel(os.environ)
-    given = spec.argv[0]
+    given, environment = kernel_processes.start_of(kernel)
     named = re.fullmatch(r"python[\d.]*", given)  # Jupyter also uses its own Python here
-    environment |= kernel_processes.variables_of(spec)
+    environment = environment_variables.for_a_kernel(os.environ) | environment
     return sys.executable if named else given, environment
 
 

@@ -55,7 +55,13 @@ class Steps:
 
 
 def main(arguments: list[str]) -> int:
-    given = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m helpers.runner.self_test.worker")
+    parser.add_argument("module", help="one of helpers.frameworks")
+    parser.add_argument("kind", choices=("gpu", "cpu"))
+    parser.add_argument("count", type=int)
+    parser.add_argument("--gpus", type=int, help="on how many GPUs, where they are shared")
+    parser.add_argument("--to", type=Path, required=True)
+    given = parser.parse_args(arguments)
     faulthandler.enable()  # a crash in native code leaves a traceback
     faulthandler.register(signal.SIGUSR1)  # and so does a process that hangs
     steps = Steps(given.to)
@@ -113,16 +119,6 @@ def _cuda() -> dict[str, str]:
         if name.startswith("nvidia-") and any(part in name for part in CUDA_PACKAGES):
             found[name] = package.version
     return dict(sorted(found.items()))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m helpers.runner.self_test.worker")
-    parser.add_argument("module", help="one of helpers.frameworks")
-    parser.add_argument("kind", choices=("gpu", "cpu"))
-    parser.add_argument("count", type=int)
-    parser.add_argument("--gpus", type=int, help="on how many GPUs, where they are shared")
-    parser.add_argument("--to", type=Path, required=True)
-    return parser
 
 
 if __name__ == "__main__":

@@ -62,10 +62,6 @@ def queue(script: str, *options: str) -> str:
     """Queue a batch script with ``sbatch``, and return the job's number.
 
     From inside a job (an interactive one, say) the new job does not inherit that job's variables.
-
-    Args:
-        script: its text.
-        options: options of sbatch, in addition to those in the script.
     """
     environment = dict(os.environ)
     if (here := environment.get("SLURM_JOB_ID")) is not None:
@@ -82,8 +78,3 @@ def queue(script: str, *options: str) -> str:
         printed = repr(said.strip()[:80])
         raise UserError(f"sbatch printed no job number, but {printed}: check with squeue --me")
     return str(numbers[-1])
-
-
-def jobs_called(name: str) -> list[str]:
-    """The numbers of this user's jobs of that name that wait or run."""
-    return ask("squeue", "--me", "--noheader", f"--name={name}", "--format=%i").split()

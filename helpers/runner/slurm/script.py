@@ -159,7 +159,7 @@ def text(job: Job) -> str:
         command += f" \\\n    --stage {shlex.quote(slurm['stage'])}"
     lines = [
         "#!/bin/bash",
-        f"# {_comment(job.recipe.name)} as a Slurm job. To queue it by hand:",
+        f"# {job.recipe.name} as a Slurm job. To queue it by hand:",
         f"#   {by_hand}",
         *_explained(job),
         f"export {QUEUED}={digest(job)} # the recipe, as it was queued",
@@ -266,7 +266,3 @@ def _quoted(path: Path) -> str:
     if re.fullmatch(r"[A-Za-z0-9_./+@:,-]+", said):
         return said
     return '"' + said.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _comment(name: str) -> str:
-    return "".join(sign for sign in name if sign.isprintable())

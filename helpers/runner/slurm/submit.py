@@ -38,7 +38,8 @@ def submit(job: Job) -> None:
     paths.RUNS.mkdir(parents=True, exist_ok=True)
     with naming(paths.RUNS), tempfile.TemporaryFile(dir=paths.RUNS):
         pass  # else Slurm could not write the job's output, and no error would be shown
-    with locks.held(locks.of_queueing(job.name), f"another rosetta slurm queues {job.name}"):
+    lock = locks.of_batch(f"_queueing-{job.name}")
+    with locks.held(lock, f"another rosetta slurm queues {job.name}"):
         _queue(job)
 
 
@@ -117,7 +118,8 @@ def kinds_of_nodes(slurm: Mapping[str, Any]) -> str | None:
 def _why_not(job: Job, nodes: int, begun: Mapping[int, Experiment | None]) -> str | None:
     """Why nothing is to be queued for so many nodes; None where there is something to do."""
     name, experiment = job.experiment(nodes), begun[nodes]
-    if queued := programs.jobs_called(name):
+    asked = "squeue", "--me", "--noheader", f"--name={name}", "--format=%i"
+    if queued := programs.ask(*asked).split():
         number = queued[0]
         return f"job {number} is called {name} already: wait for it, or end it (scancel {number})"
     if experiment is not None and experiment.finished is not None and not experiment.failed:
