@@ -180,8 +180,10 @@ def execute(
         asked = error if isinstance(error, KeyboardInterrupt) else shutdown.raised()
         if asked is None:
             raise watch.error or error from None
-        # asyncio would print a traceback for every interrupted task of nbclient.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        # asyncio would print a traceback for every interrupted task of nbclient, and nbclient, in
+        # the name of papermill, that the kernel died.
+        for name in ("asyncio", "papermill"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         give_up()
         raise asked from None
     finally:
