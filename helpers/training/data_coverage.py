@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable
 from itertools import islice, repeat
 
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.fairness import process_checks, reference, reference_checks, training_loop
-from helpers.fairness.check_results import FairnessCheck
+from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
 from helpers.recipe import MULTICLASS, ScaledRecipe
 from helpers.training import numbered_images
@@ -35,31 +34,28 @@ OUTPUTS = tuple(f"output {number}" for number in range(14))
 
 
 def check_fairness(
-    fairness_check: FairnessCheck,
     everywhere: Callable[..., list[Answer]],
     images: Data,
     recipe: ScaledRecipe,
     *,
     processes: int,
     hosts: int,
-) -> FairnessCheck:
-    """Add the rows of the world.
+) -> list[Check]:
+    """The rows of the world.
 
     Args:
-        fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each process.
         images: the run's.
         recipe: scaled to all devices.
         processes: how many there are to be.
         hosts: on how many machines.
     """
-    began = time.perf_counter()
     train, valid = tables(images, recipe)
     even = even_table(images, recipe)
     answers = everywhere(answer, train, even, valid)
     used = recipe.steps(len(train)) * recipe.global_batch_size
     places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
-    checks = [
+    return [
         process_checks.joined(answers, processes, recipe.devices, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
         process_checks.reshuffled(answers),
@@ -71,8 +67,6 @@ def check_fairness(
             training_loop.LIMITS[recipe.recipe.precision].values,
         ),
     ]
-    seconds = fairness_check.seconds + time.perf_counter() - began
-    return FairnessCheck((*fairness_check.checks, *checks), seconds)
 
 
 def answer(

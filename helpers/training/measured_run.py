@@ -31,7 +31,7 @@ from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
     check_results,
-    custom_network,
+    network_checks,
     process_checks,
     reference_checks,
     training_checks,
@@ -288,13 +288,8 @@ class Run(RunBase):
         """
         samplers.stop(self.monitor)  # of a training before this
         on_ranks = rank_info.here() is not None
-        check_fairness = (
-            custom_network.check_fairness
-            if self.network == "own"
-            else partial(reference_checks.check_fairness, architecture=self.network)
-        )
         check = partial(
-            check_fairness,
+            network_checks.check_fairness,
             self.framework,
             model,
             self.initial,
@@ -331,8 +326,8 @@ class Run(RunBase):
             found: tuple[float, Arrays, np.ndarray] = each[0][0]
             return found
 
-        self.fairness_check = training_loop.check_fairness(
-            self._of_network,
+        began = time.perf_counter()
+        checks = training_loop.check_fairness(
             trial,
             devices=self.setup.replicas,
             precision=self.recipe.recipe.precision,
@@ -340,8 +335,7 @@ class Run(RunBase):
             task=self.recipe.recipe.task,
         )
         self._compare_devices(slow_devices.best(rates))
-        self.fairness_check = data_coverage.check_fairness(
-            self.fairness_check,
+        checks += data_coverage.check_fairness(
             self.everywhere,
             self.images,
             self.recipe,
@@ -349,13 +343,10 @@ class Run(RunBase):
             hosts=1 if self.setup.simulated_nodes else self.setup.nodes,
         )
         if rank_info.here() is not None and self.setup.replicas > 1:
-            self.fairness_check = ranks_gradients.check_fairness(
-                self.fairness_check,
-                self.everywhere,
-                network=self.network,
-                weights=self.initial if self.network == "own" else None,
-                devices=self.setup.replicas,
-            )
+            given = self.initial if self.network == "own" else None
+            answers = self.everywhere(ranks_gradients.answer, self.network, given)
+            checks += process_checks.of_ranks(answers, self.setup.replicas)
+        self.fairness_check = self._of_network.updated(checks, time.perf_counter() - began)
         return self._checked()
 
     def _compare_devices(self, rates: slow_devices.Rates) -> None:

@@ -89,8 +89,8 @@ def test_the_notebooks_table_has_no_nan_but_where_one_was_found() -> None:
 
 def test_rows_found_later_take_the_places_of_those_of_their_names() -> None:
     again, more = Check("d", 0.5, 1.0), Check("g", 0.0, 1.0)
-    found = FairnessCheck((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more])
-    assert found == FairnessCheck((PASS, again, KNOWN, more), 2.0)
+    found = FairnessCheck((PASS, UNCHECKED, KNOWN), 2.0).updated([again, more], 1.5)
+    assert found == FairnessCheck((PASS, again, KNOWN, more), 3.5)
     assert FairnessCheck((PASS,)).updated([]) == FairnessCheck((PASS,))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.fairness import check_results, reference, training_loop
-from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness import reference, training_loop
+from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import BIASED
 from helpers.fairness.training_loop import ADAM, MOMENTUM, SGD, Trial
 from helpers.recipe import PRECISIONS, Rule
@@ -101,13 +101,12 @@ def checks_of(
     task: str = "multilabel",
 ) -> dict[str, Check]:
     found = training_loop.check_fairness(
-        FairnessCheck(()),
         lambda trial: fault(trial, sound(trial)),
         devices=devices,
         precision=precision,
         task=task,
     )
-    return {check.check: check for check in found.checks}
+    return {check.check: check for check in found}
 
 
 def of_path(rule: str, change: Callable[[Result, float], Result]) -> Fault:
@@ -209,8 +208,8 @@ def test_a_fault_just_above_a_limit_fails_its_row(
 
 
 def test_float32_is_what_is_meant_where_nothing_is_said() -> None:
-    found = training_loop.check_fairness(FairnessCheck(()), sound, devices=1)
-    assert {check.threshold for check in found.checks} == {1e-5, 2e-3, None}
+    found = training_loop.check_fairness(sound, devices=1)
+    assert {check.threshold for check in found} == {1e-5, 2e-3, None}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -424,20 +423,6 @@ def test_nan_fails(row: str) -> None:
             assert checks[row].verdict == "fail"
 
 
-def test_the_rows_and_seconds_come_to_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(training_loop.time, "perf_counter", lambda: now[0])
-
-    def slow(trial: Trial) -> Result:
-        now[0] += 2.0
-        return sound(trial)
-
-    before = FairnessCheck((check_results.Check("first", 0.0, 0.0),), 30.0)
-    found = training_loop.check_fairness(before, slow, devices=1)
-    assert found.seconds == 36.0
-    assert [check.check for check in found.checks] == ["first", *ROWS]
-
-
 def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> dict[str, Check]:
     """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
 
@@ -447,10 +432,8 @@ def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> d
             return walked(path, task)
         return sound(trial)
 
-    found = training_loop.check_fairness(
-        FairnessCheck(()), check_training_loop, devices=2, rule=rule, task=task
-    )
-    return {check.check: check for check in found.checks}
+    found = training_loop.check_fairness(check_training_loop, devices=2, rule=rule, task=task)
+    return {check.check: check for check in found}
 
 
 DECAY = reference.DECAY
@@ -465,7 +448,7 @@ def test_the_recipes_own_rule_is_checked_beside_plain_descent(rule: Rule) -> Non
         return sound(trial)
 
     training_loop.check_fairness(
-        FairnessCheck(()), check_training_loop, devices=1, rule=replace(rule, weight_decay=1e-4)
+        check_training_loop, devices=1, rule=replace(rule, weight_decay=1e-4)
     )
     decayed = replace(rule, weight_decay=DECAY)
     own = [] if rule == SGD else [rule]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import two_nodes
 
-from helpers.fairness.check_results import FairnessCheck
+from helpers.fairness import process_checks
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.training import ranks_gradients
 from helpers.training.measured_run import Run
@@ -27,15 +27,11 @@ OTHER = 0.1
 
 def rows_of(run: Run, everywhere: Callable[..., Any]) -> dict[str, Any]:
     """The fairness check's rows of n devices, as the run's ranks find them."""
-    fairness_check = ranks_gradients.check_fairness(
-        FairnessCheck(()),
-        everywhere,
-        network=run.network,
-        weights=run.initial if run.network == "own" else None,
-        devices=run.setup.replicas,
-    )
-    assert [check.check for check in fairness_check.checks] == list(N_AGAINST_ONE)
-    return {check.check: check for check in fairness_check.checks}
+    weights = run.initial if run.network == "own" else None
+    answers = everywhere(ranks_gradients.answer, run.network, weights)
+    checks = process_checks.of_ranks(answers, run.setup.replicas)
+    assert [check.check for check in checks] == list(N_AGAINST_ONE)
+    return {check.check: check for check in checks}
 
 
 def of_two(names: two_nodes.Names) -> two_nodes.Found:
