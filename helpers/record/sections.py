@@ -38,7 +38,7 @@ def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
     """The section ``test``.
 
     Args:
-        result: from ``helpers.training.metrics.evaluate``.
+        result: from ``evaluate`` of one of ``helpers.training.metrics``.
         loss: the mean over the test part's images.
         seconds: that the evaluation took.
     """

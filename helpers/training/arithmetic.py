@@ -15,16 +15,12 @@ from typing import Any
 
 from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
-from helpers.record import sections
 from helpers.training.world import World
 
 SIZES = {"cpu": 1024, "gpu": 4096}
 """Rows and columns of the matrices, by the kind of device."""
 TURN_SECONDS = 0.1
 """How long a turn should last; on a device that takes longer it is one product."""
-
-
-as_record = sections.arithmetic
 
 
 def seconds_a_product(world: World, framework: ModuleType, precision: str) -> float:

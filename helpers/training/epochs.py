@@ -188,7 +188,7 @@ class Epoch:
         images = work.images
         with evaluating(f"validation, epoch {self.number}"):
             check_count(scores, len(images.valid))
-        measured = metrics.of_epoch(images.task, images.targets(images.valid), scores)
+        measured = metrics.MODULES[images.task].of_epoch(images.targets(images.valid), scores)
         run.observer.evaluations.append(self._validation.images(run.world, images, "valid"))
         trained = run.whole_steps * work.recipe.global_batch_size
         run.history.append(

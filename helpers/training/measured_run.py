@@ -472,13 +472,9 @@ class Run(RunBase):
         self._check_test_part(each)
         images, part = self.images, self.images.test
         targets = images.targets(part)
-        result = metrics.evaluate(
-            images.task,
-            targets,
-            scores,
-            groups=part["group"],
-            names=images.classes,
-            sample=run_identity.images(part, images.classes),
+        sample = run_identity.images(part, images.classes)
+        result = metrics.MODULES[images.task].evaluate(
+            targets, scores, part["group"], images.classes, sample
         )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
@@ -525,7 +521,7 @@ class Run(RunBase):
         """The record's section ``arithmetic``, from the seconds of a product in each round."""
         kind, recipe = self.setup.devices.kind, self.recipe.recipe
         flops = arithmetic.flops_of_product(kind, self.setup.replicas)
-        return arithmetic.as_record(
+        return record.arithmetic(
             [flops / round for round in seconds],
             size=arithmetic.SIZES[kind],
             dtype=DTYPES[recipe.precision],

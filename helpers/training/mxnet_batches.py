@@ -12,25 +12,18 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.util import Finalize
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
 
-from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
+from helpers.training.buffer_pool import AHEAD, LENT, Places, Writes, requested
 
 END_SECONDS = 30
 """In which workers have to have made the batches that were asked for."""
 AT_EXIT = 16
 """The order at exit: a pool kills its workers at 15, later."""
-
-
-class Writes(Protocol):
-    """A dataset that writes the pixels of a batch into given memory."""
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
 
 
 class Loader(DataLoader):  # type: ignore[misc]

@@ -285,16 +285,15 @@ def measure(
 
     with work.monitor.phase("warm-up"):
         take_steps(work, replica, fixed, 1)
-    seconds = measurement_rounds.take_turns(
-        work.monitor.phase,
-        steps=steps,
-        images=own,
-        files=lambda steps: turn(files, steps),
-        synthetic=lambda steps: turn(fixed, steps),
-        no_allreduce=no_allreduce if world.size > 1 else None,
-        loader=loader_alone,
-        product=product,
-    )
+    turns: dict[str, measurement_rounds.Turn] = {
+        "files": lambda steps: turn(files, steps),
+        "synthetic": lambda steps: turn(fixed, steps),
+        "loader": loader_alone,
+        measurement_rounds.PRODUCT: product,
+    }
+    if world.size > 1:
+        turns["no_allreduce"] = no_allreduce
+    seconds = measurement_rounds.take_turns(work.monitor.phase, turns, steps=steps, images=own)
     if functions.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)

@@ -177,8 +177,7 @@ def small() -> None:
     )
     training_loop.check_fairness = lambda *given, **named: []
     data_coverage.check_fairness = lambda *given, **named: []
-    turns: Any = measurement_rounds.take_turns
-    turns.__kwdefaults__["rounds"] = 2
+    measurement_rounds.ROUNDS = 2
     measurement_rounds.LOADER_SECONDS = 0.01
     run: Any = measured_run.Run
     train, load = run._check_training, run._trained_weights

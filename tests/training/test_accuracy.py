@@ -12,21 +12,18 @@ from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, top_k_accuracy_score
 
 from helpers.record import tasks
-from helpers.training import accuracy, metrics, resampling
+from helpers.training import accuracy, resampling
 from helpers.training.accuracy import Evaluation
 
 
 def evaluate(targets: Any, scores: np.ndarray, groups: Any = None, names: Any = None) -> Evaluation:
-    result = metrics.evaluate(
-        "multiclass",
+    return accuracy.evaluate(
         np.asarray(targets),
         scores,
-        groups=range(len(targets)) if groups is None else groups,
-        names=[f"class {n}" for n in range(scores.shape[1])] if names is None else names,
-        sample=hashlib.sha256(),
+        range(len(targets)) if groups is None else groups,
+        [f"class {n}" for n in range(scores.shape[1])] if names is None else names,
+        hashlib.sha256(),
     )
-    assert isinstance(result, Evaluation)
-    return result
 
 
 def drawn(images: int = 500, classes: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +41,7 @@ def test_both_shares_are_scikit_learns(seed: int, images: int, classes: int, lev
     targets = random.integers(0, classes, images)
     scores = random.integers(0, levels, (images, classes)).astype(float)
     result, every = evaluate(targets, scores), range(classes)
-    found = metrics.of_epoch("multiclass", targets, scores)
+    found = accuracy.of_epoch(targets, scores)
     for guesses, share, name in (
         (1, result.top1[0], "valid_top1"),
         (5, result.top5[0], "valid_top5"),
@@ -125,7 +122,7 @@ def test_top_5_of_five_classes_is_none_and_of_six_is_one() -> None:
     assert np.isnan(few.top5).all() and not np.isnan(more.top5).any()
     assert few.as_record()["top5"] != few.as_record()["top5"]  # NaN, which a record has as null
     assert "top-5" not in str(few) and "top-5" in str(more)
-    epoch = metrics.of_epoch("multiclass", *drawn(50, 5))
+    epoch = accuracy.of_epoch(*drawn(50, 5))
     assert np.isnan(epoch["valid_top5"])
     assert tasks.MULTICLASS.said(epoch) == f"top-1 {100 * epoch['valid_top1']:.1f} %"
 
@@ -197,7 +194,7 @@ def test_what_is_no_score_is_refused() -> None:
     with pytest.raises(ValueError, match="diverged"):
         evaluate(targets, scores)
     with pytest.raises(ValueError, match="diverged"):
-        metrics.of_epoch("multiclass", targets, scores)
+        accuracy.of_epoch(targets, scores)
 
 
 def test_as_many_classes_as_imagenet_has_are_measured() -> None:
