@@ -65,12 +65,7 @@ class FairnessCheck:
         return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
     def updated(self, checks: Iterable[Check], seconds: float = 0.0) -> "FairnessCheck":
-        """With these in the places of those of their names; new ones come last.
-
-        Args:
-            checks: the rows.
-            seconds: that they took.
-        """
+        """With these in the places of those of their names; new ones come last."""
         rows = {check.check: check for check in (*self.checks, *checks)}
         return FairnessCheck(tuple(rows.values()), self.seconds + seconds)
 

@@ -47,10 +47,6 @@ def same_on_all_devices(
     sigmoid here, whatever the task.
 
     Args:
-        framework: its module of ``helpers.frameworks``.
-        build_model: makes the network with given weights.
-        weights: the initial ones.
-        devices: the framework's handles.
         recipe: has the size of the images, and mean and deviation.
         outputs: how many findings or classes.
     """

@@ -32,7 +32,6 @@ def check_fairness(
         weights: these; a custom network's by their names in its framework.
         recipe: scaled to the devices.
         build_model: the notebook's function that makes such a model.
-        devices: the framework's handles.
         evaluate_pixels: the notebook's evaluation pipeline from a uint8 image (H, W, planes) to
             what the network sees, float32 (3, crop, crop).
         labels: the notebook's label columns in its order of outputs.

@@ -104,10 +104,7 @@ def same_in_training(
     """One pass in training mode: its logits and the running statistics after it.
 
     Args:
-        framework: its module of ``helpers.frameworks``.
-        build_model: makes the network with given weights.
         network: the same in float64, where the framework can train in that.
-        architecture: one of ``helpers.networks.shapes.NETWORKS``.
     """
     known, start = reference.load(architecture), reference.arrays(architecture)
     reason = framework.SKIPPED.get("training in float64")
@@ -202,8 +199,6 @@ def running_statistics(
     Args:
         found: arrays by torchvision's names.
         known: the reference's, by the same names.
-        before: those that both began with.
-        steps: how many were taken since.
         threshold: of the relative difference.
         when: ends the checks' names.
         norms: of each, the pixels of its input a side (``reference.KEPT``).

@@ -28,11 +28,6 @@ def seconds_a_product(world: World, framework: ModuleType, precision: str) -> fl
 
     The first product is not counted. The matrices are released afterwards, because training needs
     the memory.
-
-    Args:
-        world: as this process sees it.
-        framework: the module of ``helpers.frameworks``.
-        precision: the recipe's.
     """
     dtype, size = DTYPES[precision], SIZES[world.kind]
     return _seconds_each([framework.matrix_product(size, dtype, one) for one in world.devices])

@@ -115,8 +115,6 @@ class Writer:
 
         Args:
             history: the rows of the epochs that are done.
-            first_step: in seconds.
-            weights: of the network.
             optimizer: from the framework module's ``dump_optimizer``.
             part: of the next epoch.
         """

@@ -45,10 +45,6 @@ def check_fairness(
 
     Args:
         everywhere: calls ``function(world, work, *args)`` in each process.
-        images: the run's.
-        recipe: scaled to all devices.
-        processes: how many there are to be.
-        hosts: on how many machines.
     """
     train, valid = tables(images, recipe)
     even = even_table(images, recipe)

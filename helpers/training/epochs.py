@@ -232,15 +232,11 @@ def counted_steps(
     """The loader and the clock of ``steps`` steps that a notebook's ``train_epoch`` takes.
 
     Args:
-        work: what the process knows.
-        loader: that of the batches.
-        steps: how many.
         permit: says up to where; the steps end there, where the loader is a plain iterator, or
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
         what: the part of the run, for the error's message.
         progress: how far the steps are, now and then (:class:`StepClock`).
-        observer: notes what the steps are taken on, and how.
 
     Raises:
         LoaderError: the notebook took more steps, or fewer, so every rate would be wrong.

@@ -280,7 +280,6 @@ class Run(RunBase):
 
         Args:
             model: the network that will train, with the initial weights.
-            build_model: what made it.
             evaluate_pixels: from an image, uint8 (H, W, planes), to what the network sees of it in
                 an evaluation, float32 (3, crop, crop).
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with

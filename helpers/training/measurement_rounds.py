@@ -127,7 +127,6 @@ def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[st
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
     Args:
-        steps: that a turn counted.
         images: the global batch.
     """
     return {

@@ -28,7 +28,6 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     """What one rank finds: its devices and those of all others against its first alone.
 
     Args:
-        world, work: this rank's.
         network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
         weights: the initial ones of a custom network, else None.
     """

@@ -79,7 +79,6 @@ def section(
     """Decorate the method of a run that carries out a section.
 
     Args:
-        number: of the section in the notebooks.
         name: for the message that another section needs this one.
         needs: names of the methods that have to be done before it.
         records: the record's sections that it writes.

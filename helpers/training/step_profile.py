@@ -93,7 +93,6 @@ def merge(folder: Path, failures: Sequence[str], ahead: Sequence[float] = ()) ->
     """Write all ranks' traces and the monitor's lanes of these seconds to one file.
 
     Args:
-        folder: the run's.
         failures: what :func:`take` said, for each rank.
         ahead: seconds by which each rank's wall clock is ahead of rank 0's; empty: all agree.
 

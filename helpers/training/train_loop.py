@@ -122,11 +122,7 @@ def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, 
 
 
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
-    """One step with ``size`` images per device, to see whether they fit into its memory.
-
-    Args:
-        arrays: the weights to begin with.
-    """
+    """One step with ``size`` images per device, to see whether they fit into its memory."""
     functions = work.functions
     replica = functions.start(world, functions.build_model(arrays))
     try:
@@ -234,10 +230,7 @@ def predict(
     """What the notebook's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
-        functions: the notebook's.
-        replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
-        total: how many images.
         what: the part of the run, for the error's message.
 
     Raises:
@@ -257,7 +250,6 @@ def measure(
     Args:
         steps: of a turn, after a first one that is not counted.
         profiled: steps to profile when all is measured.
-        folder: the run's, for the profile.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
