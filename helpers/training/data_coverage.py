@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from itertools import islice, repeat
+from itertools import repeat
 
 import numpy as np
 import pandas as pd
@@ -77,9 +77,10 @@ def answer(
     """
     functions, framework, task = work.functions, work.framework, work.recipe.recipe.task
     with numbered_images.standing_in(work.images, even, task, OUTPUTS, black=True):
-        (whole,) = _read(world, work, 1)
+        (whole,) = numbered_images.read(world, work, 0, work.recipe.steps(len(even)))
     with numbered_images.standing_in(work.images, train, task, OUTPUTS):
-        epochs = _read(world, work, EPOCHS)
+        steps = work.recipe.steps(len(train))
+        epochs = tuple(numbered_images.read(world, work, 0, *[steps] * EPOCHS))
         with functions.scope():
             network = framework.shallow(reference.shallow_arrays(), world.devices)
         # No step is taken, but some ask for the first one's rate when they start.
@@ -91,17 +92,6 @@ def answer(
         functions.stop(replica)
     devices, host = len(world.devices), socket.gethostname()  # Slurm may call one by two names
     return Answer(world.rank, devices, host, os.getpid(), last, epochs, whole, logits, loss)
-
-
-def _read(world: World, work: Work, epochs: int) -> tuple[np.ndarray, ...]:
-    """The numbers of the images that the notebook's loader gives in the first epochs."""
-    batches = iter(work.functions.make_train_loader(world, 0, work.workers))
-    steps = work.recipe.steps(len(work.images.train))
-    found = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(epochs))
-    if hasattr(batches, "close"):
-        batches.close()
-    del batches  # with which its workers end
-    return found
 
 
 def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -165,7 +165,7 @@ class Epoch:
     def validate(self) -> Iterator[Iterator[Any]]:
         """This process's batches of the validation part."""
         run, valid = self.run, self.run.work.images.valid
-        own = own_images(run.world, len(valid))
+        own = run.world.own(len(valid))
         with (
             run.work.monitor.phase("validate", epoch=self.number, items=own),
             run.work.watch(run.world) as watch,
@@ -285,11 +285,6 @@ def check_count(scores: np.ndarray, total: int) -> None:
     """
     if len(scores) != total:
         raise LoaderError(f"predict returned logits for {len(scores)} of {total} images")
-
-
-def own_images(world: World, total: int) -> int:
-    """How many of a part's images this process evaluates, with every n-th its own."""
-    return len(range(world.rank, total, world.processes))
 
 
 def skip(loader: Any, batches: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.util import Finalize
+from operator import itemgetter
 from threading import Thread
 from typing import Any
 
@@ -53,7 +54,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         super().__init__(
             _Places(dataset, memory),
             batch_sampler=_Placed(batches, self.places),
-            batchify_fn=_the_only_one,
+            batchify_fn=itemgetter(0),
             num_workers=num_workers,
             prefetch=AHEAD * num_workers,
             auto_reload=auto_reload,
@@ -117,7 +118,3 @@ class _Places:
     def __getitem__(self, batch: tuple[int, list[int]]) -> tuple[int, np.ndarray]:
         place, numbers = batch
         return place, self.dataset.write(numbers, self.memory[place, : len(numbers)])
-
-
-def _the_only_one(examples: list[Any]) -> Any:
-    return examples[0]

@@ -69,8 +69,8 @@ class Progress:
         self._done.add(name)
 
     def _list(self, missing: Iterable[str]) -> str:
-        said = (f"{SECTIONS[name]}" + _which(self._why.get(name)) for name in missing)
-        return ", ".join(said)
+        why = {name: f", which {said}" for name, said in self._why.items()}
+        return ", ".join(f"{SECTIONS[name]}{why.get(name, '')}" for name in missing)
 
 
 def section(
@@ -110,10 +110,6 @@ def _needs(name: str) -> list[str]:
                 found.add(need)
                 waiting.append(need)
     return [each for each in SECTIONS if each in found]
-
-
-def _which(why: str | None) -> str:
-    return f", which {why}" if why else ""
 
 
 def _these(missing: list[str]) -> str:

@@ -38,7 +38,6 @@ from helpers.training.epochs import (
     counted_steps,
     ending,
     evaluating,
-    own_images,
 )
 from helpers.training.observer import Evaluated
 from helpers.training.partial_epoch import Part
@@ -201,9 +200,8 @@ def train(
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
     """The logits of one batch of noise by every device, (devices, images, outputs)."""
-    count = (
-        work.recipe.recipe.batch_size
-    )  # as many as an evaluation's, for which graphs are compiled
+    # As many as an evaluation's, for which graphs are compiled.
+    count = work.recipe.recipe.batch_size
     loader = work.functions.make_fixed_loader(world, work.noise(world, count))
     logits, _ = predict(work.functions, replica, once(loader), count * world.size)
     return share_after_share(world, logits).reshape(world.size, count, -1)
@@ -213,7 +211,7 @@ def test(world: World, work: Work, replica: Any) -> Tested:
     """Logits and mean loss of the test part."""
     work.functions.ready(replica, [])
     loader = work.functions.make_evaluation_loader(world, work.images.test, work.workers)
-    images = own_images(world, len(work.images.test))
+    images = world.own(len(work.images.test))
     with work.monitor.phase("test", items=images), work.watch(world) as watch:
         count, batches = len(work.images.test), Evaluated(iter(loader))
         scores, loss = predict(work.functions, replica, iter(batches), count, "section 10")
