@@ -85,18 +85,15 @@ def test_a_run_that_is_continued_is_named(tmp_path: Path) -> None:
     assert record.read(tmp_path)["run"]["resumed"] == first.id
 
 
-def test_training_begins_with_the_initial_weights_and_nothing_measured(tmp_path: Path) -> None:
+def test_training_begins_anew_with_nothing_measured_and_the_old_checkpoint_goes(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
     found = begin(tmp_path, resume=False)
     assert found.weights is INITIAL and found.folder == tmp_path
     assert (found.epoch, found.history, found.optimizer) == (0, [], {})
     assert math.isnan(found.first_step)
     assert found.as_record(1.5) == {"resumed_after": 0, "seconds": 1.5}
-
-
-def test_without_resume_training_begins_anew_and_the_old_checkpoint_goes(tmp_path: Path) -> None:
-    write(tmp_path)
-    found = begin(tmp_path, resume=False)
-    assert found.epoch == 0 and found.weights is INITIAL and found.optimizer == {}
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
