@@ -196,7 +196,7 @@ def rounds(rate: float) -> dict[str, Any]:
 
 def arithmetic(speed: float, product: float = 5e10) -> dict[str, Any]:
     """The section beside what :func:`make` gives a run of that speed, of DenseNet121 at 32 px."""
-    return arithmetic_section.as_record(
+    return record.arithmetic(
         [product * part for part in (0.9, 1, 1, 1, 1, 1.1)],
         size=1024,
         dtype="float32",

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -64,10 +64,10 @@ class FairnessCheck:
         """False when any check failed, or found another training than the recipe's."""
         return all(check.verdict not in ("fail", DIFFERENT) for check in self.checks)
 
-    def updated(self, checks: Iterable[Check]) -> "FairnessCheck":
+    def updated(self, checks: Iterable[Check], seconds: float = 0.0) -> "FairnessCheck":
         """With these in the places of those of their names; new ones come last."""
         rows = {check.check: check for check in (*self.checks, *checks)}
-        return replace(self, checks=tuple(rows.values()))
+        return FairnessCheck(tuple(rows.values()), self.seconds + seconds)
 
     def table(self) -> pd.DataFrame:
         """One row a check, as text for the notebook; a dash where nothing was compared."""

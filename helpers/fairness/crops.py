@@ -121,7 +121,6 @@ def checks(crops: Sequence[Crop], batch: int) -> list[Check]:
     """Whether crops are those of the recipe: cut at random places, half of them mirrored.
 
     Args:
-        crops: of all processes.
         batch: images per device and step.
     """
     if not crops:

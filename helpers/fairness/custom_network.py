@@ -4,16 +4,15 @@ Checks that need a reference are skipped and say why. The others run as for ever
 weights, inputs, gradients of n devices, and afterwards the training loop.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from helpers.fairness import reference, reference_checks
-from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.check_results import Check
 from helpers.networks.weights import Weights
-from helpers.recipe import Recipe, ScaledRecipe, custom_code
+from helpers.recipe import Recipe, custom_code
 
 OWN = "own network"
 
@@ -32,48 +31,6 @@ UNKNOWN = (
 """Checks that need a reference."""
 
 
-def check_fairness(
-    framework: Any,
-    model: Any,
-    weights: Weights,
-    recipe: ScaledRecipe,
-    *,
-    build_model: Callable[[Mapping[str, np.ndarray]], Any],
-    devices: Sequence[Any],
-    evaluate_pixels: Callable[[np.ndarray], np.ndarray],
-    labels: Sequence[str],
-    classes: Sequence[str],
-) -> FairnessCheck:
-    """As :func:`reference_checks.check_fairness`, of a network that no reference knows.
-
-    Args:
-        framework: its module of ``helpers.frameworks``.
-        model: the network that will train, with the initial weights.
-        weights: these, as its framework drew them, by their names there.
-        recipe: scaled to the devices.
-        build_model: what made ``model``.
-        devices: the framework's handles.
-        evaluate_pixels: from an image, uint8 (H, W, planes), to float32 (3, crop, crop).
-        labels: that the images' tables have.
-        classes: what the outputs stand for, in their order.
-    """
-    began = time.perf_counter()
-    checks = [
-        reference_checks.same_weights(framework.dump_weights(model), weights.arrays),
-        *reference_checks.same_inputs(evaluate_pixels, labels, classes, recipe),
-        *(Check(name, None, None, OWN) for name in UNKNOWN),
-    ]
-    if len(devices) == 1:
-        checks += reference_checks.with_one_device()
-    else:
-        count = len(classes)
-        checks += [
-            same_on_all_devices(framework, build_model, weights, devices, recipe.recipe, count),
-            reference_checks.uneven_on_all_devices(framework, devices),
-        ]
-    return FairnessCheck(tuple(checks), time.perf_counter() - began)
-
-
 def same_on_all_devices(
     framework: Any,
     build_model: Callable[[Mapping[str, np.ndarray]], Any],
@@ -81,21 +38,20 @@ def same_on_all_devices(
     devices: Sequence[Any],
     recipe: Recipe,
     outputs: int,
-) -> Check:
+) -> list[Check]:
     """Gradients of n devices against one, with two images of noise for each; BatchNorm frozen.
+
+    The row of an uneven batch is that of :func:`reference_checks.same_on_all_devices`.
 
     The check computes in float64, or gives the reason if the network cannot. Each output is a
     sigmoid here, whatever the task.
 
     Args:
-        framework: its module of ``helpers.frameworks``.
-        build_model: makes the network with given weights.
-        weights: the initial ones.
-        devices: the framework's handles, two at least.
         recipe: has the size of the images, and mean and deviation.
         outputs: how many findings or classes.
     """
-    name = reference_checks.N_AGAINST_ONE[0]
+    if len(devices) == 1:
+        return reference_checks.with_one_device()
     count, random = 2 * len(devices), np.random.Generator(np.random.PCG64(reference.SEED))
     shape = (count, recipe.crop, recipe.crop, recipe.planes)
     images = reference.network_input(random.integers(0, 256, shape, dtype=np.uint8), recipe)
@@ -114,4 +70,7 @@ def same_on_all_devices(
     one, each = (np.concatenate([found[n].ravel() for n in sorted(found)]) for found in (one, each))
     limit = reference_checks.EXACT if one.dtype == np.float64 else SINGLE
     reason = reference_checks.scale_in_words(each, one) + in_float32
-    return Check(name, reference.relative(each, one), limit, reason)
+    return [
+        Check(reference_checks.N_AGAINST_ONE[0], reference.relative(each, one), limit, reason),
+        reference_checks.uneven_on_all_devices(framework, devices),
+    ]

@@ -55,8 +55,6 @@ def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) 
     """Whether exactly the requested processes compute together.
 
     Args:
-        answers: of all processes.
-        processes: how many there are to be.
         devices: how many these drive together.
         hosts: on how many machines they are.
     """
@@ -82,8 +80,6 @@ def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> C
     An image that is always left out is noticed where all images fill whole batches.
 
     Args:
-        answers: of all processes.
-        images: how many there are.
         used: how many of them an epoch's whole batches hold.
         even: how many there are in the epoch in which all images fill whole batches.
     """
@@ -172,7 +168,6 @@ def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
 
     Args:
         answers: of each rank, the same rows in the same order.
-        devices: of all ranks.
     """
     all_ranks = f"{devices} devices on {len(answers)} ranks"
     found = []
@@ -192,7 +187,6 @@ def after_training(
         digests: of each process's weights.
         logits: of each process, what all devices give of the same images:
             (devices, images, outputs).
-        devices: how many take part.
         limit: of the logits' relative distance.
     """
     if devices == 1:

@@ -21,7 +21,6 @@ from helpers.recipe import MULTILABEL, RECIPES, Recipe
 IMAGES, SEED = 4, 0
 STEPS = 5
 
-
 PATHS_OF_CLASSES = Path(__file__).with_name("reference_classes.npz")
 
 
@@ -165,13 +164,7 @@ def paths(task: str) -> Mapping[str, np.ndarray]:
     For each path in PATHS the ``losses`` of its steps (5,), float64, and float32 weights after the
     last. Read once, and read-only.
     """
-    return load() if task == MULTILABEL else _of_classes()
-
-
-@cache
-def _of_classes() -> Mapping[str, np.ndarray]:
-    with np.load(PATHS_OF_CLASSES) as file:
-        return _read_only(dict(file))
+    return load() if task == MULTILABEL else _read(PATHS_OF_CLASSES)
 
 
 def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
@@ -184,12 +177,12 @@ def load(network: str = "densenet121") -> Mapping[str, np.ndarray]:
     (3, 32, 32) are what the demo recipe's evaluation makes of
     ``reference_checks.canonical_image``.
     """
-    return _load(network)
+    return _read(KEPT[network].path)
 
 
 @cache
-def _load(network: str) -> Mapping[str, np.ndarray]:
-    with np.load(KEPT[network].path) as file:
+def _read(path: Path) -> Mapping[str, np.ndarray]:
+    with np.load(path) as file:
         return _read_only(dict(file))
 
 

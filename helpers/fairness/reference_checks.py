@@ -10,15 +10,13 @@ Both sides compute in float64 and agree to 1e-10 or better (found: 2e-13), excep
 are float32. ``helpers.fairness.training_loop`` checks the training loop.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.check_results import Check, FairnessCheck
-from helpers.networks.weights import Weights
+from helpers.fairness.check_results import Check
 from helpers.recipe import RECIPES, Recipe, ScaledRecipe
 
 EXACT, SINGLE = 1e-10, 1e-5
@@ -29,44 +27,6 @@ AVERAGE_OF_AVERAGES = (
     "averages the devices' means, which is not the mean over the images where devices have "
     "unequal shares: the loader drops the uneven last batch"
 )
-
-
-def check_fairness(
-    framework: Any,
-    model: Any,
-    weights: Weights,
-    recipe: ScaledRecipe,
-    *,
-    build_model: Callable[[Mapping[str, np.ndarray]], Any],
-    devices: Sequence[Any],
-    evaluate_pixels: Callable[[np.ndarray], np.ndarray],
-    labels: Sequence[str],
-    classes: Sequence[str],
-    architecture: str = "densenet121",
-) -> FairnessCheck:
-    """Hold a notebook's inputs and network against the shared definitions and the reference.
-
-    Args:
-        framework: the module ``helpers.frameworks.<name>``.
-        model: the notebook's model with the canonical weights loaded.
-        build_model: the notebook's function that makes such a model.
-        devices: the replicas' devices.
-        evaluate_pixels: the notebook's evaluation pipeline from a uint8 image (H, W, C) to what
-            the network sees, float32 (3, crop, crop).
-        labels: the notebook's label columns in its order of outputs.
-        classes: the images' own order.
-        architecture: what ``build_model`` makes, one of ``shapes.NETWORKS``.
-    """
-    began = time.perf_counter()
-    network = framework.exact(build_model, reference.arrays(architecture))
-    checks = (
-        same_weights(framework.dump_weights(model), weights.arrays),
-        *same_inputs(evaluate_pixels, labels, classes, recipe),
-        *same_network(framework, network, devices[:1], architecture),
-        *same_in_training(framework, build_model, network, architecture),
-        *same_on_all_devices(framework, network, devices, architecture),
-    )
-    return FairnessCheck(checks, time.perf_counter() - began)
 
 
 def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]) -> Check:
@@ -144,10 +104,7 @@ def same_in_training(
     """One pass in training mode: its logits and the running statistics after it.
 
     Args:
-        framework: its module of ``helpers.frameworks``.
-        build_model: makes the network with given weights.
         network: the same in float64, where the framework can train in that.
-        architecture: one of ``helpers.networks.shapes.NETWORKS``.
     """
     known, start = reference.load(architecture), reference.arrays(architecture)
     reason = framework.SKIPPED.get("training in float64")
@@ -242,8 +199,6 @@ def running_statistics(
     Args:
         found: arrays by torchvision's names.
         known: the reference's, by the same names.
-        before: those that both began with.
-        steps: how many were taken since.
         threshold: of the relative difference.
         when: ends the checks' names.
         norms: of each, the pixels of its input a side (``reference.KEPT``).

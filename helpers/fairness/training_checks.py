@@ -100,11 +100,9 @@ def check_fairness(
     """The rows of a training that has ended.
 
     Args:
-        observed: by each of its processes.
         recipe: scaled to all devices.
         labels: of all training images: 0 or 1 for each finding (images, findings), or the numbers
             of their classes (images,).
-        on_gpu: whether it ran on GPUs.
         cpus: the cores of each CPU device, where each has its own.
     """
     steps = recipe.steps(len(labels))

@@ -433,11 +433,14 @@ class Attribution(TypedDict):
     agreement: NotRequired[dict[str, Agreement]]
 
 
+Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
 class Restart(TypedDict):
     """Where a resumed attempt continued: finished epochs, and steps of the next one."""
 
-    epoch: Count
-    step: Count
+    epoch: Place
+    step: Place
 
 
 class Checkpoint(TypedDict):

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -27,12 +28,12 @@ PARAMETERS = (
 )
 """The fields of a plan that each of its notebooks gets as parameters."""
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
-    "epochs": parameters.check_epochs,
-    "batch_size": parameters.check_batch_size,
-    "num_workers": parameters.check_num_workers,
+    "epochs": partial(parameters.check_number, "epochs"),
+    "batch_size": partial(parameters.check_number, "batch_size"),
+    "num_workers": partial(parameters.check_number, "num_workers"),
     "warmup_epochs": parameters.epochs_of_warmup,
     "strict_nodes": parameters.check_strict_nodes,
-    "profile_steps": parameters.check_profile_steps,
+    "profile_steps": partial(parameters.check_number, "profile_steps"),
 }
 
 
@@ -255,7 +256,9 @@ def make_plan(**choices: Any) -> Plan:
         found = [device_helpers.resolve(n, given.gpus, cpu_cores.SHARED) for n in given.devices]
     counts = dict.fromkeys(each.count for each in found)
     with choosing("nnodes"):
-        nodes = dict.fromkeys(parameters.check_nodes(number) for number in given.nnodes)
+        nodes = dict.fromkeys(
+            int(parameters.check_number("nodes", number)) for number in given.nnodes
+        )
     with choosing("launcher"):
         launcher = launchers.check(given.launcher)
     cores = _cores(given, recipe, max(counts), min(nodes))

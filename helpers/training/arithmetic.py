@@ -15,7 +15,6 @@ from typing import Any
 
 from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
-from helpers.record import sections
 from helpers.training.world import World
 
 SIZES = {"cpu": 1024, "gpu": 4096}
@@ -24,19 +23,11 @@ TURN_SECONDS = 0.1
 """How long a turn should last; on a device that takes longer it is one product."""
 
 
-as_record = sections.arithmetic
-
-
 def seconds_a_product(world: World, framework: ModuleType, precision: str) -> float:
     """The mean seconds of a product on each of this process's devices at the same time.
 
     The first product is not counted. The matrices are released afterwards, because training needs
     the memory.
-
-    Args:
-        world: as this process sees it.
-        framework: the module of ``helpers.frameworks``.
-        precision: the recipe's.
     """
     dtype, size = DTYPES[precision], SIZES[world.kind]
     return _seconds_each([framework.matrix_product(size, dtype, one) for one in world.devices])

@@ -169,29 +169,25 @@ def leaves_little(found: Mapping[str, Any]) -> bool:
 
 def agreement(found: Mapping[str, Any]) -> str:
     """Whether the ways agree, in a line."""
-    apart = [
-        f"on {what} by {_percent(found['agreement'][what]['difference'])} of an epoch"
-        for what in doubted(found)
-    ]
+    every, apart = found["agreement"], doubted(found)
+
+    def listed(some: Sequence[str]) -> str:
+        return " and ".join(
+            f"on {what} by {_percent(every[what]['difference'])} of an epoch" for what in some
+        )
+
     if apart:
-        return f"The ways differ {' and '.join(apart)}: no figure is more certain than that."
-    if not found["agreement"]:
+        return f"The ways differ {listed(apart)}: no figure is more certain than that."
+    if not every:
         return "Only one way of measuring was possible."
-    near, far = [], []
-    for what, said in found["agreement"].items():
-        if said["difference"] <= LITTLE:
-            near.append(what)
-        else:
-            far.append(f"on {what} by {_percent(said['difference'])} of an epoch")
+    near = [what for what, said in every.items() if said["difference"] <= LITTLE]
     sentences = []
     if near:
         sentences.append(
             f"The ways agree on {' and '.join(near)}, within {_percent(LITTLE)} of an epoch."
         )
-    if far:
-        sentences.append(
-            f"The ways differ {' and '.join(far)}, within half the range of the rounds."
-        )
+    if far := [what for what in every if what not in near]:
+        sentences.append(f"The ways differ {listed(far)}, within half the range of the rounds.")
     return " ".join(sentences)
 
 
@@ -222,22 +218,20 @@ def _by_ablation(
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
     """Communication is None where it cannot be separated from compute, which then includes it."""
-    training = sum(epoch["train_seconds"] for epoch in epochs)
-    validation = sum(epoch["valid_seconds"] for epoch in epochs)
-    total = training + validation
-    found: Shares = dict.fromkeys(("compute", "data", "communication"))
-    found["validation"] = validation / total
-    waits = [epoch.get("data_seconds") for epoch in epochs]
-    if any(wait is None for wait in waits):
-        return found
-    data = sum(waits)  # type: ignore[arg-type]
-    syncs = [epoch.get("communication_seconds") for epoch in epochs]
-    sync = None if any(s is None for s in syncs) else sum(syncs)  # type: ignore[arg-type]
-    return found | {
-        "compute": (training - data - (sync or 0.0)) / total,
-        "data": data / total,
-        "communication": None if sync is None else sync / total,
-    }
+
+    def total(field: str) -> Any:
+        """None where an epoch does not tell."""
+        each = [epoch.get(field) for epoch in epochs]
+        return None if None in each else sum(each)
+
+    training, validation = total("train_seconds"), total("valid_seconds")
+    data, sync = total("data_seconds"), total("communication_seconds")
+    seconds: Shares = dict.fromkeys(("compute", "data", "communication"))
+    seconds["validation"] = validation
+    if data is not None:
+        seconds |= {"compute": training - data - (sync or 0.0), "data": data, "communication": sync}
+    whole = training + validation
+    return {share: None if each is None else each / whole for share, each in seconds.items()}
 
 
 def _busy(summary: pd.DataFrame | None) -> dict[str, Any] | None:

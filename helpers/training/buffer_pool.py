@@ -7,6 +7,7 @@ A caller that keeps many batches gets copies, so that a buffer is always free fo
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,16 @@ way."""
 def requested(workers: int) -> int:
     """The most batches that are asked for and have not come."""
     return AHEAD * workers + 1  # one more is asked for before the first is taken
+
+
+class Writes(Protocol):
+    """A dataset that writes the pixels of a batch into given memory."""
+
+    def __len__(self) -> int:
+        """The number of its images."""
+
+    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
+        """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
 
 
 class Places:

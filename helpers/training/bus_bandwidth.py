@@ -37,11 +37,6 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
     """Take the rounds; None with one device, or where the framework does not say how.
 
     All processes must call it.
-
-    Args:
-        world: as this process sees it.
-        framework: its module of ``helpers.frameworks``.
-        replica: the notebook's.
     """
     all_reduce = getattr(framework, "gradient_all_reduce", None)
     if world.size == 1 or all_reduce is None:
@@ -66,13 +61,7 @@ def measure(world: World, framework: ModuleType, replica: Any) -> Measured | Non
 
 
 def as_record(found: Measured, *, devices: int, interface: str) -> dict[str, Any]:
-    """The record's ``cluster.all_reduce``.
-
-    Args:
-        found: any process's.
-        devices: how many take part.
-        interface: of the network.
-    """
+    """The record's ``cluster.all_reduce``."""
     seconds = median(found.seconds)
     return {
         "bytes": found.bytes,

@@ -327,9 +327,7 @@ class ThreadedUpdater(training.updaters.ParallelUpdater):
     is only queued; NumPy computes at once, with most of its functions on one core.
 
     Args:
-        feed: its iterator.
         optimizer: of the first of ``copies``.
-        converter: makes arrays of a share of a batch, on a device.
         copies: the network with its loss, for each of ``devices``.
     """
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -34,7 +35,6 @@ from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
 from helpers.recipe.settings import rule_name
 from helpers.record import Run, earlier_schemas, run_identity
-from helpers.training import partial_epoch
 from helpers.training.partial_epoch import NONE, Part
 
 FILE = "checkpoint.safetensors"
@@ -115,8 +115,6 @@ class Writer:
 
         Args:
             history: the rows of the epochs that are done.
-            first_step: in seconds.
-            weights: of the network.
             optimizer: from the framework module's ``dump_optimizer``.
             part: of the next epoch.
         """
@@ -128,7 +126,7 @@ class Writer:
         said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
-        said |= {"part": part.as_said()} if part is not None else {}
+        said |= {"part": msgspec.structs.asdict(part)} if part is not None else {}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()
         self.seconds += time.perf_counter() - start
@@ -176,7 +174,6 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
     try:
         said, arrays = _read(path, about, run, initial)
         part = _part(said, run)
-        restarts = _restarts(said)
     except _Damaged as error:
         path.replace(path.with_name(DAMAGED))
         print(f"{path}: damaged ({error}); training starts from the beginning. Kept as {DAMAGED}")
@@ -190,7 +187,7 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         history=said["history"],
         first_step=said["first_step"],
         part=part,
-        restarts=(*restarts, {"epoch": len(said["history"]), "step": part.steps}),
+        restarts=(*said.get("restarts", []), {"epoch": len(said["history"]), "step": part.steps}),
         changed_code=said.get("code") != code,
     )
     if isinstance(said.get("run"), str):
@@ -276,11 +273,13 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
 
 
 def _check_history(said: Mapping[str, Any], run: Run) -> None:
-    """Raises _Damaged unless the epochs are some that the run's record can take, in order."""
+    """Raises _Damaged unless the run's record can take the epochs, in order, and the restarts."""
     rows, epochs = record.plain(said.get("history")), run.content["recipe"]["epochs"]
     in_the_first = rows == [] and said.get("part")  # a record has one epoch or more
+    told = {"resumed_after": 0, "seconds": 0.0, "restarts": said.get("restarts", [])}
+    sections = {"checkpoint": told} | ({} if in_the_first else {"epochs": rows})
     try:
-        record.check(run.content | ({} if in_the_first else {"epochs": rows}))
+        record.check(run.content | sections)
     except UserError as error:
         raise _Damaged(str(error)) from None
     done = [row["epoch"] for row in rows]
@@ -292,27 +291,18 @@ def _check_history(said: Mapping[str, Any], run: Run) -> None:
 
 def _part(said: Mapping[str, Any], run: Run) -> Part:
     """Raises _Damaged unless the part of an epoch is one, or none."""
+    if said.get("part") is None:
+        return NONE
     steps = run.content["data"]["steps_per_epoch"]
     try:
-        part = partial_epoch.of_said(said.get("part"), steps)
-    except ValueError as error:
-        raise _Damaged(str(error)) from None
-    if part.steps and len(said["history"]) >= run.content["recipe"]["epochs"]:
+        part = msgspec.convert(said["part"], Part)
+    except msgspec.ValidationError:
+        part = NONE
+    if not 0 < part.steps < steps:
+        raise _Damaged(f"a part of an epoch that cannot be one of {steps} steps")
+    if len(said["history"]) >= run.content["recipe"]["epochs"]:
         raise _Damaged("a part of an epoch after the last")
     return part
-
-
-def _restarts(said: Mapping[str, Any]) -> list[dict[str, int]]:
-    """Raises _Damaged unless these are places in a training."""
-    found = said.get("restarts", [])
-    if not isinstance(found, list) or not all(
-        isinstance(each, dict)
-        and each.keys() == {"epoch", "step"}
-        and all(type(value) is int and 0 <= value < 2**31 for value in each.values())
-        for each in found
-    ):
-        raise _Damaged("its list of restarts cannot be read")
-    return found
 
 
 def position(folder: Path) -> tuple[int, int]:

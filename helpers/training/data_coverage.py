@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable
-from itertools import islice, repeat
+from itertools import repeat
 
 import numpy as np
 import pandas as pd
 
 from helpers.fairness import process_checks, reference, reference_checks, training_loop
-from helpers.fairness.check_results import FairnessCheck
+from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
 from helpers.recipe import MULTICLASS, ScaledRecipe
 from helpers.training import numbered_images
@@ -35,31 +34,24 @@ OUTPUTS = tuple(f"output {number}" for number in range(14))
 
 
 def check_fairness(
-    fairness_check: FairnessCheck,
     everywhere: Callable[..., list[Answer]],
     images: Data,
     recipe: ScaledRecipe,
     *,
     processes: int,
     hosts: int,
-) -> FairnessCheck:
-    """Add the rows of the world.
+) -> list[Check]:
+    """The rows of the world.
 
     Args:
-        fairness check: what was found so far.
         everywhere: calls ``function(world, work, *args)`` in each process.
-        images: the run's.
-        recipe: scaled to all devices.
-        processes: how many there are to be.
-        hosts: on how many machines.
     """
-    began = time.perf_counter()
     train, valid = tables(images, recipe)
     even = even_table(images, recipe)
     answers = everywhere(answer, train, even, valid)
     used = recipe.steps(len(train)) * recipe.global_batch_size
     places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
-    checks = [
+    return [
         process_checks.joined(answers, processes, recipe.devices, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
         process_checks.reshuffled(answers),
@@ -71,8 +63,6 @@ def check_fairness(
             training_loop.LIMITS[recipe.recipe.precision].values,
         ),
     ]
-    seconds = fairness_check.seconds + time.perf_counter() - began
-    return FairnessCheck((*fairness_check.checks, *checks), seconds)
 
 
 def answer(
@@ -87,9 +77,10 @@ def answer(
     """
     functions, framework, task = work.functions, work.framework, work.recipe.recipe.task
     with numbered_images.standing_in(work.images, even, task, OUTPUTS, black=True):
-        (whole,) = _read(world, work, 1)
+        (whole,) = numbered_images.read(world, work, 0, work.recipe.steps(len(even)))
     with numbered_images.standing_in(work.images, train, task, OUTPUTS):
-        epochs = _read(world, work, EPOCHS)
+        steps = work.recipe.steps(len(train))
+        epochs = tuple(numbered_images.read(world, work, 0, *[steps] * EPOCHS))
         with functions.scope():
             network = framework.shallow(reference.shallow_arrays(), world.devices)
         # No step is taken, but some ask for the first one's rate when they start.
@@ -101,17 +92,6 @@ def answer(
         functions.stop(replica)
     devices, host = len(world.devices), socket.gethostname()  # Slurm may call one by two names
     return Answer(world.rank, devices, host, os.getpid(), last, epochs, whole, logits, loss)
-
-
-def _read(world: World, work: Work, epochs: int) -> tuple[np.ndarray, ...]:
-    """The numbers of the images that the notebook's loader gives in the first epochs."""
-    batches = iter(work.functions.make_train_loader(world, 0, work.workers))
-    steps = work.recipe.steps(len(work.images.train))
-    found = tuple(numbered_images.numbers(islice(batches, steps)) for _ in range(epochs))
-    if hasattr(batches, "close"):
-        batches.close()
-    del batches  # with which its workers end
-    return found
 
 
 def tables(images: Data, recipe: ScaledRecipe) -> tuple[pd.DataFrame, pd.DataFrame]:

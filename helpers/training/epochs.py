@@ -165,7 +165,7 @@ class Epoch:
     def validate(self) -> Iterator[Iterator[Any]]:
         """This process's batches of the validation part."""
         run, valid = self.run, self.run.work.images.valid
-        own = own_images(run.world, len(valid))
+        own = run.world.own(len(valid))
         with (
             run.work.monitor.phase("validate", epoch=self.number, items=own),
             run.work.watch(run.world) as watch,
@@ -188,7 +188,7 @@ class Epoch:
         images = work.images
         with evaluating(f"validation, epoch {self.number}"):
             check_count(scores, len(images.valid))
-        measured = metrics.of_epoch(images.task, images.targets(images.valid), scores)
+        measured = metrics.MODULES[images.task].of_epoch(images.targets(images.valid), scores)
         run.observer.evaluations.append(self._validation.images(run.world, images, "valid"))
         trained = run.whole_steps * work.recipe.global_batch_size
         run.history.append(
@@ -232,15 +232,11 @@ def counted_steps(
     """The loader and the clock of ``steps`` steps that a notebook's ``train_epoch`` takes.
 
     Args:
-        work: what the process knows.
-        loader: that of the batches.
-        steps: how many.
         permit: says up to where; the steps end there, where the loader is a plain iterator, or
             knows itself how. (Others are their framework's own, and make all of the steps.)
         first: the number of the first step, of all epochs together.
         what: the part of the run, for the error's message.
         progress: how far the steps are, now and then (:class:`StepClock`).
-        observer: notes what the steps are taken on, and how.
 
     Raises:
         LoaderError: the notebook took more steps, or fewer, so every rate would be wrong.
@@ -289,11 +285,6 @@ def check_count(scores: np.ndarray, total: int) -> None:
     """
     if len(scores) != total:
         raise LoaderError(f"predict returned logits for {len(scores)} of {total} images")
-
-
-def own_images(world: World, total: int) -> int:
-    """How many of a part's images this process evaluates, with every n-th its own."""
-    return len(range(world.rank, total, world.processes))
 
 
 def skip(loader: Any, batches: int) -> None:

@@ -41,13 +41,12 @@ def watched() -> bool:
 
 def show(text: str) -> None:
     """As :func:`say`, of a line that is soon replaced, and that no log should have."""
-    if watched():
-        with suppress(OSError):
-            Path(os.environ[VARIABLE]).with_name(MOVING).write_text(text, encoding="utf-8")
+    say(text, MOVING)
 
 
-def say(text: str) -> None:
+def say(text: str, name: str | None = None) -> None:
     """Let the runner show a line about how far the run is; without one nothing happens."""
     if watched():
+        file = Path(os.environ[VARIABLE])
         with suppress(OSError):
-            Path(os.environ[VARIABLE]).write_text(text, encoding="utf-8")
+            file.with_name(name or file.name).write_text(text, encoding="utf-8")

@@ -251,11 +251,6 @@ def _planes_made(folder: Path) -> int | None:
     return int((note or {}).get("channels", 1))
 
 
-def image_size(recipe: Recipe, folder: Path | None) -> int:
-    """Pixels along the shorter side of the first image."""
-    return _pixels(image_readers.open_images(recipe, folder))
-
-
 def load_data(setup: Setup) -> Data:
     """The folder's images, split by the recipe's seed where there is no published split."""
     recipe = setup.recipe.recipe

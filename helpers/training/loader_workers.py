@@ -72,10 +72,7 @@ def measure_workers(
     """How fast a loader is with several numbers of workers; stops when more do not help.
 
     Args:
-        batches: makes the loader.
-        images: in a batch.
         counts: the numbers to try, in this order; by default :func:`candidates`.
-        seconds: of each measurement.
 
     Returns:
         Columns ``workers`` and ``images/s``.
@@ -98,11 +95,7 @@ def best_workers(table: pd.DataFrame) -> int:
 
 
 def choose_workers(batches: Batches, images: int) -> int:
-    """The number of workers for this machine, by a measurement of some seconds, printed.
-
-    Args:
-        images: in a batch.
-    """
+    """The number of workers for this machine, by a measurement of some seconds, printed."""
     table = measure_workers(batches, images)
     best = best_workers(table)
     speeds = ", ".join(f"{row.workers}: {row[2]:,.0f}" for row in table.itertuples())

@@ -31,7 +31,7 @@ from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
     check_results,
-    custom_network,
+    network_checks,
     process_checks,
     reference_checks,
     training_checks,
@@ -280,7 +280,6 @@ class Run(RunBase):
 
         Args:
             model: the network that will train, with the initial weights.
-            build_model: what made it.
             evaluate_pixels: from an image, uint8 (H, W, planes), to what the network sees of it in
                 an evaluation, float32 (3, crop, crop).
             processes: ``IN_CHILD`` to compute it in a process that takes the devices' memory with
@@ -288,13 +287,8 @@ class Run(RunBase):
         """
         samplers.stop(self.monitor)  # of a training before this
         on_ranks = rank_info.here() is not None
-        check_fairness = (
-            custom_network.check_fairness
-            if self.network == "own"
-            else partial(reference_checks.check_fairness, architecture=self.network)
-        )
         check = partial(
-            check_fairness,
+            network_checks.check_fairness,
             self.framework,
             model,
             self.initial,
@@ -331,8 +325,8 @@ class Run(RunBase):
             found: tuple[float, Arrays, np.ndarray] = each[0][0]
             return found
 
-        self.fairness_check = training_loop.check_fairness(
-            self._of_network,
+        began = time.perf_counter()
+        checks = training_loop.check_fairness(
             trial,
             devices=self.setup.replicas,
             precision=self.recipe.recipe.precision,
@@ -340,8 +334,7 @@ class Run(RunBase):
             task=self.recipe.recipe.task,
         )
         self._compare_devices(slow_devices.best(rates))
-        self.fairness_check = data_coverage.check_fairness(
-            self.fairness_check,
+        checks += data_coverage.check_fairness(
             self.everywhere,
             self.images,
             self.recipe,
@@ -349,13 +342,10 @@ class Run(RunBase):
             hosts=1 if self.setup.simulated_nodes else self.setup.nodes,
         )
         if rank_info.here() is not None and self.setup.replicas > 1:
-            self.fairness_check = ranks_gradients.check_fairness(
-                self.fairness_check,
-                self.everywhere,
-                network=self.network,
-                weights=self.initial if self.network == "own" else None,
-                devices=self.setup.replicas,
-            )
+            given = self.initial if self.network == "own" else None
+            answers = self.everywhere(ranks_gradients.answer, self.network, given)
+            checks += process_checks.of_ranks(answers, self.setup.replicas)
+        self.fairness_check = self._of_network.updated(checks, time.perf_counter() - began)
         return self._checked()
 
     def _compare_devices(self, rates: slow_devices.Rates) -> None:
@@ -481,13 +471,9 @@ class Run(RunBase):
         self._check_test_part(each)
         images, part = self.images, self.images.test
         targets = images.targets(part)
-        result = metrics.evaluate(
-            images.task,
-            targets,
-            scores,
-            groups=part["group"],
-            names=images.classes,
-            sample=run_identity.images(part, images.classes),
+        sample = run_identity.images(part, images.classes)
+        result = metrics.MODULES[images.task].evaluate(
+            targets, scores, part["group"], images.classes, sample
         )
         self.record.add("test", record.test(result, loss, seconds))
         print(result)
@@ -534,7 +520,7 @@ class Run(RunBase):
         """The record's section ``arithmetic``, from the seconds of a product in each round."""
         kind, recipe = self.setup.devices.kind, self.recipe.recipe
         flops = arithmetic.flops_of_product(kind, self.setup.replicas)
-        return arithmetic.as_record(
+        return record.arithmetic(
             [flops / round for round in seconds],
             size=arithmetic.SIZES[kind],
             dtype=DTYPES[recipe.precision],

@@ -59,35 +59,28 @@ def steps_of_a_turn(history: Sequence[Mapping[str, Any]]) -> int:
 
 def take_turns(
     phase: Callable[..., AbstractContextManager[Any]],
+    turns: Mapping[str, Turn],
     *,
     steps: int,
     images: int,
-    files: Turn,
-    synthetic: Turn,
-    loader: Turn,
-    product: Turn,
-    no_allreduce: Turn | None = None,
-    rounds: int = ROUNDS,
 ) -> Seconds:
     """The seconds of a step in every turn.
 
     Args:
         phase: ``monitor.phase``; each turn is marked with its kind.
+        turns: by kind; one device has none without all-reduce.
         steps: that a turn counts; all replicas must take equally many.
         images: in a step, over the devices whose work ``phase`` is to count. Only training's:
             the loader's are as many as come in its time, and without all-reduce some frameworks
             do nothing but reduce.
     """
-    turns = {"files": files, "synthetic": synthetic, "no_allreduce": no_allreduce, "loader": loader}
-    turns |= {PRODUCT: product}
-    seconds: Seconds = {kind: [] for kind, turn in turns.items() if turn is not None}
-    for number in range(rounds):
+    seconds: Seconds = {kind: [] for kind in turns}
+    for number in range(ROUNDS):
         for kind in _ORDERS[number % 2]:
-            turn = turns[kind]
-            if turn is not None:
+            if kind in turns:
                 trained = {"items": (steps + 1) * images} if kind in _TRAINING else {}
                 with phase(_PHASES[kind], **trained):
-                    seconds[kind].append(turn(steps))
+                    seconds[kind].append(turns[kind](steps))
     return seconds
 
 
@@ -134,7 +127,6 @@ def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[st
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
     Args:
-        steps: that a turn counted.
         images: the global batch.
     """
     return {

@@ -34,17 +34,18 @@ def lines(estimate: int | None, recipe: Recipe, devices: Devices) -> list[str]:
     """The estimate in a line; in another a warning where a GPU has less memory than that."""
     if estimate is None:
         return ["The memory that training needs is not known for your own network."]
-    needs = f"raining needs about {_gib(estimate)} GiB on each device"
+    needs = f"needs about {_gib(estimate)} GiB on each device"
     said = (
-        f"T{needs} for weights, gradients, moments and the activations of {recipe.batch_size} "
-        "images. The framework's own memory and its workspaces are not counted."
+        f"Training {needs} for weights, gradients, moments and the activations of "
+        f"{recipe.batch_size} images. The framework's own memory and its workspaces are not "
+        "counted."
     )
     gpus = device_helpers.used(devices.count, devices.gpus)
     there = memory.of_smallest_gpu([gpu.uuid for gpu in gpus])
     if there is None or estimate <= there:
         return [said]
     warning = (
-        f"warning: t{needs}, and a GPU has {_gib(there)} GiB: lower batch_size, or set "
+        f"warning: training {needs}, and a GPU has {_gib(there)} GiB: lower batch_size, or set "
         "batch_size = 'auto' for the largest that fits"
     )
     return [said, warning]

@@ -11,26 +11,20 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.util import Finalize
+from operator import itemgetter
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader
 
-from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
+from helpers.training.buffer_pool import AHEAD, LENT, Places, Writes, requested
 
 END_SECONDS = 30
 """In which workers have to have made the batches that were asked for."""
 AT_EXIT = 16
 """The order at exit: a pool kills its workers at 15, later."""
-
-
-class Writes(Protocol):
-    """A dataset that writes the pixels of a batch into given memory."""
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
 
 
 class Loader(DataLoader):  # type: ignore[misc]
@@ -60,7 +54,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         super().__init__(
             _Places(dataset, memory),
             batch_sampler=_Placed(batches, self.places),
-            batchify_fn=_the_only_one,
+            batchify_fn=itemgetter(0),
             num_workers=num_workers,
             prefetch=AHEAD * num_workers,
             auto_reload=auto_reload,
@@ -124,7 +118,3 @@ class _Places:
     def __getitem__(self, batch: tuple[int, list[int]]) -> tuple[int, np.ndarray]:
         place, numbers = batch
         return place, self.dataset.write(numbers, self.memory[place, : len(numbers)])
-
-
-def _the_only_one(examples: list[Any]) -> Any:
-    return examples[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from helpers.errors import LoaderError
 from helpers.recipe import MULTICLASS
 from helpers.training.image_data import Data
 from helpers.training.image_readers import COLUMNS
+from helpers.training.work import Work
+from helpers.training.world import World
 
 
 class Black(NamedTuple):
@@ -77,6 +80,19 @@ def numbers(batches: Iterable[Any]) -> np.ndarray:
             "make_train_loader give batches without end"
         )
     return np.concatenate([part.reshape(len(part), -1)[:, 0] for part in found]).astype(np.int64)
+
+
+def read(world: World, work: Work, epoch: int, *batches: int) -> list[np.ndarray]:
+    """The numbers of the images that the notebook's loader gives after so many epochs.
+
+    Args:
+        batches: of how many, several in turn.
+    """
+    loader = iter(work.functions.make_train_loader(world, epoch, work.workers))
+    found = [numbers(islice(loader, count)) for count in batches]
+    if hasattr(loader, "close"):
+        loader.close()
+    return found  # and with the loader its workers end
 
 
 def parts_of(batch: Any) -> Iterator[Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import resource
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -156,11 +155,7 @@ class Observer:
         task, classes = work.images.task, work.images.classes
         train = numbered_images.numbered(work.images.train, task, classes)
         with numbered_images.standing_in(work.images, train, task, classes):
-            loader = iter(work.functions.make_train_loader(self.world, number - 1, work.workers))
-            order = numbered_images.numbers(islice(loader, batches))
-            if hasattr(loader, "close"):
-                loader.close()
-            del loader  # with which its workers end
+            (order,) = numbered_images.read(self.world, work, number - 1, batches)
         return order if self.shares == 1 else order.reshape(batches, self.shares, -1)[:, 0].ravel()
 
     def _crops(self, number: int, order: np.ndarray) -> Iterator[crops.Crop]:
@@ -204,7 +199,7 @@ class Evaluated:
         batch.
         """
         table = images.targets(getattr(images, part))
-        own = len(range(world.rank, len(table), world.processes))
+        own = world.own(len(table))
         arrays = [numbered_images.in_memory(each) for each in self._targets]
         found = np.concatenate(arrays) if arrays else table[:0]
         wanted = table[(world.rank + world.processes * np.arange(len(found))) % len(table)]

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +24,17 @@ MOST_WARMUP = 1e9
 """Epochs; what a batch's journal can say."""
 MOST_DIGITS = 1000
 """The most digits of a number; Python reads no more than 4300."""
-MOST_PROFILED = 100
-"""Steps that are profiled; a rank writes some megabytes for each."""
-MOST_WORKERS = 1024
-"""More is a slip of the keyboard, which would start as many processes."""
+NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
+    "seed": (0, 2**31 - 1, ()),
+    "epochs": (1, 2**31 - 1, ("default",)),
+    "batch_size": (1, 2**31 - 1, ("default", "auto")),
+    "nodes": (1, launchers.MOST_NODES, ()),
+    # More is a slip of the keyboard, which would start as many processes.
+    "num_workers": (0, 1024, ("default", "auto")),
+    # A rank writes some megabytes for each.
+    "profile_steps": (0, 100, ()),
+}
+"""The least and the most that a parameter may be, and the words that it may be instead."""
 
 
 def resolve(
@@ -95,7 +103,7 @@ def resolve(
     for what, name in {"recipe": recipe, "data": data, "run": run}.items():
         if not isinstance(name, str | Path):
             raise UserError(f"{what} is {name!r}: give a name in quotes, or 'auto'")
-    seed = check_seed(seed)
+    seed = int(check_number("seed", seed))
     if simulated_nodes:
         cores_per_device = cpu_cores.SHARED
     found = device_helpers.resolve(devices, gpus, cores_per_device)
@@ -118,8 +126,8 @@ def resolve(
         chosen = replace(chosen, loader_cores=loader_cores)
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
         found = device_helpers.resolve(devices, gpus, cores_per_device, chosen.loader_cores)
-    images, epochs = check_batch_size(batch_size), check_epochs(epochs)
-    each = check_num_workers(num_workers)
+    images, epochs = check_number("batch_size", batch_size), check_number("epochs", epochs)
+    each = check_number("num_workers", num_workers)
     if isinstance(images, int):
         chosen = chosen.with_batch_size(images)
     if isinstance(epochs, int):
@@ -142,7 +150,7 @@ def resolve(
         nodes=nodes,
         simulated_nodes=simulated_nodes,
         strict_nodes=check_strict_nodes(strict_nodes),
-        profile_steps=check_profile_steps(profile_steps),
+        profile_steps=int(check_number("profile_steps", profile_steps)),
     )
 
 
@@ -187,42 +195,6 @@ def epochs_of_warmup(value: float | str) -> float | str:
     return epochs
 
 
-def check_batch_size(value: int | str) -> int | str:
-    """Images per device as a user gave them: a number, ``default`` or ``auto``.
-
-    Raises:
-        UserError: it is none of these.
-    """
-    return _number_or_word("batch_size", value, ("default", "auto"), least=1)
-
-
-def check_epochs(value: int | str) -> int | str:
-    """Epochs as a user gave them: a number, or ``default``.
-
-    Raises:
-        UserError: it is neither.
-    """
-    return _number_or_word("epochs", value, ("default",), least=1)
-
-
-def check_num_workers(value: int | str) -> int | str:
-    """Loader workers per device as a user gave them: a number, ``default`` or ``auto``.
-
-    Raises:
-        UserError: it is none of these.
-    """
-    return _number_or_word("num_workers", value, ("default", "auto"), least=0, most=MOST_WORKERS)
-
-
-def check_seed(value: int | str) -> int:
-    """A seed as a user gave it.
-
-    Raises:
-        UserError: it is none.
-    """
-    return int(_number_or_word("seed", value, (), least=0))
-
-
 def check_strict_nodes(value: bool) -> bool:
     """Whether slow devices end a run, as a user gave it.
 
@@ -234,27 +206,13 @@ def check_strict_nodes(value: bool) -> bool:
     return value
 
 
-def check_profile_steps(value: int | str) -> int:
-    """How many steps are profiled, as a user gave it.
+def check_number(what: str, value: int | str) -> int | str:
+    """A parameter of ``NUMBERS`` as a user gave it: a number, or one of its words.
 
     Raises:
-        UserError: it is no such number.
+        UserError: it is neither.
     """
-    return int(_number_or_word("profile_steps", value, (), least=0, most=MOST_PROFILED))
-
-
-def check_nodes(value: int | str) -> int:
-    """How many nodes, as a user gave it.
-
-    Raises:
-        UserError: it is no number of nodes.
-    """
-    return int(_number_or_word("nodes", value, (), least=1, most=launchers.MOST_NODES))
-
-
-def _number_or_word(
-    what: str, value: int | str, words: tuple[str, ...], *, least: int, most: int = 2**31 - 1
-) -> int | str:
+    least, most, words = NUMBERS[what]
     if value in words:
         return value
     number = whole(value)

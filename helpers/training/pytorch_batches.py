@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,19 +20,9 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from helpers.recipe.settings import ON_CPU, ON_GPU
 from helpers.training import encoded_images
-from helpers.training.buffer_pool import AHEAD, LENT, Places, requested
+from helpers.training.buffer_pool import AHEAD, LENT, Places, Writes, requested
 
 Arrived = tuple[torch.Tensor, torch.Tensor]
-
-
-class Writes(Protocol):
-    """A dataset that writes the pixels of a batch into given memory."""
-
-    def __len__(self) -> int:
-        """The number of its images."""
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        """Write these images into ``pixels``, uint8 (images, H, W, planes); their targets."""
 
 
 class Loader(DataLoader[Any]):

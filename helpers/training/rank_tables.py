@@ -9,11 +9,7 @@ from helpers.training import bus_bandwidth, run_tables, step_parts
 
 
 def lines(cluster: Mapping[str, Any]) -> list[str]:
-    """In sentences: the all-reduce alone, the slowest rank, the difference of the clocks.
-
-    Args:
-        cluster: the record's section.
-    """
+    """In sentences: the all-reduce alone, the slowest rank, the difference of the clocks."""
     found = []
     if (all_reduce := cluster.get("all_reduce")) is not None:
         found.append(f"All-reduce alone: {bus_bandwidth.in_words(all_reduce)}.")

@@ -8,23 +8,15 @@ the notebook's functions has joined (the framework's ``rank_gradients``).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from helpers.fairness import (
-    custom_network,
-    process_checks,
-    reference,
-    reference_checks,
-    training_loop,
-)
-from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness import custom_network, reference, reference_checks, training_loop
+from helpers.fairness.check_results import Check
 from helpers.networks.weights import Weights
 from helpers.training.train_loop import Work
 from helpers.training.world import World
@@ -32,31 +24,13 @@ from helpers.training.world import World
 LATER = "the ranks compare them, in section 9"
 
 
-def check_fairness(
-    fairness_check: FairnessCheck,
-    everywhere: Callable[..., list[list[Check]]],
-    *,
-    network: str,
-    weights: Weights | None,
-    devices: int,
-) -> FairnessCheck:
-    """Put the rows of n devices against one that the ranks find into a fairness check.
+def answer(world: World, work: Work, network: str, weights: Weights | None) -> list[Check]:
+    """What one rank finds: its devices and those of all others against its first alone.
 
     Args:
-        fairness check: what was found so far.
-        everywhere: calls ``function(world, work, *args)`` in each rank.
         network: the recipe's, one of ``networks.shapes.NETWORKS``, or ``own``.
         weights: the initial ones of a custom network, else None.
-        devices: of all ranks.
     """
-    began = time.perf_counter()
-    rows = process_checks.of_ranks(everywhere(answer, network, weights), devices)
-    seconds = fairness_check.seconds + time.perf_counter() - began
-    return replace(fairness_check.updated(rows), seconds=seconds)
-
-
-def answer(world: World, work: Work, network: str, weights: Weights | None) -> list[Check]:
-    """What one rank finds: its devices and those of all others against its first alone."""
     functions, framework = work.functions, work.framework
     with functions.scope():
         shallow = framework.shallow(reference.shallow_arrays(), world.devices)
@@ -67,11 +41,9 @@ def answer(world: World, work: Work, network: str, weights: Weights | None) -> l
     if network == "own":
         assert weights is not None, "a custom network's weights come from the kernel"
         recipe, outputs = work.recipe.recipe, len(work.images.classes)
-        given = (functions.build_model, weights, devices, recipe, outputs)
-        checks = [
-            custom_network.same_on_all_devices(over_ranks, *given),
-            reference_checks.uneven_on_all_devices(over_ranks, devices),
-        ]
+        checks = custom_network.same_on_all_devices(
+            over_ranks, functions.build_model, weights, devices, recipe, outputs
+        )
     else:
         exact = framework.exact(functions.build_model, reference.arrays(network))
         checks = reference_checks.same_on_all_devices(over_ranks, exact, devices, network)

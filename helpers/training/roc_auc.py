@@ -145,10 +145,6 @@ def of_epoch(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
 def mean_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     """Mean AUC of the findings with ``FEWEST`` positive and negative images; NaN without any.
 
-    Args:
-        labels: (N, findings), 0 or 1.
-        scores: (N, findings), logits or probabilities.
-
     Raises:
         ValueError: the shapes do not fit, or a score is NaN or infinite.
     """

@@ -68,23 +68,14 @@ def learning(history: Sequence[Mapping[str, Any]], task: Task) -> Figure:
     """Loss and the task's metrics over the epochs; ``history`` as the record's ``epochs``."""
     table = pd.DataFrame(history)
     figure, (left, right) = panels(2, WIDTH, 2.6)
-    left.plot(
-        table["epoch"], table["train_loss"], color=TRAINING, lw=2, marker="o", label="training"
-    )
-    left.plot(
-        table["epoch"], table["valid_loss"], color=VALIDATION, lw=2, marker="o", label="validation"
-    )
+    line: dict[str, Any] = {"lw": 2, "marker": "o"}
+    for part, colour, of in (("training", TRAINING, "train"), ("validation", VALIDATION, "valid")):
+        left.plot(table["epoch"], table[f"{of}_loss"], color=colour, label=part, **line)
     for metric, style in zip(task.metrics, ("-", "--"), strict=False):
         drawn = metric.scale * table[metric.of_epoch].astype(float)  # None where there is none
         if metric is task.metric or drawn.notna().any():
             right.plot(
-                table["epoch"],
-                drawn,
-                color=VALIDATION,
-                lw=2,
-                ls=style,
-                marker="o",
-                label=metric.short,
+                table["epoch"], drawn, color=VALIDATION, ls=style, label=metric.short, **line
             )
     for axes in (left, right):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

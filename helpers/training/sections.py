@@ -69,8 +69,8 @@ class Progress:
         self._done.add(name)
 
     def _list(self, missing: Iterable[str]) -> str:
-        said = (f"{SECTIONS[name]}" + _which(self._why.get(name)) for name in missing)
-        return ", ".join(said)
+        why = {name: f", which {said}" for name, said in self._why.items()}
+        return ", ".join(f"{SECTIONS[name]}{why.get(name, '')}" for name in missing)
 
 
 def section(
@@ -79,7 +79,6 @@ def section(
     """Decorate the method of a run that carries out a section.
 
     Args:
-        number: of the section in the notebooks.
         name: for the message that another section needs this one.
         needs: names of the methods that have to be done before it.
         records: the record's sections that it writes.
@@ -111,10 +110,6 @@ def _needs(name: str) -> list[str]:
                 found.add(need)
                 waiting.append(need)
     return [each for each in SECTIONS if each in found]
-
-
-def _which(why: str | None) -> str:
-    return f", which {why}" if why else ""
 
 
 def _these(missing: list[str]) -> str:

@@ -65,7 +65,6 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
     Of one epoch, without its first step where there are more.
 
     Args:
-        clock: the epoch's.
         waited: what the notebook's ``sync_seconds`` gave after it.
     """
     found: dict[str, list[float]] = {part: [] for part in PARTS}
@@ -95,7 +94,6 @@ def of_steps(clock: StepClock, waited: float | None) -> np.ndarray:
     waiting is not seen.
 
     Args:
-        clock: the epoch's.
         waited: what the notebook's ``sync_seconds`` gave after it.
     """
     waits = _waits(clock, waited) or repeat(Wait(float("nan")))

@@ -93,7 +93,6 @@ def merge(folder: Path, failures: Sequence[str], ahead: Sequence[float] = ()) ->
     """Write all ranks' traces and the monitor's lanes of these seconds to one file.
 
     Args:
-        folder: the run's.
         failures: what :func:`take` said, for each rank.
         ahead: seconds by which each rank's wall clock is ahead of rank 0's; empty: all agree.
 
@@ -148,7 +147,7 @@ def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]], dict[int
     their process is no number.
     """
     events = read_profile(file)["traceEvents"]
-    if not all(isinstance(each, dict) and _is_number(each.get("ts", 0)) for each in events):
+    if not all(isinstance(e, dict) and isinstance(e.get("ts", 0), int | float) for e in events):
         raise MonitorError(f"{file} is not a profile in Chrome's format: it has other events")
     marks = [each for each in events if str(each.get("name", "")).startswith(MARK)]
     wall = str(marks[0]["name"]).removeprefix(MARK) if marks else ""
@@ -177,10 +176,6 @@ def _of_rank(file: Path, rank: int) -> tuple[int, list[dict[str, Any]], dict[int
         named = {"name": f"rank {rank} {names.get(number) or was}"}
         kept.append({"ph": "M", "name": "process_name", "pid": number, "args": named})
     return int(wall), kept, {int(was): number for was, number in numbers["pid"].items()}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
 
 
 def _first_line(error: Exception) -> str:

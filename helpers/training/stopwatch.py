@@ -1,41 +1,26 @@
 """A wall-clock timer that is correct on devices that work asynchronously.
 
 A GPU call returns before the GPU has done the work, so a clock read straight after it measures
-how fast Python queues. ``Stopwatch`` waits for the devices at its two ends, and only there:
+how fast Python queues. ``stopwatch`` waits for the devices at its two ends, and only there:
 inside the loop nothing waits.
 """
 
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 
-class Stopwatch:
-    """``with Stopwatch(synchronize) as watch: ...`` then ``watch.seconds``.
+@contextmanager
+def stopwatch(synchronize: Callable[[], None]) -> Iterator[SimpleNamespace]:
+    """``with stopwatch(synchronize) as watch: ...`` then ``watch.seconds``.
 
-    ``synchronize`` is a call that returns when the devices have finished what is queued, for
-    example ``lambda: framework.synchronize(devices)``; None where nothing is asynchronous.
+    Args:
+        synchronize: returns when the devices have finished what is queued. After an error inside
+            it is not called: they may never finish.
     """
-
-    def __init__(self, synchronize: Callable[[], None] | None = None) -> None:
-        self._wait = synchronize or (lambda: None)
-        self.seconds = float("nan")
-
-    def __enter__(self) -> "Stopwatch":
-        self._wait()
-        self._start = time.perf_counter()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:  # after an error the devices may never finish
-            self._wait()
-        self.seconds = time.perf_counter() - self._start
-
-    def rate(self, images: int) -> float:
-        """Throughput in images per second."""
-        return images / self.seconds
+    synchronize()
+    start, watch = time.perf_counter(), SimpleNamespace()
+    yield watch
+    synchronize()
+    watch.seconds = time.perf_counter() - start

@@ -38,7 +38,6 @@ from helpers.training.epochs import (
     counted_steps,
     ending,
     evaluating,
-    own_images,
 )
 from helpers.training.observer import Evaluated
 from helpers.training.partial_epoch import Part
@@ -122,11 +121,7 @@ def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, 
 
 
 def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
-    """One step with ``size`` images per device, to see whether they fit into its memory.
-
-    Args:
-        arrays: the weights to begin with.
-    """
+    """One step with ``size`` images per device, to see whether they fit into its memory."""
     functions = work.functions
     replica = functions.start(world, functions.build_model(arrays))
     try:
@@ -205,9 +200,8 @@ def train(
 
 def of_each_device(world: World, work: Work, replica: Any) -> np.ndarray:
     """The logits of one batch of noise by every device, (devices, images, outputs)."""
-    count = (
-        work.recipe.recipe.batch_size
-    )  # as many as an evaluation's, for which graphs are compiled
+    # As many as an evaluation's, for which graphs are compiled.
+    count = work.recipe.recipe.batch_size
     loader = work.functions.make_fixed_loader(world, work.noise(world, count))
     logits, _ = predict(work.functions, replica, once(loader), count * world.size)
     return share_after_share(world, logits).reshape(world.size, count, -1)
@@ -217,7 +211,7 @@ def test(world: World, work: Work, replica: Any) -> Tested:
     """Logits and mean loss of the test part."""
     work.functions.ready(replica, [])
     loader = work.functions.make_evaluation_loader(world, work.images.test, work.workers)
-    images = own_images(world, len(work.images.test))
+    images = world.own(len(work.images.test))
     with work.monitor.phase("test", items=images), work.watch(world) as watch:
         count, batches = len(work.images.test), Evaluated(iter(loader))
         scores, loss = predict(work.functions, replica, iter(batches), count, "section 10")
@@ -234,10 +228,7 @@ def predict(
     """What the notebook's ``predict`` gives: logits (total, outputs) and the mean loss.
 
     Args:
-        functions: the notebook's.
-        replica: what predicts.
         loader: an evaluation's, of all processes' images together ``total``.
-        total: how many images.
         what: the part of the run, for the error's message.
 
     Raises:
@@ -257,7 +248,6 @@ def measure(
     Args:
         steps: of a turn, after a first one that is not counted.
         profiled: steps to profile when all is measured.
-        folder: the run's, for the profile.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
@@ -285,16 +275,15 @@ def measure(
 
     with work.monitor.phase("warm-up"):
         take_steps(work, replica, fixed, 1)
-    seconds = measurement_rounds.take_turns(
-        work.monitor.phase,
-        steps=steps,
-        images=own,
-        files=lambda steps: turn(files, steps),
-        synthetic=lambda steps: turn(fixed, steps),
-        no_allreduce=no_allreduce if world.size > 1 else None,
-        loader=loader_alone,
-        product=product,
-    )
+    turns: dict[str, measurement_rounds.Turn] = {
+        "files": lambda steps: turn(files, steps),
+        "synthetic": lambda steps: turn(fixed, steps),
+        "loader": loader_alone,
+        measurement_rounds.PRODUCT: product,
+    }
+    if world.size > 1:
+        turns["no_allreduce"] = no_allreduce
+    seconds = measurement_rounds.take_turns(work.monitor.phase, turns, steps=steps, images=own)
     if functions.without_all_reduce is None and "no_allreduce" in seconds:
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)

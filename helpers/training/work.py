@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
 import gpumon
 from helpers.recipe import ScaledRecipe
 from helpers.training.image_data import Data
-from helpers.training.stopwatch import Stopwatch
+from helpers.training.stopwatch import stopwatch
 from helpers.training.world import Share, TrainingFunctions, World
 
 
@@ -25,9 +26,9 @@ class Work:
     workers: int
     monitor: gpumon.Monitor
 
-    def watch(self, world: World) -> Stopwatch:
+    def watch(self, world: World) -> AbstractContextManager[SimpleNamespace]:
         """A stopwatch that waits for this process's devices at its ends."""
-        return Stopwatch(lambda: self.framework.synchronize(world.devices))
+        return stopwatch(lambda: self.framework.synchronize(world.devices))
 
     def ahead(self, world: World) -> int:
         """Batches that this process's training loader may have ready."""

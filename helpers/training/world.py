@@ -43,6 +43,10 @@ class World:
         """How many processes take part; each drives equally many devices."""
         return self.size // len(self.devices)
 
+    def own(self, total: int) -> int:
+        """How many of a part's images this process evaluates, with every n-th its own."""
+        return len(range(self.rank, total, self.processes))
+
     @property
     def on_machine(self) -> int:
         """How many of the devices are this machine's, and share its cores."""

@@ -142,24 +142,25 @@ def test_what_is_not_random_is_named(draw: Draw, rows: set[str], said: str) -> N
     assert said in found[row]
 
 
-def test_crops_that_repeat_are_noticed() -> None:
-    def by_batch(random: np.random.Generator, number: int) -> tuple[int, int, bool]:
-        return at_random(np.random.default_rng(number % BATCH), 0)
+@pytest.mark.parametrize(
+    ("seed", "said"),
+    [
+        (lambda number: number % BATCH, "from batch to batch"),
+        (lambda number: number // BATCH, "crops repeat within a batch"),
+    ],
+)
+def test_crops_that_repeat_are_noticed(seed: Callable[[int], int], said: str) -> None:
+    found = drawn(lambda _, number: at_random(np.random.default_rng(seed(number)), 0))
+    assert said in different(found)[DRAWS]
 
-    assert "from batch to batch" in different(drawn(by_batch))[DRAWS]
+
+def test_crops_that_are_the_same_in_each_epoch_are_noticed() -> None:
     first = {crop.image: crop for crop in drawn() if crop.epoch == 1}
     frozen = [
         crop if crop.epoch == 1 else replace(crop, places=first[crop.image].places)
         for crop in drawn()
     ]
     assert "same crop in each epoch" in different(frozen)[DRAWS]
-
-
-def test_one_draw_for_a_batch_is_noticed() -> None:
-    def one(random: np.random.Generator, number: int) -> tuple[int, int, bool]:
-        return at_random(np.random.default_rng(number // BATCH), 0)
-
-    assert "crops repeat within a batch" in different(drawn(one))[DRAWS]
 
 
 def test_a_flip_that_is_drawn_once_for_a_batch_or_an_image_is_noticed() -> None:

@@ -150,11 +150,6 @@ def test_without_sharding_all_is_read_twice() -> None:
     assert found.reason == "epoch 1: 50 again, 53 of 103 never (100 fill batches)"
 
 
-def test_another_seed_on_one_rank_is_an_order_of_its_own() -> None:
-    other = (epoch(11, 1), epoch(12, 1))
-    assert each_once(ANSWERS[0].epochs, other).verdict == "fail"  # type: ignore[arg-type]
-
-
 def in_place(same: int, images: int = 100) -> Check:
     """A process that reads so many images in the same place in both epochs; another shuffles."""
     first = np.arange(images)
@@ -221,22 +216,6 @@ def test_logits_and_loss_at_their_limits(by: float, verdict: str, sign: int) -> 
     assert evaluated(answer(1, logits=moved, loss=loss))[0].verdict == verdict
     other = answer(1, loss=answer(1).loss + sign * by * LIMIT)
     assert [check.verdict for check in evaluated(other)] == ["pass", verdict]
-
-
-def test_a_padded_evaluation_moves_the_rest_or_the_loss() -> None:
-    padded = np.concatenate([LOGITS[:5], LOGITS[:1], LOGITS[5:]])[:7]
-    loss = process_checks.mean_loss(padded, TARGETS)
-    assert evaluated(answer(1, logits=padded, loss=loss))[0].verdict == "fail"
-    twice = [np.concatenate([part, part[:1]]) for part in (LOGITS, TARGETS)]
-    found = evaluated(answer(1, loss=process_checks.mean_loss(*twice)))
-    assert [check.verdict for check in found] == ["pass", "fail"]
-
-
-def test_rows_of_a_rank_that_never_joined_are_zero_and_fail() -> None:
-    alone = LOGITS.copy()
-    alone[1::2] = 0
-    found = evaluated(answer(1, logits=alone, loss=process_checks.mean_loss(alone, TARGETS)))
-    assert found[0].verdict == "fail"
 
 
 def test_the_mean_loss_is_that_of_the_definitions() -> None:

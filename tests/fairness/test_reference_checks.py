@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data_prep import FINDINGS
 from helpers.fairness import check_results, reference, reference_checks
@@ -61,30 +62,12 @@ def test_the_rate_grows_as_the_recipe_says(scaling: str, growth: float) -> None:
 
 def test_a_biased_variance_is_known_after_just_one_step() -> None:
     """What the batch adds is one momentum's share of it, shorter by (n-1)/n."""
-    known, start = reference.load("densenet121"), reference.arrays("densenet121")
-    after = {name: known[name] for name in known if name.endswith(RUNNING)}
-    for norm, side in NORMS.items():
-        name, n = f"{norm}.running_var", reference.IMAGES * side**2
-        old = 0.9 * start[name].astype(np.float64)
-        after[name] = old + (known[name] - old) * (n - 1) / n
     framework = SimpleNamespace(
         SKIPPED={},
-        train_forward=lambda network, images: (known["train logits"], after),
+        train_forward=lambda network, images: (reference.load()["train logits"], biased(1)),
     )
     rows = reference_checks.same_in_training(framework, lambda arrays: None, None)
     assert [row.verdict for row in rows] == ["pass", "pass", "expected"]
-
-
-def test_one_changed_weight_is_caught() -> None:
-    def nudge(array: np.ndarray) -> None:
-        array[7] += 1e-6
-
-    assert with_changed("features.norm5.running_var", nudge).verdict == "fail"
-
-
-def test_a_missing_layer_is_caught() -> None:
-    held = {name: array for name, array in INITIAL.items() if name != "features.norm5.bias"}
-    assert reference_checks.same_weights(held, INITIAL).verdict == "fail"
 
 
 def test_nan_does_not_pass() -> None:
@@ -156,31 +139,27 @@ def test_labels_out_of_place_are_counted(labels: Sequence[str], misplaced: float
     assert check.check == "label order" and check.difference == misplaced
 
 
-@pytest.mark.parametrize("shift", [-1, 1])
-def test_a_shifted_crop_is_caught(shift: int) -> None:
-    def shifted(grey: np.ndarray) -> np.ndarray:
-        return reference_checks.expected_pixels(np.roll(grey, shift, axis=1), SCALED.recipe)
-
-    assert failed(evaluate_pixels=shifted) == ["evaluation pixels"]
+def resized(grey: np.ndarray) -> np.ndarray:
+    side = (SCALED.recipe.crop,) * 2
+    return np.asarray(Image.fromarray(grey[..., 0]).resize(side))[..., None]
 
 
-def test_a_resize_instead_of_a_crop_is_caught() -> None:
-    from PIL import Image
+@pytest.mark.parametrize(
+    "other", [resized, *(lambda grey, by=by: np.roll(grey, by, axis=1) for by in (-1, 1))]
+)
+def test_a_shift_or_a_resize_instead_of_a_crop_is_caught(other: Any) -> None:
+    def seen(grey: np.ndarray) -> np.ndarray:
+        return reference_checks.expected_pixels(other(grey), SCALED.recipe)
 
-    def resized(grey: np.ndarray) -> np.ndarray:
-        crop = SCALED.recipe.crop
-        small = np.asarray(Image.fromarray(grey[..., 0]).resize((crop, crop)))
-        return reference_checks.expected_pixels(small[..., None], SCALED.recipe)
-
-    assert failed(evaluate_pixels=resized) == ["evaluation pixels"]
+    assert failed(evaluate_pixels=seen) == ["evaluation pixels"]
 
 
 def test_a_wrong_shape_is_caught() -> None:
     def grey_only(grey: np.ndarray) -> np.ndarray:
         return reference_checks.expected_pixels(grey, SCALED.recipe)[:1]
 
-    assert failed(evaluate_pixels=grey_only) == ["evaluation pixels"]
-    assert checks(evaluate_pixels=grey_only)[0].reason == "shape (1, 32, 32)"
+    (check,) = (check for check in checks(evaluate_pixels=grey_only) if check.verdict != "pass")
+    assert (check.check, check.reason) == ("evaluation pixels", "shape (1, 32, 32)")
 
 
 @pytest.mark.parametrize(

@@ -78,17 +78,12 @@ def rates(change: Any, steps: Sequence[int] = range(12)) -> Check:
     ("change", "said"),
     [
         (lambda step, rate: 4 * rate, "0.4, where the recipe has 0.1"),
-        (lambda step, rate: rate * (1 + 3e-6), "learning rate ("),
-        (lambda step, rate: 0.02 if step == 9 else rate, "where the recipe has 0.02"),
+        (lambda step, rate: rate * (1 + 3e-6), "where the recipe has"),
     ],
 )
 def test_another_rate_is_named(change: Any, said: str) -> None:
     found = rates(change)
-    if "0.02" in said:  # that is the recipe's
-        assert found.verdict == "pass"
-    else:
-        assert found.verdict == "different" and found.variant is not None
-        assert found.variant.startswith("learning rate (")
+    assert found.verdict == "different" and said in str(found.variant)
 
 
 def test_a_rate_that_is_always_a_multiple_is_told_as_that() -> None:
@@ -100,6 +95,7 @@ def test_a_rate_that_is_always_a_multiple_is_told_as_that() -> None:
 
 def test_float32_is_no_other_rate_and_how_often_it_was_read_is_told() -> None:
     assert rates(lambda step, rate: float(np.float32(rate))).verdict == "pass"
+    assert rates(lambda step, rate: 0.02 if step == 9 else rate).verdict == "pass"
     assert rates(lambda step, rate: rate).reason == "read from the optimiser at all 12 steps"
     few = process(0, rates=process(0).rates[:5])
     told = training_checks.rates([few], SCALED, STEPS).reason

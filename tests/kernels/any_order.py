@@ -21,7 +21,7 @@ from own_networks import recipe_of_classes
 
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
-from helpers.fairness import custom_network, training_loop
+from helpers.fairness import network_checks, training_loop
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
 from helpers.training import data_coverage, measured_run, measurement_rounds
@@ -172,13 +172,12 @@ TESTED: dict[str, str] = {}
 
 def small() -> None:
     """Replace what takes long and has tests of its own; note what is trained and tested."""
-    custom_network.check_fairness = lambda *given, **named: FairnessCheck(
+    network_checks.check_fairness = lambda *given, **named: FairnessCheck(
         (Check("planted", 0.0, 1.0),)
     )
-    training_loop.check_fairness = lambda fairness_check, *given, **named: fairness_check  # type: ignore[assignment]
-    data_coverage.check_fairness = lambda fairness_check, *given, **named: fairness_check  # type: ignore[assignment]
-    turns: Any = measurement_rounds.take_turns
-    turns.__kwdefaults__["rounds"] = 2
+    training_loop.check_fairness = lambda *given, **named: []
+    data_coverage.check_fairness = lambda *given, **named: []
+    measurement_rounds.ROUNDS = 2
     measurement_rounds.LOADER_SECONDS = 0.01
     run: Any = measured_run.Run
     train, load = run._check_training, run._trained_weights

@@ -14,7 +14,7 @@ from notebook_cells import (
 )
 from PIL import Image
 
-from helpers.fairness.check_results import FairnessCheck
+from helpers.fairness.check_results import Check
 from helpers.training import data_coverage
 
 
@@ -47,12 +47,11 @@ def world_of(notebook: str, folder: Path) -> dict[str, Any]:
     return names
 
 
-def called(names: dict[str, Any]) -> FairnessCheck:
+def called(names: dict[str, Any]) -> list[Check]:
     """What the data-coverage check of the run's notebook's functions finds."""
     run = names["this_run"]
     world = run.worlds()[0]
     return data_coverage.check_fairness(
-        FairnessCheck(()),
         run.everywhere,
         run.images,
         run.recipe,
@@ -70,7 +69,7 @@ def failed_in_data_coverage(
     try:
         with planted(names, notebook, sound, broken):
             run.take(functions_with(names))
-            return failed(called(names).checks)
+            return failed(called(names))
     finally:
         run.take(functions)
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import two_nodes
 
-from helpers.fairness import reference
-from helpers.fairness.check_results import FairnessCheck
+from helpers.fairness import process_checks, reference
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.networks.weights import Arrays, Weights
 from helpers.training import ranks_gradients
@@ -35,15 +34,12 @@ def rows_of(
 
     With ``weights`` as those of a custom network.
     """
-    fairness_check = ranks_gradients.check_fairness(
-        FairnessCheck(()),
-        everywhere,
-        network=run.network if weights is None else "own",
-        weights=weights,
-        devices=run.setup.replicas,
-    )
-    assert [check.check for check in fairness_check.checks] == list(N_AGAINST_ONE)
-    return {check.check: check for check in fairness_check.checks}
+    if weights is None and run.network == "own":
+        weights = run.initial
+    answers = everywhere(ranks_gradients.answer, "own" if weights else run.network, weights)
+    checks = process_checks.of_ranks(answers, run.setup.replicas)
+    assert [check.check for check in checks] == list(N_AGAINST_ONE)
+    return {check.check: check for check in checks}
 
 
 def of_two(names: two_nodes.Names) -> two_nodes.Found:

@@ -150,9 +150,7 @@ def only_the_loop(patch: pytest.MonkeyPatch) -> None:
     What is read has tests of its own, and so has how fast devices are: matrices as large as for a
     GPU would keep a CPU in its place busy for minutes.
     """
-    patch.setattr(
-        data_coverage, "check_fairness", lambda fairness_check, *given, **named: fairness_check
-    )
+    patch.setattr(data_coverage, "check_fairness", lambda *given, **named: [])
     patch.setattr(
         slow_devices,
         "checked_trial",

@@ -12,7 +12,7 @@ import pytest
 from torchvision.models import densenet121
 
 from data_prep import FINDINGS
-from helpers.fairness import reference, reference_checks
+from helpers.fairness import network_checks, reference, reference_checks
 from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import AVERAGE_OF_AVERAGES
 from helpers.frameworks import pytorch as framework
@@ -258,7 +258,7 @@ def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all:
 
 def check_fairness(model: Any, count: int) -> Any:
     recipe = lookup("demo").on(count)
-    return reference_checks.check_fairness(
+    return network_checks.check_fairness(
         framework,
         model,
         weights.canonical("random"),
@@ -273,7 +273,7 @@ def check_fairness(model: Any, count: int) -> Any:
 
 def test_the_fairness_check_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, now = devices(), [100.0]
-    monkeypatch.setattr(reference_checks.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(network_checks.time, "perf_counter", lambda: now[0])
     train_forward = framework.train_forward
 
     def slow(*given: Any) -> Any:

@@ -578,8 +578,8 @@ def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
         framework.load_weights(model, arrays)
         return model
 
-    module = SimpleNamespace(exact=framework.exact, gradients=gradients)
-    return custom_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)
+    module = SimpleNamespace(exact=framework.exact, gradients=gradients, shallow=framework.shallow)
+    return custom_network.same_on_all_devices(module, build_model, initial, TWO, recipe, 5)[0]
 
 
 def test_an_own_networks_gradients_that_are_summed_are_caught(tmp_path: Path) -> None:

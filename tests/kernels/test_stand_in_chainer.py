@@ -18,7 +18,7 @@ from notebook_cells import CHECKED, assert_passed, cell_with, failed_in_training
 from resuming import write_small_images
 
 from helpers.errors import UnsupportedError
-from helpers.fairness import reference, reference_checks
+from helpers.fairness import network_checks, reference
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import devices, replicas
@@ -93,7 +93,7 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     names = gpus(2)
     run, start = names["this_run"], reference.shallow_arrays()
     train_shallow(names)
-    monkeypatch.setattr(reference_checks, "check_fairness", use_all)
+    monkeypatch.setattr(network_checks, "check_fairness", use_all)
     exec(cell_with(NOTEBOOK, "this_run.check_fairness("), names)
     assert [check.check for check in run.fairness_check.checks] == ["used"]
     run.progress.skip("check_training_loop")

@@ -33,7 +33,7 @@ def test_a_sound_world_passes(world: str, request: pytest.FixtureRequest) -> Non
     names = request.getfixturevalue(world)
     images = names["this_run"].images
     before = images.train, images.classes
-    found = {check.check: check for check in called(names).checks}
+    found = {check.check: check for check in called(names)}
     assert [check.verdict for check in found.values()] == ["pass"] * 5
     count = "2 processes" if world == "processes" else "1 process"
     assert found[process_checks.JOINED].reason == f"{count}, 2 devices, 1 host"
@@ -119,7 +119,7 @@ def test_a_padded_evaluation_is_caught_by_its_loss(
     run = names["this_run"]
     functions = run.functions
     run.take(functions_with(names))
-    assert failed(called(names).checks) == {process_checks.LOSS}
+    assert failed(called(names)) == {process_checks.LOSS}
     run.take(functions)
 
 
@@ -130,10 +130,8 @@ def test_fewer_ranks_than_asked_for_are_caught(
     (first, _), everywhere = run.worlds(), run.everywhere
     alone = type(first)(0, 1, first.devices, first.kind)
     monkeypatch.setattr(run, "worlds", lambda: [alone])
-    found = data_coverage.check_fairness(
-        type(run.fairness_check)(()), everywhere, run.images, run.recipe, processes=2, hosts=1
-    )
-    rows = {check.check: check for check in found.checks}
+    found = data_coverage.check_fairness(everywhere, run.images, run.recipe, processes=2, hosts=1)
+    rows = {check.check: check for check in found}
     assert rows[process_checks.JOINED].verdict == "fail"
     said = "1 of 2 processes, not every rank once, not all in one world, other devices"
     assert rows[process_checks.JOINED].reason == said

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 from helpers.networks.weights import save
 from helpers.training import graceful_stop, checkpoint
-from helpers.training.partial_epoch import Part
+from helpers.training.partial_epoch import NONE, Part
 from helpers.record import Run
 
 folder = Path(run)
@@ -53,7 +53,7 @@ def write(part=None):
     writer.close()
 
 def stop(step):
-    write(Part(step, 0.3, 1.0, attempts=1) if step else None)
+    write(Part(step, 0.3, 1.0, 0.0, 0.0, 1) if step else None)
     said = f"stopped as asked after epoch {{len(history)}} of {{len(rows)}} and {{step}} steps"
     raise graceful_stop.Stopped(said)
 
@@ -72,7 +72,7 @@ for epoch in range(begin.epoch + 1, len(rows) + 1):
         with (folder.parent / "steps").open("a") as file:
             file.write(f"{{epoch}} {{step}}\\n")
         time.sleep(0.03)
-    part = Part()
+    part = NONE
     history.append(rows[epoch - 1])
     write()
 save(folder / "weights.safetensors", {{"w": w}}, {{}})

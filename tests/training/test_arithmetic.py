@@ -82,7 +82,7 @@ def test_flops_of_a_product_and_of_training() -> None:
 def of(product: list[float], flops: int | None = 10**8) -> dict[str, Any]:
     files = {"rounds": [100.0, 50.0, 50.0]}
     measured = {"files": files, "synthetic": {"rounds": [200.0, 100.0, 90.0]}}
-    return arithmetic.as_record(
+    return record.arithmetic(
         product, size=1024, dtype="float32", flops_per_image=flops, measured=measured
     )
 

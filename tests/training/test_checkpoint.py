@@ -28,6 +28,9 @@ from helpers.training.partial_epoch import Part
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
+STEPS = records.make()["data"]["steps_per_epoch"]
+PART = {"steps": 2, "loss": 0.5, "seconds": 3.0, "data_seconds": None}
+PART |= {"communication_seconds": None, "attempts": 1}
 ROW: dict[str, Any] = records.make()["epochs"][0] | {
     "valid_auc": None,
     "communication_seconds": 0.5,
@@ -82,18 +85,15 @@ def test_a_run_that_is_continued_is_named(tmp_path: Path) -> None:
     assert record.read(tmp_path)["run"]["resumed"] == first.id
 
 
-def test_training_begins_with_the_initial_weights_and_nothing_measured(tmp_path: Path) -> None:
+def test_training_begins_anew_with_nothing_measured_and_the_old_checkpoint_goes(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
     found = begin(tmp_path, resume=False)
     assert found.weights is INITIAL and found.folder == tmp_path
     assert (found.epoch, found.history, found.optimizer) == (0, [], {})
     assert math.isnan(found.first_step)
     assert found.as_record(1.5) == {"resumed_after": 0, "seconds": 1.5}
-
-
-def test_without_resume_training_begins_anew_and_the_old_checkpoint_goes(tmp_path: Path) -> None:
-    write(tmp_path)
-    found = begin(tmp_path, resume=False)
-    assert found.epoch == 0 and found.weights is INITIAL and found.optimizer == {}
     assert not (tmp_path / checkpoint.FILE).exists()
 
 
@@ -146,12 +146,12 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
 def test_one_that_does_not_say_by_which_framework_goes_on(tmp_path: Path) -> None:
     """As those of older versions."""
     write(tmp_path)
-    path = tmp_path / checkpoint.FILE
-    with safe_open(path, "numpy") as file:
-        said = json.loads(file.metadata()["said"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del said["about"]["framework"]
-    save_file(arrays, path, {"said": json.dumps(said)})
+
+    def older(said: dict[str, Any]) -> dict[str, Any]:
+        del said["about"]["framework"]
+        return said
+
+    rewrite(tmp_path / checkpoint.FILE, older)
     assert begin(tmp_path, resume=True).epoch == 1
 
 
@@ -196,22 +196,6 @@ def test_a_part_of_the_first_epoch_comes_back(
     assert (found.epoch, found.begun, found.part) == (0, 1, part)
     places = [{"epoch": 0, "step": 1}, {"epoch": 0, "step": 2}]
     assert found.as_record(1.0) == {"resumed_after": 1, "seconds": 1.0, "restarts": places}
-
-
-def test_a_part_that_is_as_long_as_an_epoch_is_damage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stop_in_the_first_epoch(tmp_path, Part(10**6, 0.5, 3.0, 0.25, None, 1))
-    assert begin(tmp_path, resume=True).epoch == 0
-    assert "a part of an epoch that cannot be one" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("epoch", [-1, 2**31, 2**31 - 1 + 0.5, True, "1", None])
-def test_a_restart_that_is_no_place_in_a_training_is_damage(epoch: Any) -> None:
-    last = [{"epoch": 2**31 - 1, "step": 0}]
-    assert checkpoint._restarts({"restarts": last}) == last
-    with pytest.raises(checkpoint._Damaged, match="list of restarts"):
-        checkpoint._restarts({"restarts": [{"epoch": epoch, "step": 0}]})
 
 
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
@@ -288,28 +272,25 @@ def about(folder: Path) -> dict[str, Any]:
 
 def saying(**fields: Any) -> Callable[[Path], None]:
     """The checkpoint as it is, but for what it says of its run."""
-
-    def put(path: Path) -> None:
-        with safe_open(path, "numpy") as file:
-            said = json.loads(file.metadata()["said"]) | fields
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        save_file(arrays, path, metadata={"said": json.dumps(said)})
-
-    return put
+    return lambda path: rewrite(path, lambda said: said | fields)
 
 
 def with_arrays(**changed: np.ndarray | None) -> Callable[[Path], None]:
     """The checkpoint as it is, but for some of its arrays; those given None are left out."""
+    return lambda path: rewrite(path, lambda said: said, **changed)
 
-    def put(path: Path) -> None:
-        with safe_open(path, "numpy") as file:
-            said = file.metadata()
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        arrays |= {name.replace("__", "/"): array for name, array in changed.items()}
-        whole = {name: array for name, array in arrays.items() if array is not None}
-        save_file(whole, path, metadata=said)
 
-    return put
+def rewrite(
+    path: Path,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    **changed: np.ndarray | None,
+) -> None:
+    with safe_open(path, "numpy") as file:
+        said = change(json.loads(file.metadata()["said"]))
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    arrays |= {name.replace("__", "/"): array for name, array in changed.items()}
+    whole = {name: array for name, array in arrays.items() if array is not None}
+    save_file(whole, path, metadata={"said": json.dumps(said)})
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -365,6 +346,25 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "the optimiser missing": (with_arrays(optimizer__second__w=None), "is missing"),
     "the optimiser's steps missing": (with_arrays(optimizer__step=None), "step is missing"),
     "several steps at once": (with_arrays(optimizer__step=np.arange(3)), "of shape"),
+    **{
+        f"a part of an epoch with {changed}": (saying(part=PART | changed), "part of an epoch that")
+        for changed in (
+            *({"steps": 0}, {"steps": STEPS}, {"steps": True}, {"seconds": -1.0}, {"more": 1}),
+            *({"seconds": float("nan")}, {"seconds": math.inf}, {"data_seconds": "1"}),
+            {"attempts": 0},
+        )
+    },
+    "a part of no epoch": (
+        saying(part=PART, history=[ROW | {"epoch": number + 1} for number in range(EPOCHS)]),
+        "a part of an epoch after the last",
+    ),
+    **{
+        f"a restart in epoch {epoch}": (
+            saying(restarts=[{"epoch": epoch, "step": 0}]),
+            "field checkpoint/restarts/0/epoch",
+        )
+        for epoch in (-1, 2**31, 2**31 - 1 + 0.5, True, "1", None)
+    },
 }
 
 
@@ -572,19 +572,18 @@ def as_before(folder: Path, **about: Any) -> None:
         "demo": "small",
     }
     values = {"multilabel": "findings", "grayscale": "grey", "random": "seeded"}
-    path = folder / checkpoint.FILE
-    with safe_open(path, "numpy") as file:
-        said = json.loads(file.metadata()["said"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del said["schema"]
-    now = {names.get(key, key): value for key, value in said["about"].items()}
-    now = {key: values.get(value, value) if isinstance(value, str) else value
-           for key, value in now.items()}  # fmt: skip
     digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
-    said["about"] = now | {"momentum": 0.9, "sha256": digest} | about
-    for row in said["history"]:
-        row["sync_seconds"] = row.pop("communication_seconds")
-    save_file(arrays, path, {"said": json.dumps(said)})
+
+    def older(said: dict[str, Any]) -> dict[str, Any]:
+        del said["schema"]
+        now = {names.get(key, key): value for key, value in said["about"].items()}
+        now = {key: values.get(str(value), value) for key, value in now.items()}
+        said["about"] = now | {"momentum": 0.9, "sha256": digest} | about
+        for row in said["history"]:
+            row["sync_seconds"] = row.pop("communication_seconds")
+        return said
+
+    rewrite(folder / checkpoint.FILE, older)
 
 
 def test_one_of_before_the_renaming_goes_on(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from helpers.training import graceful_stop, measured_run, partial_epoch
+from helpers.training import graceful_stop, measured_run
 from helpers.training.graceful_stop import Agreement, Stopped
-from helpers.training.partial_epoch import Part
+from helpers.training.partial_epoch import NONE, Part
 
 
 def walk(folder: Path, delays: list[float], wish_at: int, most: int = 400) -> list[int]:
@@ -90,25 +90,5 @@ def test_who_is_stopped_says_how_far_it_is_and_how_long_the_rest_takes(
 
 def test_parts_of_an_epoch_add_up() -> None:
     first, second = Part(2, 1.0, 10.0, 1.0, None, 1), Part(6, 3.0, 20.0, 0.5, 1.0, 1)
-    assert Part().plus(first) == first
+    assert NONE.plus(first) == first
     assert first.plus(second) == Part(8, 2.5, 30.0, 1.5, None, 2)
-    assert partial_epoch.of_said(first.as_said(), 3) == first
-    assert partial_epoch.of_said(None, 3) == Part()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"steps": 0},
-        {"steps": 3},
-        {"steps": True},
-        {"seconds": -1.0},
-        {"seconds": float("nan")},
-        {"data_seconds": "1"},
-        {"attempts": 0},
-        {"more": 1},
-    ],
-)
-def test_a_part_that_cannot_be_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="part"):
-        partial_epoch.of_said(Part(2, 1.0, 1.0, 0.0, 0.0, 1).as_said() | change, 3)

@@ -64,19 +64,23 @@ def test_the_parameters_are_those_of_the_cell() -> None:
     assert not {"notebook", "nodes", "simulated_nodes"} & set(PARAMETERS)
 
 
-@pytest.mark.parametrize(("virtual", "here"), [(False, 4), (True, 8)])
-def test_simulated_nodes_share_a_machines_cores(virtual: bool, here: int) -> None:
-    world = World(3, 8, ("device",), "cpu", nodes=2, node=0, simulated_nodes=virtual)
-    assert (world.processes, world.on_machine) == (8, here)
-
-
 @pytest.mark.parametrize(
-    ("devices", "size", "gpus", "processes", "shared"),
-    [(1, 4, 4, 4, False), (4, 4, 4, 1, False), (1, 4, 2, 4, True), (2, 2, 0, 1, False)],
+    ("devices", "size", "gpus", "nodes", "virtual", "counts"),
+    [
+        (1, 8, 0, 2, False, (8, 4, False)),
+        (1, 8, 0, 2, True, (8, 8, False)),  # simulated nodes share a machine's cores
+        (1, 4, 4, 1, False, (4, 4, False)),
+        (4, 4, 4, 1, False, (1, 4, False)),
+        (1, 4, 2, 1, False, (4, 4, True)),
+        (2, 2, 0, 1, False, (1, 2, False)),
+    ],
 )
-def test_a_world_counts(devices: int, size: int, gpus: int, processes: int, shared: bool) -> None:
-    world = World(0, size, ("device",) * devices, "gpu" if gpus else "cpu", gpus)
-    assert (world.processes, world.shares_gpus) == (processes, shared)
+def test_a_world_counts(
+    devices: int, size: int, gpus: int, nodes: int, virtual: bool, counts: tuple[int, int, bool]
+) -> None:
+    kind = "gpu" if gpus else "cpu"
+    world = World(0, size, ("device",) * devices, kind, gpus, nodes=nodes, simulated_nodes=virtual)
+    assert (world.processes, world.on_machine, world.shares_gpus) == counts
 
 
 CELL: dict[str, Any] = dict.fromkeys(("recipe", "data", "devices", "gpus", "run"), "auto")
@@ -133,17 +137,28 @@ def test_a_parameter_that_the_cell_does_not_set_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("planes", [1, 3])
-def test_the_training_loop_check_gives_a_loop_as_many_planes_as_it_trains_on(planes: int) -> None:
-    """MXNet stopped at a grey plane where the recipe's images are RGB."""
+def test_the_training_loop_check_steps_after_an_evaluation_with_as_many_planes_as_it_trains_on(
+    planes: int,
+) -> None:
+    """A loop that stays in the evaluation's mode would else be noticed by no row.
+
+    And MXNet stopped at a grey plane where the recipe's images are RGB.
+    """
     given: list[Any] = []
+    called: list[str] = []
 
     def make_fixed_loader(world: World, shares: list[Any]) -> Iterator[Any]:
         given.extend(shares)
         return repeat(shares)
 
     def train_epoch(replica: Any, loader: Any, steps: int, clock: Any) -> float:
+        called.append("steps")
         clock.queued(None)
         return 0.5
+
+    def predict(*given: Any) -> tuple[np.ndarray, float]:
+        called.append("predict")
+        return np.zeros((4, 14)), 0.5
 
     functions = SimpleNamespace(
         scope=nullcontext,
@@ -151,19 +166,20 @@ def test_the_training_loop_check_gives_a_loop_as_many_planes_as_it_trains_on(pla
         make_fixed_loader=make_fixed_loader,
         ready=lambda *given: None,
         train_epoch=train_epoch,
-        predict=lambda *given: (np.zeros((4, 14)), 0.5),
+        predict=predict,
         stop=lambda replica: None,
     )
     framework = SimpleNamespace(
         shallow=lambda *given: None,
-        dump_weights=lambda network: {},
+        dump_weights=lambda network: {"after": 1},
         completion=lambda result: None,
     )
     images = SimpleNamespace(planes=planes)
     work: Any = SimpleNamespace(functions=functions, framework=framework, images=images)
     pixels, targets = reference.batch_of("multilabel")
     trial = training_loop.Trial({}, ((pixels, targets),), training_loop.SGD, (0.1,))
-    train_loop.check_training_loop(World(0, 1, ("device",), "cpu"), work, trial)
+    loss, after, _ = train_loop.check_training_loop(World(0, 1, ("device",), "cpu"), work, trial)
+    assert (loss, after) == (0.5, {"after": 1}) and called == ["predict", "steps", "predict"]
     assert given[0][0].shape == (*pixels.shape[:3], planes)
     assert all(np.array_equal(given[0][0][..., [n]], pixels) for n in range(planes))
 

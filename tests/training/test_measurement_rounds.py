@@ -23,16 +23,9 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
     def turn(kind: str) -> measurement_rounds.Turn:
         return lambda steps: seconds.get(kind, 1.0) * steps
 
-    return measurement_rounds.take_turns(
-        phase,
-        steps=2,
-        images=10,
-        files=turn("files"),
-        synthetic=turn("synthetic"),
-        loader=turn("loader"),
-        product=turn("product"),
-        no_allreduce=turn("no_allreduce") if together else None,
-    )
+    kinds = ("files", "synthetic", "loader", "product", "no_allreduce")
+    turns = {kind: turn(kind) for kind in kinds[: None if together else -1]}
+    return measurement_rounds.take_turns(phase, turns, steps=2, images=10)
 
 
 def test_everything_has_its_turn_in_every_round() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.fairness.training_checks import Evaluation
 from helpers.training.observer import Evaluated, _other_arrays, _others
+from helpers.training.world import World
 
 
 @pytest.mark.parametrize("outputs", [(), (3,)])
@@ -18,7 +19,7 @@ def test_a_process_without_an_image_has_none_wrong(outputs: tuple[int, ...]) -> 
     images: Any = SimpleNamespace(valid=pd.DataFrame(index=[0]), targets=lambda part: labels)
 
     def evaluated(rank: int, *batches: Any) -> Evaluation:
-        world: Any = SimpleNamespace(rank=rank, processes=2)
+        world = World(rank, 2, ("device",), "cpu")
         passed = Evaluated(batches)
         assert len(list(passed)) == len(batches)
         return passed.images(world, images, "valid")

@@ -20,7 +20,7 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
 from helpers.recipe import lookup
-from helpers.training import image_data, image_folders, loader_workers, parameters
+from helpers.training import image_data, image_folders, image_readers, loader_workers, parameters
 from helpers.training.setup import Setup
 
 GENERATED = image_folders.STAND_INS["nih, small"].name
@@ -81,17 +81,6 @@ def test_xrays_not_from_the_demo_are_real_and_of_64_px_get_a_crop_of_54(
     assert section["steps_per_epoch"] == section["images"]["train"] // 128
 
 
-def test_unprepared_images_are_refused_with_the_command_to_run(tmp_path: Path) -> None:
-    data_prep.generate_nih(tmp_path / "big", images=8, size=512, progress=False)
-    with pytest.raises(UserError, match="data-prep resize"):
-        image_data.fit_to_images(lookup("demo"), tmp_path / "big")
-
-
-def test_a_folder_that_is_not_there() -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        image_folders.prepare_data(lookup("demo"), "no/such/folder")
-
-
 def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(generated, folder)
@@ -104,25 +93,6 @@ def test_a_corrupt_image_is_found_before_training(generated: Path, tmp_path: Pat
         image_data.check_images(lookup("demo"), folder)
 
 
-def test_generated_data_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-
-    def small(folder: Path, size: int) -> None:
-        assert size == 256
-        made.append(folder)
-        real(folder, images=8, size=96, progress=False)
-
-    real = data_prep.generate_nih
-    monkeypatch.setattr(paths, "DATA", tmp_path)
-    monkeypatch.setattr(data_prep, "generate_nih", small)
-    first = image_folders.prepare_data(lookup("demo"))
-    assert first == tmp_path / f"{GENERATED}-38"
-    with Image.open(next((first / "images").iterdir())) as image:
-        assert (image.size, image.mode) == ((38, 38), "L")
-    assert image_folders.prepare_data(lookup("demo")) == first
-    assert made == [tmp_path / GENERATED]
-
-
 def test_of_jobs_that_begin_together_one_makes_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +100,7 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
     made: list[str] = []
 
     def small(folder: Path, size: int) -> None:
+        assert size == 256
         made.append("generated")
         real(folder, images=8, size=96, progress=False)
 
@@ -146,6 +117,9 @@ def test_of_jobs_that_begin_together_one_makes_the_data(
     with ThreadPoolExecutor(2) as jobs:
         found = list(jobs.map(image_folders.prepare_data, [lookup("demo")] * 2))
     assert found == [tmp_path / f"{GENERATED}-38"] * 2
+    assert image_folders.prepare_data(lookup("demo")) == found[0]
+    with Image.open(next((tmp_path / f"{GENERATED}-38" / "images").iterdir())) as image:
+        assert (image.size, image.mode) == ((38, 38), "L")
     assert made == ["generated", "resized"]
 
 
@@ -168,28 +142,6 @@ def test_the_set_of_an_older_version_is_neither_taken_nor_touched(
         old = json.loads((tmp_path / name / "demo.json").read_text())
         assert old["tool"] == "data_prep demo 1" and old["images"] == 8
     assert image_folders.data_folder(lookup("demo")) == folder
-
-
-def test_data_whose_preparation_was_cut_short_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What Ctrl-C in the first `make compare` leaves: the next one goes on from there."""
-    monkeypatch.setattr(paths, "DATA", tmp_path)
-    source = tmp_path / GENERATED
-    target = tmp_path / f"{GENERATED}-38"
-    data_prep.generate_nih(source, images=8, size=96, progress=False)
-    real = data_prep.generate_nih
-    monkeypatch.setattr(data_prep, "generate_nih", lambda f, size: real(f, images=8, size=96))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("data_prep.resize.finish_target", interrupted)
-        image_folders.prepare_data(lookup("demo"))
-    assert (target / "prepared.json").exists() and not data_prep.is_complete(target)
-    assert image_folders.prepare_data(lookup("demo")) == target
-    assert len(data_prep.read_catalog(target)) == 8
-
-
-def interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
@@ -217,10 +169,10 @@ def test_a_packed_folder_is_read_from_its_memory_map_in_every_process(
 def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(generated, folder)
-    assert image_data.image_size(lookup("demo"), folder) == 38
+    assert image_readers.open_images(lookup("demo"), folder).read(0).shape[0] == 38
     shutil.rmtree(folder)
     data_prep.generate_nih(folder, images=8, size=64, progress=False)
-    assert image_data.image_size(lookup("demo"), folder) == 64
+    assert image_readers.open_images(lookup("demo"), folder).read(0).shape[0] == 64
 
 
 @pytest.mark.parametrize(

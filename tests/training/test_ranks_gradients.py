@@ -5,14 +5,13 @@ Real ranks, with faults planted, are in ``tests/kernels``.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.fairness import custom_network, reference_checks
+from helpers.fairness import custom_network, network_checks, reference_checks
 from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.fairness.reference_checks import N_AGAINST_ONE
 from helpers.frameworks import rank_info
@@ -103,35 +102,16 @@ def test_a_rank_compares_while_it_is_in_the_notebook_functionss_world(
 
 
 def test_of_an_own_network_it_compares_that(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    def row(name: str, _: Any, *given: Any) -> Check:
-        assert ("c", "d", "c", "d") in given
-        return Check(name, 0.0, 1.0)
-
-    even, uneven = N_AGAINST_ONE
-    monkeypatch.setattr(custom_network, "same_on_all_devices", partial(row, even))
-    monkeypatch.setattr(reference_checks, "uneven_on_all_devices", partial(row, uneven))
     weights: Any = "the initial ones"
-    found = ranks_gradients.answer(RANK, rank.work, "own", weights)
-    assert [check.check for check in found] == [even, uneven]
+    rows = [Check(name, 0.0, 1.0) for name in N_AGAINST_ONE]
+
+    def same(over: Any, build_model: Any, *given: Any) -> list[Check]:
+        assert given == (weights, ("c", "d", "c", "d"), "the recipe", 2)
+        return rows
+
+    monkeypatch.setattr(custom_network, "same_on_all_devices", same)
+    assert ranks_gradients.answer(RANK, rank.work, "own", weights) == rows
     assert rank.order == ["shallow", "start", "ready", "slowest", "stop"]
-
-
-def test_the_ranks_rows_replace_those_that_were_not_checked() -> None:
-    before = FairnessCheck(
-        (Check("a", 0.0, 1.0), *reference_checks.with_one_device("later"), Check("b", 0.0, 1.0)), 5
-    )
-    even, uneven = N_AGAINST_ONE
-
-    def everywhere(function: Any, *args: Any) -> list[list[Check]]:
-        assert function is ranks_gradients.answer and args == ("resnet44", None)
-        return [[Check(even, each, 1e-10, "a mean"), Check(uneven, 0.0, 1.0)] for each in (0, 3)]
-
-    found = ranks_gradients.check_fairness(
-        before, everywhere, network="resnet44", weights=None, devices=2
-    )
-    assert [check.check for check in found.checks] == ["a", even, uneven, "b"]
-    assert [check.verdict for check in found.checks] == ["pass", "fail", "pass", "pass"]
-    assert not found.comparable and found.seconds > 5
 
 
 @pytest.mark.parametrize(("nodes", "given"), [(1, ("a", "b")), (2, ("a",))])
@@ -142,7 +122,7 @@ def test_over_several_nodes_the_kernel_leaves_the_rows_to_the_ranks(
         assert devices == given
         return FairnessCheck(tuple(reference_checks.with_one_device()))
 
-    monkeypatch.setattr(reference_checks, "check_fairness", check_fairness)
+    monkeypatch.setattr(network_checks, "check_fairness", check_fairness)
     images = SimpleNamespace(labels=[], classes=[])
     run: Any = SimpleNamespace(
         setup=SimpleNamespace(replicas=2), devices=("a", "b"), network="resnet44", images=images

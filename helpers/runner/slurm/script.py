@@ -111,7 +111,9 @@ def job_of(path: str, name: str | None = None) -> Job:
     experiments.check_name(str(name))
     with sweep_file.located([sweep]), plans.choosing("nnodes"):
         asked = sweep.choices.get("nnodes", [1])
-        nodes = tuple(dict.fromkeys(parameters.check_nodes(number) for number in asked))
+        nodes = tuple(
+            dict.fromkeys(int(parameters.check_number("nodes", number)) for number in asked)
+        )
     notice, given = found.slurm.get("signal_seconds", NOTICE), found.slurm.get("time")
     if given is not None and (limit := seconds_of(given)) <= notice + EARLY:
         raise UserError(
