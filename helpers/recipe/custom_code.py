@@ -125,6 +125,7 @@ def _module(path: Path, data: bytes) -> ModuleType:
 
 def _names(data: bytes, file: str) -> list[str]:
     """What a module defines at its top level, also by an import or an assignment."""
-    found = symtable.symtable(data, file, "exec").get_symbols()
+    table = symtable.symtable(data, file, "exec")  # type: ignore[arg-type]  # it takes bytes too
+    found = table.get_symbols()
     defined = [each for each in found if each.is_assigned() or each.is_imported()]
     return sorted(each.get_name() for each in defined)

@@ -214,6 +214,9 @@ def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
 class Numbers:
     """Images that are filled with their number."""
 
+    def __len__(self) -> int:
+        return 95
+
     def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
         for at, number in enumerate(numbers):
             pixels[at] = number
