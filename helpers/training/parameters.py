@@ -34,7 +34,7 @@ NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     # A rank writes some megabytes for each.
     "profile_steps": (0, 100, ()),
 }
-"""The least and the most that a parameter may be, and the words that it may be instead."""
+"""The minimum and maximum of a parameter, and the words that it may be instead."""
 
 
 def resolve(

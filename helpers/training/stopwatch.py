@@ -15,9 +15,8 @@ from types import SimpleNamespace
 def stopwatch(synchronize: Callable[[], None]) -> Iterator[SimpleNamespace]:
     """``with stopwatch(synchronize) as watch: ...`` then ``watch.seconds``.
 
-    Args:
-        synchronize: returns when the devices have finished what is queued. After an error inside
-            it is not called: they may never finish.
+    ``synchronize`` returns when the devices have finished what is queued. After an error inside it
+    is not called: they may never finish.
     """
     synchronize()
     start, watch = time.perf_counter(), SimpleNamespace()
