@@ -125,10 +125,10 @@ def test_a_resnet_with_another_epsilon_is_caught(adapter: Adapter) -> None:
 
 
 def test_the_notebook_trains_the_recipes_network(
-    adapter: Adapter, of_notebook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adapter: Adapter, of_notebook: str, tmp_path: Path
 ) -> None:
     same_networks.assert_notebook_trains_the_recipes_network(
-        of_notebook, tmp_path, monkeypatch, set(adapter.known)
+        of_notebook, tmp_path, set(adapter.known)
     )
 
 

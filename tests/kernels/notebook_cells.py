@@ -66,6 +66,13 @@ CHECKED = "this_run.train()"
 """Up to here a notebook has checked itself, and trained nothing."""
 
 
+def recipe_of_resnet44(folder: Path) -> str:
+    """A recipe of a smaller network than the demo's: its file."""
+    path = folder / "resnet44.toml"
+    path.write_text('recipe = "demo"\n[model]\nnetwork = "resnet44"\n', encoding="utf-8")
+    return str(path)
+
+
 def namespace_of(
     notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6.", **given: Any
 ) -> dict[str, Any]:

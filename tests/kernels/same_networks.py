@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import failed, namespace_of, other_norms
+from notebook_cells import failed, namespace_of, other_norms, recipe_of_resnet44
 
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
 from helpers.networks.shapes import shapes
 from helpers.recipe import RECIPES
-from helpers.training import measured_run
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -114,7 +113,6 @@ def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
 def assert_notebook_trains_the_recipes_network(
     notebook: str,
     folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
     known: Iterable[str] = (),
     **given: Any,
 ) -> dict[str, Any]:
@@ -122,8 +120,8 @@ def assert_notebook_trains_the_recipes_network(
 
     What follows in section 9 is the same for every network. ``given`` are more parameters.
     """
-    monkeypatch.setattr(measured_run.Run, "network", "resnet44")
-    names = namespace_of(notebook, folder, devices=2, until="## 8.", **given)
+    recipe = recipe_of_resnet44(folder)
+    names = namespace_of(notebook, folder, devices=2, until="## 8.", recipe=recipe, **given)
     run = names["this_run"]
     found = run.fairness_check
     assert failed(found.checks) == set()

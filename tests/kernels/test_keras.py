@@ -39,6 +39,7 @@ from notebook_cells import (
     cell_with,
     failed_in_training_loop,
     namespace_of,
+    recipe_of_resnet44,
 )
 
 from helpers.errors import UserError
@@ -46,7 +47,7 @@ from helpers.frameworks import keras as framework
 from helpers.networks import keras as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
-from helpers.training import image_data, measured_run
+from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 
 TWO = framework.list_devices("cpu", 2)
@@ -209,14 +210,10 @@ def test_an_evaluation_is_read_before_it_is_asked_for(
 
 
 @pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def lower(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, Any]]:
+def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """The notebook's names before it trains, in a precision of 16 bits, with a smaller network."""
-    monkeypatch.setattr(measured_run.Run, "network", "resnet44")
-    yield namespace_of(
-        "Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, precision=request.param
-    )
+    given = {"recipe": recipe_of_resnet44(tmp_path), "precision": request.param}
+    yield namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, **given)
     keras.config.set_dtype_policy("float32")
 
 
