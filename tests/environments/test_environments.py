@@ -200,8 +200,13 @@ UNREADABLE = ("H100", "9.0", "9.0:", "90:580", "9.0:580;", "²²:580")
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(
-    script: Any, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    script: Any,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(build, "alone", lambda *_: pytest.fail("it begins to build"))
     assert script.main(arguments) == 2
     line = capsys.readouterr().err
     assert line.startswith(f"{script.__name__}.py: {said}") and line.count("\n") == 1
