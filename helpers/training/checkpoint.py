@@ -19,7 +19,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -126,7 +126,7 @@ class Writer:
         said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
-        said |= {"part": msgspec.structs.asdict(part)} if part is not None else {}
+        said |= {"part": asdict(part)} if part is not None else {}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()
         self.seconds += time.perf_counter() - start
@@ -298,7 +298,7 @@ def _part(said: Mapping[str, Any], run: Run) -> Part:
         part = msgspec.convert(said["part"], Part)
     except msgspec.ValidationError:
         part = NONE
-    if not 0 < part.steps < steps:
+    if not 0 < part.steps < steps or asdict(part).keys() != said["part"].keys():
         raise _Damaged(f"a part of an epoch that cannot be one of {steps} steps")
     if len(said["history"]) >= run.content["recipe"]["epochs"]:
         raise _Damaged("a part of an epoch after the last")

@@ -1,15 +1,17 @@
 """Combine the parts of an epoch that a run trained before and after it was stopped."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from helpers.record.types import Positive
 
 Seconds = Annotated[float, Meta(ge=0, le=1e18)]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True)  # as ranks exchange it
+class Part:
     """Some steps of an epoch, by one process after another."""
 
     steps: Positive

@@ -150,7 +150,7 @@ def test_a_rank_that_hangs_is_named_by_those_that_have_ended(tmp_path: Path) -> 
 
 def test_a_rank_that_hangs_is_named_where_the_others_wait_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(RankError, match=r"ranks 0, 2 in wait_in.*; rank 1 on \S+ in behind, "):
-        tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=3 / 60)
+        tools.run(tmp_path, tools.calls("behind", 1), nodes=3, stall_minutes=8 / 60)
     assert tools.nothing_is_left(tmp_path)
 
 

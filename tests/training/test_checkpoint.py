@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 
 from helpers import record
 from helpers.errors import UserError
+from helpers.launch import json_values
 from helpers.networks import weights
 from helpers.recipe import lookup, renamed
 from helpers.results import caveats, comparison
@@ -605,3 +606,8 @@ def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Pat
         f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 8, sha256 "
         f"{'0' * 64}); use that recipe, or remove it"
     )
+
+
+def test_ranks_can_exchange_the_part_of_an_epoch() -> None:
+    part = Part(2, 0.5, 3.0, None, None, 1)
+    assert json_values.decode(json.loads(json.dumps(json_values.encode(part)))) == part
