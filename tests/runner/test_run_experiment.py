@@ -216,7 +216,7 @@ DIGITS = "9" * 5000
         (["--resume", "gone"], "no experiment 'gone'"),
         (["--resume", "--devices", "2"], "leave out --devices"),
         (["--resume", "--batch-size", "2"], "leave out --batch-size"),
-        (["--seed", "x"], "argument --seed"),
+        (["--seed", "x"], "seed 'x': give a whole number, 0 or more"),
         (["--epochs", "0"], "epochs is '0': give a whole number from 1"),
         (["--epochs", "1.5"], "epochs is '1.5': give a whole number from 1"),
         (["--epochs", "auto"], "epochs is 'auto': give a whole number from 1"),
