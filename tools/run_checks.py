@@ -66,7 +66,7 @@ APART = (
 )
 
 QUICK = ("tests/docs", "tests/training", "tests/fairness")
-"""Parts of `make quick`, each about as long as all the rest, "tests"."""
+"""Parts of `make quick` beside "tests", so that they run at the same time."""
 
 # Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
 # one with both launchers; other files are named after theirs, behind "stand_in_" where they go

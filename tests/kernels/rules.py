@@ -24,7 +24,7 @@ CASES = [
     pytest.param(*case, marks=() if case == EVERY_DAY else pytest.mark.slow)
     for case in product(RULES, TASKS)
 ]
-"""Of :func:`assert_rule`."""
+"""What :func:`assert_rule` can be called with."""
 
 
 def check_training_loop(run: Any, names: dict[str, Any]) -> None:

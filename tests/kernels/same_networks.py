@@ -87,7 +87,7 @@ def assert_caught(
 def assert_another_momentum_is_caught(
     names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of BatchNorm, in the notebook's own ``build_model``; of its networks the smallest."""
+    """Another BatchNorm momentum fails the check; ResNet44 is the smallest network."""
     framework, build_model, network = names["framework"], names["build_model"], "resnet44"
     monkeypatch.setitem(names, "architecture", network)
     with other_norms(names, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
