@@ -8,7 +8,8 @@ import random
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -61,16 +62,26 @@ def make_the_rest(suite: Suite) -> None:
 
 
 def power_off(running: subprocess.Popen[str]) -> None:
-    """All processes at once, the kernels too, which have sessions of their own."""
-    try:
+    """All processes at once, the kernels too, which have sessions of their own.
+
+    They are stopped before they are killed: one that runs on could start a kernel that nobody
+    knows, and that would keep the disk in use.
+    """
+    family: set[psutil.Process] = set()
+    with suppress(psutil.NoSuchProcess):  # the batch has ended
         runner = psutil.Process(running.pid)
-        family = [runner, *runner.children(recursive=True)]
-    except psutil.NoSuchProcess:  # the batch has ended
-        family = []
-    for process in family:
-        process.kill()
+        while new := {runner, *runner.children(recursive=True)} - family:
+            _each(new, psutil.Process.suspend)
+            family |= new
+    _each(family, psutil.Process.kill)
     running.wait()
     psutil.wait_procs(family)
+
+
+def _each(processes: set[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            do(process)
 
 
 @pytest.mark.parametrize("cuts", CUTS)
