@@ -42,7 +42,7 @@ from kernels import HERE, KERNELS, ROOT, VENVS
 # --- What several environments need ----------------------------------------------------------
 
 
-def make_small(venv: Path, maker: Maker) -> None:
+def make_small(venv: Path, maker: Callable[[], Maker]) -> None:
     """Create an environment that is no kernel from the lock of its name, unless it is there."""
     name = venv.name.lstrip(".")
     mark, lock = venv / "stamp", HERE / f"{name}.txt"
@@ -51,9 +51,10 @@ def make_small(venv: Path, maker: Maker) -> None:
         return
     shutil.rmtree(venv, ignore_errors=True)
     run = environment.runner(VENVS / f"{name}.log")
+    by = maker()
     try:
-        run([maker.uv, "venv", "--python", maker.python, "--prompt", name, venv])
-        run([maker.uv, "pip", "sync", "--python", venv, "--require-hashes", lock])
+        run([by.uv, "venv", "--python", by.python, "--prompt", name, venv])
+        run([by.uv, "pip", "sync", "--python", venv, "--require-hashes", lock])
     except BuildError as error:
         raise BuildError(f"{lock.name}: {error} (details in .venvs/{name}.log)") from None
     mark.write_text(lock.read_text())
@@ -98,7 +99,7 @@ def instead_of_pillow() -> list[Path]:
 def build_all(todo: list[str], maker: Maker) -> list[dict[str, Any]]:
     """Build these environments in parallel, because each spends most of its time downloading."""
     done = []
-    make_small(VENVS / ".tools", maker)
+    make_small(VENVS / ".tools", lambda: maker)
     if maker.folder:
         wheel_folder.bring_built(maker.folder, environment.tools_python(), environment.wheels())
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(todo) + 2) as pool:

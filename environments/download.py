@@ -213,7 +213,7 @@ def main(arguments: list[str]) -> int:
         machine = kernels.this_machine(options.gpu)
         variants = {kernel: kernels.variant(kernel, machine) for kernel in wanted}
         maker = build.get_maker(machine)
-        build.make_small(VENVS / ".tools", maker)
+        build.make_small(VENVS / ".tools", lambda: maker)
         # If this machine has no Python 3.11, the other machine may have none either.
         python = options.with_python or python311.find_python(maker.uv) is None
         files = gather(path, variants, maker, python)

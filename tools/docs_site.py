@@ -27,7 +27,7 @@ from kernels import ROOT, VENVS
 def main(arguments: list[str]) -> int:
     try:
         VENVS.mkdir(exist_ok=True)
-        build.make_small(VENVS / "docs", build.get_maker(kernels.Machine(gpu=False)))
+        build.make_small(VENVS / "docs", lambda: build.get_maker(kernels.Machine(gpu=False)))
     except (python311.NoPython, BuildError) as error:
         print(f"docs_site.py: {error}", file=sys.stderr)
         return 2

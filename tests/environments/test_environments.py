@@ -527,6 +527,20 @@ def test_a_kernel_is_registered_with_its_own_path_and_no_unset_variable(
     assert not (built / "lab/share/jupyter/kernels/mxnet").exists()
 
 
+def test_a_small_environment_that_is_there_needs_neither_uv_nor_a_network(built: Path) -> None:
+    folder = built / "docs"
+    put(folder / "bin" / "python", "")
+    put(folder / "stamp", (build.HERE / "docs.txt").read_text())
+    build.make_small(folder, lambda: pytest.fail("it looked for uv"))
+    put(folder / "stamp", "of an older lock")
+    with pytest.raises(environment.BuildError, match="no network"):
+        build.make_small(folder, missing)
+
+
+def missing() -> environment.Maker:
+    raise environment.BuildError("no network")
+
+
 def test_a_failed_environment_says_why_and_the_others_go_on(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
