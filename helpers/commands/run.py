@@ -245,7 +245,7 @@ def _add_experiment(parser: Parser) -> None:
         default=hangs.MINUTES,
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
-        f"(default: {hangs.MINUTES:g})",
+        f"(default: {hangs.MINUTES:g}; runs with ranks end after 10 at most)",
     )
     group.add_argument(
         "--dry-run",

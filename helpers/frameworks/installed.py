@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | N
     if content.get("ok") is False:
         reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
         return f"the environment of kernel '{kernel}' could not be built: {reason}"
-    client = require_jupyter()
+    kernelspec = required("jupyter_client.kernelspec")
     try:
-        spec = client.kernelspec.KernelSpecManager().get_kernel_spec(kernel)
-    except client.kernelspec.NoSuchKernel:
+        spec = kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    except kernelspec.NoSuchKernel:
         return f"kernel '{kernel}' is not installed: run {how_to_make(kernel)}"
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
@@ -65,16 +65,12 @@ def _status(kernel: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def require_jupyter() -> Any:
+def required(module: str) -> Any:
+    """A module of Jupyter's or papermill's, imported; a UserError where that is impossible."""
     try:
-        import jupyter_client
-        import jupyter_client.kernelspec
-
-        if find_spec("papermill") is None:  # its import takes a second, which only a run needs
-            raise ModuleNotFoundError(name="papermill")
+        return import_module(module)
     except ImportError as error:
         raise UserError(
             f"{error.name} is not in this Python ({sys.executable}): "
             "run 'make compare', or .venvs/lab/bin/rosetta after 'make envs'"
         ) from None
-    return jupyter_client

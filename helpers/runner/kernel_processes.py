@@ -17,7 +17,7 @@ import psutil
 from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks import temporary_files
-from helpers.frameworks.installed import require_jupyter
+from helpers.frameworks.installed import required
 from helpers.launch import cell_output, environment_variables, processes, this_notebook
 from helpers.runner import hangs, notebook_links, shutdown
 
@@ -86,7 +86,7 @@ def execute(
     logging.getLogger("papermill").setLevel(logging.ERROR)
     context = zmq.asyncio.Context()
 
-    class Manager(require_jupyter().AsyncKernelManager):  # type: ignore[misc]
+    class Manager(required("jupyter_client").AsyncKernelManager):  # type: ignore[misc]
         """A kernel manager that knows its clients, so that their sockets can be closed."""
 
         clients: ClassVar[list[Any]] = []
@@ -319,7 +319,7 @@ def start_of(kernel: str) -> tuple[str, dict[str, str]]:
 
     Its ``PATH`` ends in ``${PATH}``.
     """
-    spec = require_jupyter().kernelspec.KernelSpecManager().get_kernel_spec(kernel)
+    spec = required("jupyter_client.kernelspec").KernelSpecManager().get_kernel_spec(kernel)
     environ = {name: Template(text).safe_substitute(os.environ) for name, text in spec.env.items()}
     return spec.argv[0], environ
 

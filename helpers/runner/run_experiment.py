@@ -77,6 +77,7 @@ def run(
         return 0
     if name is not None:
         experiments.check_name(name)
+    installed.required("papermill")  # takes a second, which is no run's time
     with (
         locks.only_one(),
         shutdown.in_order(),

@@ -180,7 +180,7 @@ def test_only_a_kernel_whose_cells_all_ended_has_little_time_to_leave(
 ) -> None:
     """Another one may have ranks to end, or a checkpoint to write."""
     given: list[float] = []
-    manager = installed.require_jupyter().AsyncKernelManager
+    manager = installed.required("jupyter_client").AsyncKernelManager
     shut_down = manager.shutdown_kernel
 
     async def noted(self: Any, *how: Any, **more: Any) -> None:
