@@ -72,7 +72,7 @@ def by_turns(
 def seconds(work: Callable[[], object]) -> tuple[float, float]:
     """Seconds of the clock, and of the processor, which neighbours who take the cores away hardly
     change."""
-    began, processor = time.perf_counter(), processor_seconds()
+    processor, began = processor_seconds(), time.perf_counter()
     work()
     return time.perf_counter() - began, processor_seconds() - processor
 

@@ -71,7 +71,11 @@ def usable_cores() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-BOTH_WIDTHS = ("test_report_browser.py", "test_strange_records.py")
+BOTH_WIDTHS = {
+    f"test_{name}.py"
+    for name in ("classes", "over_nodes", "report_browser", "step_times", "strange_records")
+}
+"""Those of which some chart is in no other file."""
 
 
 @pytest.fixture(autouse=True, scope="module")
