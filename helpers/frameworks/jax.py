@@ -60,7 +60,7 @@ SKIPPED = {
 }
 
 LESS_OPTIMISED = "--xla_backend_optimization_level=1"
-"""XLA's flag for CPUs, to compile sooner; steps were as fast with it (docs/environments.md). Flags
+"""XLA's flag for CPUs, to compile sooner; steps were as fast with it (benchmarks/RESULTS.md). Flags
 of the user's own take its place."""
 
 _ONCE: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
@@ -70,7 +70,7 @@ if jax.__version_info__ < (0, 11):  # later ones refuse the option, on GPUs too
 
 Its emitters of fused loops for CPUs take half of the time of compiling DenseNet121's gradients
 (15.4 s of processor time with them, 7.7 without, one run each), which are computed as fast without.
-Training has them: without, its steps take 4 % longer (docs/environments.md).
+Training has them: without, its steps take 4 % longer (benchmarks/RESULTS.md).
 """
 _CANONICAL = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 _MOMENTS = {"mu": "first", "nu": "second", "trace": "first"}

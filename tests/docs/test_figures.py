@@ -118,10 +118,10 @@ HELD = {
 """What a text gives, as a pattern, and what the code or the published results say."""
 
 AGREE = {
-    "minutes of a first run": r"take(?:s)? about (\d+) minutes on two CPU cores",
+    "minutes of a first run": r"took (\d+ to \d+) minutes on two CPU cores",
     "GB to download": r"downloads (\d+) GB",
     "GB of disk": r"which use (\d+) GB",
-    "minutes of all tests": r"everything: about (\d+) minutes",
+    "minutes of all tests": r"(?:everything:|fresh clone \|) (\d+ to \d+) min",
     "driver for all environments": r"(\d{3}) or newer (?:for|works for) all",
     "drivers of an older PyTorch": r"(?:[Ww]ith|from) (\d{3}) to 579",
     "workers of a GPU": r"up to (\d+) (?:workers )?per (?:GPU|device)",
