@@ -3,7 +3,7 @@
 Numbers to compute with come from ``helpers.results.comparison.results``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from helpers import record
@@ -96,12 +96,12 @@ def fair(entries: Sequence[Entry]) -> Cell:
     return Cell("passed", note=f"{len(expected)} expected" if expected else "", tone="good")
 
 
-def _evidence(entries: Iterable[Entry]) -> Cell:
+def _evidence(entries: Sequence[Entry]) -> Cell:
     """Links to each run's executed notebook and record; of repeats by their variants."""
     links: list[tuple[str, Path]] = []
     for entry in entries:
         notebook, content = entry.folder / run_files.NOTEBOOK, entry.folder / record.FILE
-        name = entry.variant
+        name = entry.variant if len(entries) > 1 else ""
         if notebook.exists():
             links += [(name or "notebook", notebook), ("record", content)]
         else:

@@ -290,6 +290,7 @@ def test_a_table_says_of_which_of_several_seeds_it_is(tmp_path: Path) -> None:
     assert "Charts and tables show the last of repeated runs (seed 2)" in found["devices"]
     assert "each seed makes a different split" in by_class.uncertainty(compared)
     once = comparison.load(tmp_path / "seed0")
+    assert list(comparison_tables.runs(once).frame["evidence"]) == ["record"] * 2
     assert not any("repeated runs the last" in s.lead for s in sections.sections(once))
 
 
