@@ -75,7 +75,7 @@ BOTH_WIDTHS = {
     f"test_{name}.py"
     for name in ("classes", "over_nodes", "report_browser", "step_times", "strange_records")
 }
-"""Those of which some chart is in no other file."""
+"""Their charts are drawn for a phone too."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
 from helpers.recipe import file_of
-from helpers.runner import experiments, hangs, plans, run_experiment, sweep_file
+from helpers.runner import experiments, hangs, plans, rank_watch, run_experiment, sweep_file
 from helpers.runner.slurm import submit
 
 CHOICES = [field.name for field in fields(plans.Choices)]
@@ -245,7 +245,7 @@ def _add_experiment(parser: Parser) -> None:
         default=hangs.MINUTES,
         metavar="MINUTES",
         help="end a run that has taken no step and printed nothing for MINUTES; 0 never ends a run "
-        f"(default: {hangs.MINUTES:g}; runs with ranks end after 10 at most)",
+        f"(default: {hangs.MINUTES:g}; at most {rank_watch.HANG_MINUTES:g} in runs with ranks)",
     )
     group.add_argument(
         "--dry-run",

@@ -21,6 +21,8 @@ pytest.importorskip("papermill")
 
 from runner_tools import ROOT, Suite, images_fixture
 
+from helpers.runner import kernel_processes
+
 __all__ = ["images_fixture"]
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can be done")
@@ -64,15 +66,13 @@ def make_the_rest(suite: Suite) -> None:
 def power_off(running: subprocess.Popen[str]) -> None:
     """All processes at once, the kernels too, which have sessions of their own.
 
-    They are stopped before they are killed: one that runs on could start a kernel that nobody
-    knows, and that would keep the disk in use.
+    They are suspended before they are killed. Otherwise one could start a kernel meanwhile, which
+    would stay alive and keep the disk in use.
     """
     family: set[psutil.Process] = set()
-    with suppress(psutil.NoSuchProcess):  # the batch has ended
-        runner = psutil.Process(running.pid)
-        while new := {runner, *runner.children(recursive=True)} - family:
-            _each(new, psutil.Process.suspend)
-            family |= new
+    while new := kernel_processes.family(running.pid) - family:
+        _each(new, psutil.Process.suspend)
+        family |= new
     _each(family, psutil.Process.kill)
     running.wait()
     psutil.wait_procs(family)
