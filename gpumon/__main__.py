@@ -118,9 +118,10 @@ def parser() -> Parser:
     _add_traces(summary)
     summary.add_argument(
         "--by",
-        choices=["phase", "mark"],
+        choices=["phase", "repeat", "mark"],
         default="phase",
-        help="print a row for each phase, or for each mark, which is one run of a phase "
+        help="print a row for each phase, for each of its repeats, or for each mark, which is one "
+        "process's part of a repeat "
         "(default: phase)",
     )
     summary.add_argument(

@@ -36,7 +36,7 @@ def gpu_sources(
     """
     if device.handle is None:
         return []
-    whole = [
+    common = [  # an instance is asked as well: its driver may answer
         _power(device),
         _energy(device),
         _temperature(device),
@@ -45,13 +45,13 @@ def gpu_sources(
         _throttle(device),
     ]
     if device.kind != "mig":
-        whole += hardware_sources(device)
+        common += hardware_sources(device)
     if device.kind == "parent":
-        return whole  # its instances have the other series
+        return common  # its instances have the other series
     sources = [
         utilisation_source(device, interval),
         _memory(device),
-        *whole,
+        *common,
         *sharing_sources(device, own_processes),
     ]
     try:

@@ -89,8 +89,8 @@ script's own variables."""
 class RankInfo(NamedTuple):
     """Which of a job's processes this is; None where no launcher says it.
 
-    local: its number among those of its host. size: of the job. job: a name of this start of it,
-    the same for all its processes.
+    local_rank: its number among those of its host. world_size: the job's processes. job_id: a name
+    of this start of the job, the same for all its processes.
     """
 
     rank: int | None = None

@@ -34,7 +34,7 @@ SERIES = {
     "power mean (W)": "power (W)",
     "throttled share (%)": "throttle reasons (bits)",
 }
-"""What each column of a GPU's row is a figure of."""
+"""The series behind each column of a GPU's row that the diagnosis reads."""
 NEEDED = ("utilisation mean (%)", "others' SM use mean (%)")
 """Without these, where a GPU has them, nothing of a phase is sure."""
 
@@ -44,7 +44,7 @@ class HostShare:
     """A program's part of a host.
 
     cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
-    limited it; None where nothing ever did. memory: MiB of the ``most`` it might use, likewise.
+    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` it might use, likewise.
     """
 
     cpu: array[float] | None

@@ -62,7 +62,7 @@ class Series:
 
 @dataclass
 class Number:
-    """What calls fill: the value of ``cell``, less that of the start, in units of so many.
+    """What calls fill: the value in ``storage``, less that of the start, in units of so many.
 
     start: None for a counter whose first reading is its start. code: what must be 0 where the
     number has its own error code.

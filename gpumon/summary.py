@@ -42,6 +42,7 @@ COLUMNS = [
     "utilisation imbalance (%)",
     "memory imbalance (%)",
 ]
+"""The table's order; a row's other columns come behind these."""
 SERIES = {
     "busy": "utilisation (%)",
     "activity": "SM activity (%)",

@@ -4,7 +4,8 @@
  * or 0.1 for MIG slot 1 of GPU 0, or one of: "init CODE", "driver TEXT", "step SECONDS".
  * Without "step", each reading of a series takes its next value and the last one stays; with it,
  * the value is that of the time since nvmlInit. A value Ecode is returned as that NVML error.
- * What the script does not name is NVML_ERROR_NOT_SUPPORTED (3).
+ * A NAME is one that value() or whole() is called with below, of at most 23 letters. What the script
+ * does not name is NVML_ERROR_NOT_SUPPORTED (3).
  * As the driver does, it leaves out a GPU whose file this process's control group may not open; these
  * are named by FAKE_NVML_DEVICES with the GPU's number behind it.
  *
@@ -48,6 +49,10 @@ static double now(void) {
 }
 
 static void add(device_t *device, const char *name, char *text) {
+    if (device->count == MOST_SERIES || strlen(name) >= sizeof device->series[0].name) {
+        fprintf(stderr, "fake NVML: %s: more than %d series, or too long a name\n", name, MOST_SERIES);
+        abort();
+    }
     series_t *s = &device->series[device->count++];
     snprintf(s->name, sizeof s->name, "%s", name);
     for (char *word = strtok(text, " \t"); word; word = strtok(NULL, " \t")) {
