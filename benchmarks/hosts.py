@@ -31,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import quick
@@ -70,6 +70,7 @@ class Hosts:
     mbit: float
     environment: dict[str, str]
     """With it `mpiexec` starts processes on all of them."""
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def first(self) -> str:
@@ -83,7 +84,9 @@ class Hosts:
     def start(self, host: str, *command: str | Path, **how: object) -> subprocess.Popen[str]:
         """Begin a command on a host."""
         words = self.words(host, *command)
-        return subprocess.Popen(words, env=self.environment, text=True, **how)  # type: ignore[call-overload,no-any-return]
+        began = subprocess.Popen(words, env=self.environment, text=True, **how)  # type: ignore[call-overload]
+        self.started.append(began)
+        return began  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -111,15 +114,19 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
     addresses = {
         name: NETWORK.format(group=group, host=number) for number, name in enumerate(names, 1)
     }
-    bridge = f"br{group}"
+    bridge, started = f"br{group}", []
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
         try:
             _ip("link", "set", bridge, "up")
             for name, address in addresses.items():
                 _add(name, address, bridge, mbit)
             environment = _environment(Path(folder), addresses) | {SPEED: f"{mbit:g}"}
-            yield Hosts(addresses, mbit, environment)
+            there = Hosts(addresses, mbit, environment)
+            started = there.started
+            yield there
         finally:
+            for process in started:  # one that has just begun is not on its host yet
+                process.kill()
             for name in names:
                 _remove(name)
             _quietly("ip", "link", "del", bridge)

@@ -53,7 +53,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", None)
         yield seen
-        until = time.monotonic() + 5  # what was killed takes its time
+        until = time.monotonic() + 60  # what was killed takes its time
         while (left := _left(folder)) and time.monotonic() < until:
             time.sleep(0.1)
     told = [f"{name}, first seen after {seen.get(name, 'the last test')}" for name in left]

@@ -97,7 +97,8 @@ def align(folder: Path, ahead: Mapping[int, Bounds], hosts: Iterable[str]) -> li
         said = f"this host's wall clock was {apart:+.6f} s ahead, within {within:.6f} s; corrected"
         clocks = {"ahead (s)": ahead[rank].middle, "within (s)": within, "wall (s)": apart}
         measured = {"boot": base["boot"], **clocks} if base.get("boot") else None
-        _rewrite(prefix, own | {WALL: began, "clock": f"{own['clock']}; {said}", "clock offset": measured})
+        clock = f"{own['clock']}; {said}"
+        _rewrite(prefix, own | {WALL: began, "clock": clock, "clock offset": measured})
     return found
 
 

@@ -1,7 +1,6 @@
 """Describe what a report's runs were measured on, and compare the same framework on machines."""
 
 from collections.abc import Iterable
-from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -9,7 +8,7 @@ import pandas as pd
 from helpers import terminal
 from helpers.results import comparability, machines, run_sets
 from helpers.results.comparison import Comparison, Entry, devices, latest_of_each, repeats
-from helpers.results.rates import ENDS, Rate, rate
+from helpers.results.rates import ENDS, Rate, rounds, together
 from helpers.results.tables import (
     Cell,
     Name,
@@ -106,22 +105,22 @@ def against(compared: Comparison) -> Table:
 
     A row a framework (with settings other than the machine and its devices), nodes and number of
     devices that several machines ran; a column a machine, and the ratio of the highest to the
-    lowest with the minimum and maximum that repeats allow.
+    lowest with the least and the most that their intervals allow.
     """
     of_machine = _by_machine(compared)
-    rows: dict[Name, dict[str, list[Rate]]] = {}
+    rows: dict[Name, dict[str, list[tuple[float, ...]]]] = {}
     for machine, entries in of_machine.items():
         for group in repeats(entry for entry in entries if entry.finished).values():
             first = group[0]
             marks = comparability.together(comparability.marks(e.content) for e in group)
             run = of_label(f"{label_anywhere(first)}, {devices(first.devices or 0)}", marks)
-            rates = [rate(entry.content) for entry in group]
-            rows.setdefault(run, {}).setdefault(machine, []).extend(rates)
+            runs = [rounds(entry.content) for entry in group]
+            rows.setdefault(run, {}).setdefault(machine, []).extend(runs)
     texts = [
         (
             run,
-            {machine: _rate(rates) for machine, rates in found.items()}
-            | {"highest / lowest": _ratio(list(found.values()))},
+            {machine: _rate(runs) for machine, runs in found.items()}
+            | {"highest / lowest": _ratio(list(map(together, found.values())))},
         )
         for run, found in rows.items()
         if len(found) > 1
@@ -131,24 +130,18 @@ def against(compared: Comparison) -> Table:
         "images/s",
         texts,
         columns=[*of_machine, "highest / lowest"],
-        note="Cells give the median images/s on files, with the 95 % interval over the rounds. "
-        "Notebooks, settings and numbers of devices are the same.",
+        note="Cells give the median images/s on files, with its 95 % interval. Notebooks, settings "
+        "and numbers of devices are the same.",
     )
 
 
-def _rate(rates: list[Rate]) -> Cell:
-    row = {"runs": len(rates), **dict(zip(ENDS, _spread(rates), strict=True))}
+def _rate(runs: list[tuple[float, ...]]) -> Cell:
+    row = {"runs": len(runs), **dict(zip(ENDS, together(runs), strict=True))}
     return ranged(row, "", short_number)
 
 
-def _spread(rates: list[Rate]) -> Rate:
-    """The median of the runs, and the minimum and maximum of all their rounds."""
-    values, lows, highs = zip(*rates, strict=True)
-    return median(values), min(lows), max(highs)
-
-
-def _ratio(rates: list[list[Rate]]) -> Cell:
-    slow, fast = (of(map(_spread, rates)) for of in (min, max))
+def _ratio(rates: list[Rate]) -> Cell:
+    slow, fast = min(rates), max(rates)
     low, high = fast[1] / slow[2], fast[2] / slow[1]
     if low < high:
         return Cell(fast[0] / slow[0], "{:.2f}".format, low, high)

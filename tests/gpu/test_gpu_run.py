@@ -407,7 +407,7 @@ def test_sigterm_ends_the_step_and_writes_the_summary(tmp_path: Path) -> None:
     _wait_for(orphan)
     run.send_signal(signal.SIGTERM)
     run.send_signal(signal.SIGTERM)
-    assert run.wait(30) == 1
+    assert run.wait(120) == 1
     summary = json.loads((out / "summary.json").read_text())
     assert summary["state"] == "stopped by SIGTERM"
     assert {line["step"]: line["outcome"] for line in summary["steps"]} == {

@@ -23,7 +23,9 @@ from helpers.results import (
     machine_tables,
     machines,
     published,
+    repeated_runs,
     report,
+    tables,
 )
 from helpers.results.charts import Chart
 from helpers.results.report import data_files
@@ -439,6 +441,22 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
         "150 (147 to 153)",
         "1.50 (1.44 to 1.56)",
     ]
+
+
+def test_machines_with_repeats_have_the_figures_of_all_runs(tmp_path: Path) -> None:
+    for machine, speed_of in (("boxa", 100.0), ("boxb", 150.0)):
+        for seed in range(3):
+            content = records.make(gpu=True, speed=speed_of + seed)
+            content["run"]["host"], content["recipe"]["seed"] = machine, seed
+            content["hardware"] |= {"cores": 2 if machine == "boxa" else 64}
+            busy = content["files"]["rounds"]
+            content["files"]["rounds"] = [busy[0] / 10, *busy[1:]]  # in no interval of all rounds
+            records.save(tmp_path / f"{machine}-{seed}", content)
+    both = comparison.load(sorted(tmp_path.iterdir()))
+    row = machine_tables.against(both).frame.loc["PyTorch, 2 devices"]
+    for found in repeated_runs.summarise(both).to_dict("records"):
+        shown = tables.ranged(found, "images_per_second", tables.short_number)
+        assert row[found["label"].removeprefix("PyTorch on ")] == f"{shown.text} ({shown.spread})"
 
 
 def test_the_tidy_table_and_json_hold_every_number(

@@ -435,7 +435,7 @@ def test_the_one_before_stays_until_the_next_is_whole(
 
     def slowly(arrays: Any, path: Path, metadata: Any) -> None:
         path.write_bytes(b"half")
-        assert may.wait(10)
+        assert may.wait(60)
         save_file(arrays, path, metadata=metadata)
 
     monkeypatch.setattr(weights, "save_file", slowly)

@@ -29,7 +29,7 @@ def walk(folder: Path, delays: list[float], wish_at: int, most: int = 400) -> li
             time.sleep(delays[rank])
             if rank == 0 and taken[0] == wish_at:
                 graceful_stop.wish(folder)
-            together.wait(10)
+            together.wait(60)
 
     threads = [threading.Thread(target=process, args=(n,), daemon=True) for n in range(len(delays))]
     for thread in threads:
