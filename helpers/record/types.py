@@ -162,7 +162,7 @@ class Framework(TypedDict):
 
 class Hardware(TypedDict):
     cpu: str
-    cores: int
+    cores: int  # logical
     memory_bytes: int
     platform: str
     gpus: list[str]  # names
@@ -177,8 +177,8 @@ class Hardware(TypedDict):
 class CpuDevice(TypedDict):
     """A CPU device that has cores of its own."""
 
-    cores: Cores  # in no other device's list
-    threads: Positive  # that compute
+    cores: Cores  # logical, without its loader's own; in no other device's list
+    threads: Positive  # that compute: one for each physical core
     loader_cores: Cores  # where its loader's workers run
     numa_node: NotRequired[Count]  # of all its cores; absent where they are on several
 

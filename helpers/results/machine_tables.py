@@ -33,7 +33,7 @@ def cards(compared: Comparison) -> Table:
         hardware = [content["hardware"] for content in contents]
         columns[name] = {
             "hosts": _all(host for content in contents for host in comparability.hosts_of(content)),
-            "CPU": f"{hardware[0]['cpu']}, {hardware[0]['cores']} cores",
+            "CPU": f"{hardware[0]['cpu']}, {hardware[0]['cores']} logical cores",
             "memory": f"{hardware[0]['memory_bytes'] / 2**30:.0f} GiB",
             "GPUs": _gpus(hardware),
             "between GPUs": _between(hardware),

@@ -14,7 +14,7 @@ from helpers.errors import UserError
 from helpers.results import comparability
 
 Key = tuple[str, int, int]
-"""CPU, its cores, GiB of memory. GPUs are known from the devices of a run."""
+"""CPU, its logical cores, GiB of memory. GPUs are known from the devices of a run."""
 
 
 def key(content: Mapping[str, Any]) -> Key | None:
@@ -62,7 +62,7 @@ def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
     said = {
         found: host
         if taken.count(host) == 1
-        else f"{host} ({found[0]}, {found[1]} cores, {found[2]} GiB)"
+        else f"{host} ({found[0]}, {found[1]} logical cores, {found[2]} GiB)"
         for found, host in hosts.items()
     }
     return ["" if found is None else said[found] for found in keys]

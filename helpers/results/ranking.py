@@ -49,7 +49,7 @@ def _differ(entries: Iterable[Entry]) -> str | None:
         for content in contents
     }
     if len(of_machine) > 1:
-        return f"CPU ({', '.join(sorted(of_machine.values()))} cores)"
+        return f"CPU ({', '.join(sorted(of_machine.values()))} logical cores)"
     cores = sorted({machines.cores_per_device(content) for content in contents})
     return f"cores per device ({', '.join(cores)})" if len(cores) > 1 else None
 

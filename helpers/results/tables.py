@@ -18,6 +18,7 @@ from helpers.results.comparability import marked
 from helpers.results.comparison import Entry, devices
 
 ABSENT = "-"
+"""There is no such figure; ``NONE``: there is one, and it could not be computed."""
 IN_MINUTES = 120.0
 """Seconds above which a training time is shown in minutes."""
 IN_SECONDS = 600.0
@@ -169,14 +170,21 @@ class Table:
         return [(text, len(list(columns))) for text, columns in found if text]
 
     def without_uniform(self, *names: str) -> "Table":
-        """Without those of these columns that say the same in every row; the note says it once."""
+        """Without those of these columns that say the same in every row; the note says it once.
+
+        One that says nothing in any row is left out without a word.
+        """
         kept, note = [], self.note
         for place, column in enumerate(self.columns):
             texts = {str(cells[place]) for _, cells in self.rows}
-            if column.text in names and len(texts) == 1 and len(self.rows) > 1:
-                note = f'{note} In every row, {column.text} is "{texts.pop()}".'.strip()
-            else:
+            if column.text not in names or len(texts) > 1:
                 kept.append(place)
+            elif texts == {ABSENT}:
+                continue
+            elif len(self.rows) == 1:
+                kept.append(place)
+            else:
+                note = f'{note} In every row, {column.text} is "{texts.pop()}".'.strip()
         return replace(self._columns(kept), note=note)
 
     def _columns(self, places: Sequence[int]) -> "Table":
@@ -213,7 +221,8 @@ def table(
     """A table of rows, each with its heading; a row's cell that is not there is shown as ``-``.
 
     Args:
-        columns: their order; by default that in which the rows first have them.
+        columns: their order; by default that in which the rows first have them, so that a column
+            which the first row lacks comes last.
     """
     found = list(rows)
     heads = list(columns or dict.fromkeys(head for _, row in found for head in row))

@@ -134,7 +134,7 @@ def test_a_core_of_two_devices_is_shared_but_not_that_of_two_machines(tmp_path: 
     ("changed", "differ"),
     [
         ({"devices": {"names": ["NVIDIA A100"] * 2}}, "GPU (NVIDIA A100, NVIDIA H100)"),
-        ({"hardware": {"cpu": "B CPU"}}, "CPU (A CPU of 2, B CPU of 2 cores)"),
+        ({"hardware": {"cpu": "B CPU"}}, "CPU (A CPU of 2, B CPU of 2 logical cores)"),
     ],
 )
 def test_gpus_of_two_machines_are_never_in_one_ranking(
@@ -162,7 +162,7 @@ def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cpu", "cores", "why"),
     [
-        ("Another CPU", 1, "they differ in CPU (A CPU of 2, Another CPU of 2 cores)."),
+        ("Another CPU", 1, "they differ in CPU (A CPU of 2, Another CPU of 2 logical cores)."),
         ("A CPU", 2, "they differ in cores per device (1, 2)."),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 import records
 from matplotlib.text import Text
 
+from helpers import paths
 from helpers.__main__ import main
 from helpers.results import (
     by_class,
@@ -28,7 +29,7 @@ from helpers.results import (
     report,
     wait_causes,
 )
-from helpers.results.report import sections
+from helpers.results.report import markdown, sections
 from helpers.results.report.sections import Texts
 from helpers.results.scaling import cost
 from helpers.results.scaling import speed as scaling
@@ -518,3 +519,21 @@ def test_command_reports_again(made: Path, capsys: pytest.CaptureFixture[str]) -
     assert str(made / report.HTML) in capsys.readouterr().out
     assert main(["report", str(made / "nothing")]) == 2
     assert "no record" in capsys.readouterr().err
+
+
+PUBLISHED = sorted(path.parent for path in (paths.ROOT / "docs" / "results").rglob("report.md"))
+SMALL = "jax"
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, marks=() if folder.name == SMALL else pytest.mark.slow, id=folder.name)
+        for folder in PUBLISHED
+    ],
+)
+def test_published_reports_are_as_this_code_writes_them(folder: Path) -> None:
+    """Where they are not: ``rosetta report`` on each folder that has one."""
+    compared = report.load(folder)
+    written = markdown.render(compared, sections.sections(compared))
+    assert written == (folder / report.MARKDOWN).read_text(encoding="utf-8")

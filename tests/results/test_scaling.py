@@ -434,7 +434,7 @@ def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
     one = comparison.load([tmp_path / "a", tmp_path / "b"])
     assert sorted(entry.label for entry in one.entries) == ["PyTorch on boxa", "PyTorch on boxb"]
     cards = machine_tables.cards(one).frame
-    assert cards.loc["CPU", "boxb"] == "A CPU, 64 cores"
+    assert cards.loc["CPU", "boxb"] == "A CPU, 64 logical cores"
     assert cards.loc["between GPUs", "boxa"] == "GPUs 0-1: NVLink"
     assert list(machine_tables.against(one).frame.loc["PyTorch, 2 devices"]) == [
         "100 (98.0 to 102)",

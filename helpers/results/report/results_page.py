@@ -135,7 +135,8 @@ def _table(compared: Comparison) -> Table:
         packages = [f"{name} {version}" for name, version in versions.items() if name != "python"]
         cells = {
             "machine": Cell(
-                _cut(last.machine), note=_cut(f"{hardware['cpu']}, {hardware['cores']} cores")
+                _cut(last.machine),
+                note=_cut(f"{hardware['cpu']}, {hardware['cores']} logical cores"),
             ),
             "devices": Cell(_cut(devices_text(last.content["devices"]))),
             "images/s": ranged(row, "images_per_second", short),

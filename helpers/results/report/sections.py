@@ -88,7 +88,7 @@ def title(compared: Comparison) -> str:
 def sections(compared: Comparison) -> list[Section]:
     """Every section that has something to show, in the order in which a reader asks."""
     made = [
-        _runs, _how_fast, _fairness, _machine, _more_devices, _how_well, _cost, _made_with, _limits,
+        _runs, _how_fast, _fairness, _waiting, _more_devices, _how_well, _cost, _machine, _limits,
         _article,
     ]  # fmt: skip
     found = [make(compared) for make in made]
@@ -138,7 +138,7 @@ def _fairness(compared: Comparison) -> Section:
     return Section("fairness", "Is it fair", lead, _shown(blocks), ("fairness",))
 
 
-def _machine(compared: Comparison) -> Section:
+def _waiting(compared: Comparison) -> Section:
     on_gpus = any(entry.content["devices"]["kind"] == "gpu" for entry in compared.finished)
     lead = _joined(
         "All lanes have the same axes, and time starts with the first epoch. In a valley, a device "
@@ -258,7 +258,7 @@ def _cost(compared: Comparison) -> Section:
     return Section("cost", "What it costs", "", found, ("cost",))
 
 
-def _made_with(compared: Comparison) -> Section:
+def _machine(compared: Comparison) -> Section:
     blocks = [
         machine_tables.versions_table(compared),
         machine_tables.cards(compared),
