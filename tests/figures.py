@@ -388,7 +388,7 @@ def expected_rows(made: list[Record]) -> dict[str, list[list[str]]]:
         "Devices, recipe, data": machine,
         "Machines": [
             ["hosts", first["run"]["host"]],
-            ["CPU", f"{hardware['cpu']}, {hardware['cores']} cores"],
+            ["CPU", f"{hardware['cpu']}, {hardware['cores']} logical cores"],
             ["memory", f"{hardware['memory_bytes'] / 2**30:.0f} GiB"],
             ["GPUs", "2 x NVIDIA H100"],
             ["between GPUs", "not recorded"],

@@ -2,10 +2,12 @@
 
 import argparse
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
+from helpers.frameworks import ROWS
 from helpers.recipe import file_of
 from helpers.runner import experiments, hangs, plans, rank_watch, run_experiment, sweep_file
 from helpers.runner.slurm import submit
@@ -81,13 +83,14 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _add_what(parser: Parser) -> None:
+    words = {row.word: row.optional for row in sorted(ROWS, key=attrgetter("optional"))}
     group = parser.add_argument_group("what to train")
     group.add_argument(
         "--frameworks",
         type=listed,
         metavar="NAME,...",
-        help="train in these frameworks: pytorch, keras, tensorflow, mxnet, chainer, jax, "
-        "keras-jax, keras-torch, horovod (default: all but the last three)",
+        help=f"train in these frameworks: {', '.join(words)} (default: all but the last "
+        f"{sum(words.values())})",
     )
     group.add_argument(
         "--notebooks",

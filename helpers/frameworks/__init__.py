@@ -1,6 +1,6 @@
 """The registry of the compared frameworks, with one row for each notebook and environment.
 
-No other place lists the frameworks. This folder also holds the frameworks' modules, each with the
+What is compared is listed here alone. This folder also holds the frameworks' modules, each with the
 functions that ``interface`` describes, and the code that they share. `make envs` imports this
 module before anything is installed, so it uses only Python's standard library and no syntax newer
 than Python 3.9.
@@ -71,6 +71,11 @@ class Row:
     def family(self) -> str:
         """The word that the framework's labels and notebooks begin with: ``MXNet``."""
         return self.framework.split()[0]
+
+    @property
+    def word(self) -> str:
+        """What asks for it in ``--frameworks``: ``mxnet``, ``keras-jax``."""
+        return self.asked or self.family.casefold()
 
 
 _DEFINED_BY_RUN = "Chainer 7 defines by run: there is no graph to compile"

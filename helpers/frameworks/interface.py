@@ -221,7 +221,7 @@ class Framework(Protocol):
 
         Args:
             build_model: the notebook's function, which makes a model of canonical weights.
-            weights: arrays by torchvision's names.
+            weights: arrays by torchvision's names, of float32 or float64.
         """
 
     def shallow(self, weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
@@ -304,7 +304,7 @@ class Framework(Protocol):
 
         Args:
             size: its rows, and columns.
-            device: a handle from :meth:`list_devices`. On the CPU nothing may be copied.
+            device: a handle from :meth:`list_devices`. On the CPU it may copy nothing.
         """
 
     def all_reduced(

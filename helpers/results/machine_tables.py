@@ -105,7 +105,7 @@ def against(compared: Comparison) -> Table:
 
     A row a framework (with settings other than the machine and its devices), nodes and number of
     devices that several machines ran; a column a machine, and the ratio of the highest to the
-    lowest with the least and the most that their intervals allow.
+    lowest with the range that their intervals allow.
     """
     of_machine = _by_machine(compared)
     rows: dict[Name, dict[str, list[tuple[float, ...]]]] = {}

@@ -133,7 +133,7 @@ AGREE = {
 def test_a_figure_is_that_of_the_file_that_decides_it(name: str) -> None:
     pattern, decided = HELD[name]
     wrong = [(where, figure) for where, figure in given(pattern) if figure != decided]
-    assert wrong == [], f"it is {decided}"
+    assert wrong == [], f"say {decided}: {wrong}"
 
 
 @pytest.mark.parametrize("name", AGREE)

@@ -31,11 +31,16 @@ def locked(environment: str, module: str) -> set[str]:
     """The versions of a framework in all locks of an environment, but of older GPUs'."""
     files = [ROOT / "environments" / f"{environment}{form}.txt" for form in ("", "-gpu")]
     text = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
-    name = module.removeprefix("py")  # PyTorch is installed as torch, others as they are called
-    return set(re.findall(rf"^{name}(?:-cpu|-cu\d+)?==(\S+)", text, re.MULTILINE))
+    asked = (ROOT / "environments" / f"{environment}.in").read_text(encoding="utf-8")
+    # PyTorch is installed as torch: the first that its environment asks a version of.
+    names = [module, *re.findall(r"^(\w+)==", asked, re.MULTILINE)]
+    found = (re.findall(rf"^{name}(?:-cpu|-cu\d+)?==(\S+)", text, re.MULTILINE) for name in names)
+    return set(next(filter(None, found), ()))
 
 
 def test_every_framework_has_a_row() -> None:
+    lacks = rows().keys() - frameworks().keys()
+    assert not lacks, f"README's table Frameworks lacks a row with a link for {sorted(lacks)}"
     assert frameworks().keys() == rows().keys()
 
 

@@ -152,7 +152,9 @@ def test_it_has_the_functions_of_the_interface(module: str) -> None:
     ]
     assert not other, f"{module}.py has other signatures than interface.py: {other}"
     order = [name for name in own if name in FRAMEWORK]
-    assert order == [name for name in FRAMEWORK if name in own], f"{module}.py: the order differs"
+    usual = [name for name in FRAMEWORK if name in own]
+    moved = [name for name, other in zip(order, usual, strict=True) if name != other]
+    assert not moved, f"{module}.py: these are not in the order of interface.py: {moved}"
 
 
 @pytest.mark.parametrize("module", [*MODULES, *PARTS])
@@ -180,8 +182,8 @@ def test_each_has_a_bare_loop(module: str) -> None:
     """What the benchmarks ``step.py`` and ``compute.py`` time the notebook's step against."""
     loop = f"benchmarks/bare_loops/{module}.py"
     tree = ast.parse(text_of(paths.ROOT / loop))
-    names = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)
-             and isinstance(node.target, ast.Name)}  # fmt: skip
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
+             and isinstance(node.ctx, ast.Store)}  # fmt: skip
     names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     missing = {"OPTIONS", "SLOW", "make"} - names
     assert not missing, f"{loop} does not define {sorted(missing)}"

@@ -119,11 +119,13 @@ def test_another_users_own_notebook_is_shown_by_its_framework_and_what_its_name_
 
 
 def test_every_framework_notebook_has_a_row() -> None:
-    assert set(plans.framework_notebooks()) == {row.notebook for row in ROWS}
+    differ = set(plans.framework_notebooks()) ^ {row.notebook for row in ROWS}
+    assert not differ, f"notebooks/ and the registry differ in {sorted(differ)}"
 
 
 def test_the_environments_have_the_same_kernels() -> None:
-    assert set(kernels.KERNELS) - {"lab"} == {row.kernel for row in ROWS}
+    differ = (set(kernels.KERNELS) - {"lab"}) ^ {row.kernel for row in ROWS}
+    assert not differ, f"environments/kernels.py and the registry differ in {sorted(differ)}"
 
 
 def test_an_optional_kernel_is_left_out_where_none_is_named() -> None:

@@ -15,7 +15,9 @@ MODULES = sorted({networks_of(row.module) for row in ROWS})
 
 
 def build(module: str) -> ast.FunctionDef:
-    tree = ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+    path = FOLDER / f"{module}.py"
+    assert path.exists(), f"helpers/networks lacks {module}.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), f"{module}.py does not say what is peculiar"
     (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "build")
     return found
@@ -23,7 +25,8 @@ def build(module: str) -> ast.FunctionDef:
 
 def test_there_is_a_module_for_each_framework() -> None:
     others = {"__init__", "custom", "shapes", "weights"}
-    assert {path.stem for path in FOLDER.glob("*.py")} - others == set(MODULES)
+    differ = ({path.stem for path in FOLDER.glob("*.py")} - others) ^ set(MODULES)
+    assert not differ, f"helpers/networks and the registry differ in {sorted(differ)}"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -39,4 +42,5 @@ def test_it_is_called_as_the_interface_says(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_every_network(module: str) -> None:
     words = {n.value for n in ast.walk(build(module)) if isinstance(n, ast.Constant)}
-    assert {*NETWORKS, "own"} <= words
+    lacks = {*NETWORKS, "own"} - words
+    assert not lacks, f"{module}.py does not build {sorted(lacks)}"

@@ -120,7 +120,8 @@ def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
 def test_its_name_begins_with_its_framework(name: str) -> None:
     framework = read(name)["metadata"]["rosetta"]["framework"].replace(" ", "_")
     others = f"{framework}MN_MultiNode", f"{framework}_Horovod"
-    assert name.startswith(f"{framework}_MultiGPU") or name in others
+    right = name.startswith(f"{framework}_MultiGPU") or name in others
+    assert right, f"{name}: call it {framework}_MultiGPU, or as {framework} in its metadata says"
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)

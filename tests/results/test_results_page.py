@@ -43,7 +43,7 @@ def test_a_row_for_each_machine_and_framework(
     assert "9 runs of 5 machines, with 0 records left out." in capsys.readouterr().out
     text = (tmp_path / "p" / PAGE).read_text()
     for host, (cpu, cores) in HOSTS.items():
-        assert text.count(f"<td>{host} <small>{cpu}, {cores} cores</small>") == 2
+        assert text.count(f"<td>{host} <small>{cpu}, {cores} logical cores</small>") == 2
     assert 'href="../all/farm/x/y/PyTorch_MultiGPU-2x/record.json"' in text
     assert text.count("2 x NVIDIA H100") == 8 and text.count("<td>2026-11-21</td>") == 8
     assert text.count(">passed</td>") == 9
