@@ -155,9 +155,8 @@ def test_every_rival_is_named_and_beside_the_same_files(
 ) -> None:
     examples = {"its example": print, "its other example": print}
     monkeypatch.setattr(loaders.inside, "require", lambda *_: None)
-    monkeypatch.setattr(
-        loaders.importlib, "import_module", lambda name: SimpleNamespace(EXAMPLES=examples)
-    )
+    documented = SimpleNamespace(import_module=lambda name: SimpleNamespace(EXAMPLES=examples))
+    monkeypatch.setattr(loaders, "importlib", documented)
     monkeypatch.setattr(loaders, "notebook", lambda *_: print)
     speed: dict[str, float] = {}
 
