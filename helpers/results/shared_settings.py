@@ -106,17 +106,15 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).replace('"', "")
 
 
-_WORK: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "recipe": lambda c: c["recipe"]["name"],
-    "crop": lambda c: c["recipe"]["crop"],
-    "epochs": lambda c: c["recipe"]["epochs"],
-    "batch size": lambda c: c["recipe"]["batch_size"],
+_WORK = {
+    what: MUST_AGREE[what]
+    for what in (
+        *("recipe", "crop in pixels", "epochs", "batch per device", "number of images"),
+        *("task", "network", "reader", "optimiser", "custom code"),
+    )
+} | {
     # All parts together: the seed decides which patients are in which.
     "number of images": lambda c: sum(c["data"]["images"].values()),
-    "task": lambda c: c["recipe"]["task"],
-    "network": lambda c: c["recipe"].get("network", "densenet121"),
-    "reader": lambda c: c["recipe"].get("reader", "nih"),
-    "optimiser": lambda c: optimizer(c["recipe"]),
     "custom code": lambda c: own_code(c["recipe"]) or "none",
 }
 """What decides how much a run computes, or on what: where it differs, times rank no framework."""

@@ -84,7 +84,7 @@ def test_a_recipe_that_is_not_known_here_is_no_departure(tmp_path: Path) -> None
         (
             {"batch_size": 16},
             {"PyTorch 16 per device", "PyTorch 64 per device"},
-            "batch size (16, 64)",
+            "batch per device (16, 64)",
         ),
         ({"warmup_epochs": 2}, {"PyTorch warm-up 0", "PyTorch warm-up 2"}, None),
     ],
