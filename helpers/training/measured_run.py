@@ -26,7 +26,7 @@ from IPython.display import display
 from safetensors import SafetensorError
 
 import gpumon
-from helpers import record, terminal
+from helpers import record
 from helpers.errors import Interrupted, UnsupportedError, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
@@ -78,12 +78,12 @@ from helpers.training import (
     step_profile,
     train_loop,
 )
-from helpers.training.epochs import Within
+from helpers.training.epoch_lines import EpochLines
 from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
 from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained
-from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
+from helpers.training.world import IN_KERNEL, TrainingFunctions
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
 OF_LAUNCHERS = ("nodes", "simulated_nodes")
@@ -201,13 +201,9 @@ class Run(RunBase):
         self.fairness_check = self._of_network = FairnessCheck(())
         self._observed: list[training_checks.Observed] = []
         self._begin: checkpoint.Checkpoint
-        self._trained_since: float
         # Drawn live, except in an experiment, which runs unattended and is measured.
         self.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
         self._trace: float | None = None  # when its sampling began
-        self._printed = 0  # the last epoch of which a line was printed
-        self._moving = 0  # characters of a line that the next one replaces
-        self._replica: Any = None  # the kernel's own, where replicas live there
         self.progress = Progress()
         self._measured: dict[str, dict[str, Any]] = {}
         self._utilisation: pd.DataFrame | None = None
@@ -400,7 +396,7 @@ class Run(RunBase):
         Raises:
             Stopped: the run was asked to stop; its checkpoint holds its progress.
         """
-        self._printed = 0
+        self.lines = EpochLines(self.recipe, len(self.images.train), self.images.task)
         with self._ends_in_order():
             return self._train()
 
@@ -427,21 +423,19 @@ class Run(RunBase):
         except gpumon.MonitorError as error:
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
         exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
-        self._trace, self._printed = samplers.began(self.folder), self._begin.epoch
-        self._trained_since = time.monotonic()
+        self._trace = samplers.began(self.folder)
+        self.lines.begin(self._begin.epoch, self._begin.part.steps)
         self._end_replica()  # training starts its own
-        steps = self.recipe.steps(len(self.images.train))
-        first_step = self._begin.epoch * steps + self._begin.part.steps
         agreement = graceful_stop.Agreement(self.folder)
-        report = self._heard if self._in_process else replicas.tell
+        report = self.lines.heard if self._in_process else replicas.tell
         given = (self._begin, agreement, report)
         with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
             each: list[Trained] = self.with_replica(
-                train_loop.train, self._begin.weights, first_step, *given
+                train_loop.train, self._begin.weights, self.lines.first_step, *given
             )
         trained = each[0]
         if trained.stopped is not None:
-            raise Stopped(self._how_far(len(trained.history), trained.stopped.steps, steps))
+            raise Stopped(self.lines.how_far(len(trained.history), trained.stopped.steps))
         self._check_training(each)
         self._tell_parts(each)
         self.history = trained.history
@@ -578,11 +572,6 @@ class Run(RunBase):
         if self.rank == 0:  # last: only a run that is whole needs none any more
             checkpoint.remove(self.folder)
 
-    def training_batches(self, workers: int) -> Iterator[Any]:
-        """What one process reads with so many workers, to see how fast it comes."""
-        world = self.worlds()[0]
-        yield from self.functions.make_train_loader(world, 0, workers * world.processes)
-
     def _check_training(self, each: list[Trained]) -> None:
         """Whether it trained as the recipe says, and all replicas came to the same weights."""
         checks = process_checks.after_training(
@@ -635,83 +624,6 @@ class Run(RunBase):
         self.record.add("fairness", self.fairness_check.as_record())
         return self.fairness_check.table()
 
-    @property
-    def _in_process(self) -> bool:
-        """Whether this process has a replica of its own, and no other that it would start."""
-        return rank_info.here() is not None or self.functions.processes == IN_KERNEL
-
-    def _out_of_memory(self, error: BaseException) -> bool:
-        """Whether the framework says so, of this process or of another rank."""
-        return isinstance(error, MemoryError) or bool(self.framework.out_of_memory(error))
-
-    @property
-    def processes(self) -> int:
-        """How many take part, on all nodes."""
-        return self.worlds()[0].processes
-
-    def worlds(self) -> list[World]:
-        """The run's world as each of the processes sees it that this one has, or is."""
-        if rank_info.here() is not None or self.functions.processes != PER_DEVICE:
-            return [self.world]
-        each = enumerate(self.devices)
-        return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
-
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """What ``function(world, work, *args)`` gives in each of the run's processes."""
-        worlds, work = self.worlds(), self.work()
-        if self._in_process:
-            exchange.renew_port()
-            return exchange.exchange(function(worlds[0], work, *args))
-
-        cpus = self.setup.devices.cpus if self.functions.processes == PER_DEVICE else ()
-
-        def replica(rank: int) -> Any:
-            if cpus:
-                cpu_cores.confine(cpus[rank : rank + 1])
-            return function(worlds[rank], work, *args)
-
-        return replicas.run(replica, len(worlds), heard=self._heard)
-
-    def with_replica(
-        self, function: Callable[..., Any], arrays: Arrays, first_step: int = 0, *args: Any
-    ) -> list[Any]:
-        """As :meth:`everywhere`, with a replica that has these weights.
-
-        This process keeps its replica: a graph that was compiled belongs to it. Processes that it
-        starts make one each time, and end with it.
-        """
-        if not self._in_process:
-            return self.everywhere(train_loop.with_replica, function, arrays, first_step, *args)
-        (world,), work = self.worlds(), self.work()
-        if self._replica is None:
-            exchange.renew_port()
-            network = self.functions.build_model(arrays)
-            self._replica = self.functions.start(world, network, first_step=first_step)
-        else:
-            self.framework.load_weights(self._replica.network, arrays)
-        return exchange.exchange(function(world, work, self._replica, *args))
-
-    def _attempt(self, arrays: Arrays, size: int) -> None:
-        """A step with so many images a device; of several ranks all hear where one lacks memory.
-
-        Raises:
-            MemoryError: a rank does.
-            Exception: the framework's own error, where this is the only process.
-        """
-        if rank_info.here() is None:
-            self.everywhere(train_loop.attempt, arrays, size)
-            return
-        lacking = ""
-        exchange.renew_port()
-        try:
-            train_loop.attempt(self.world, self.work(), arrays, size)
-        except Exception as error:
-            if not self._out_of_memory(error):
-                raise
-            lacking = str(error) or "out of memory"
-        if said := [each for each in exchange.exchange(lacking) if each]:
-            raise MemoryError(said[0])
-
     def _trained_weights(self) -> Arrays:
         """Those that this run's training has left."""
         path = self.folder / WEIGHTS
@@ -729,9 +641,10 @@ class Run(RunBase):
 
         def interrupted(*_: object) -> None:
             signal.signal(signal.SIGINT, before)  # a second one is not kept waiting
-            checkpoint.await_epoch(self.folder, self._printed)
+            printed, epochs = self.lines.printed, self.lines.epochs
+            checkpoint.await_epoch(self.folder, printed)
             raise Interrupted(
-                f"training was interrupted after {self._printed} of {self.recipe.recipe.epochs} "
+                f"training was interrupted after {printed} of {epochs} "
                 "epochs; run section 9 to begin it again, or set resume = True and run all cells "
                 "to continue from the checkpoint"
             )
@@ -791,61 +704,3 @@ class Run(RunBase):
         ahead = [clocks.get(host, 0.0) for host in hosts]
         for line in step_profile.merge(self.folder, [each.no_profile for each in found], ahead):
             self._say(line)
-
-    def _end_replica(self) -> None:
-        if self._replica is not None:
-            self.functions.stop(self._replica)
-            self._replica = None
-
-    def _how_far(self, epoch: int, step: int, steps: int) -> str:
-        """How far a run has come that was stopped in its training."""
-        epochs = self.recipe.recipe.epochs
-        begin = self._begin.epoch * steps + self._begin.part.steps
-        taken = epoch * steps + step - begin
-        said = f"stopped as asked after epoch {epoch} of {epochs}"
-        said += f" and {step} of {steps} steps" if step else ""
-        if not taken:
-            return f"{said}, where it had begun"
-        left = (epochs * steps - begin - taken) * (time.monotonic() - self._trained_since) / taken
-        return f"{said}; the rest of its training takes about {terminal.clock(left)} at this pace"
-
-    def _heard(self, row: Mapping[str, Any] | Within) -> None:
-        """An epoch has ended, or is under way."""
-        if isinstance(row, Within):
-            self._show_within(row)
-            return
-        epochs = self.recipe.recipe.epochs
-        done = row["epoch"] - self._begin.epoch
-        left = (epochs - row["epoch"]) * (time.monotonic() - self._trained_since) / done
-        line = (
-            f"Epoch {row['epoch']} of {epochs}: loss {row['train_loss']:.4f}, validation loss "
-            f"{row['valid_loss']:.4f}, {tasks.TASKS[self.images.task].said(row)}, "
-            f"{row['images_per_second']:,.0f} images/s"
-        )
-        line += f", {terminal.clock(left)} left" if left else ""
-        self._printed = row["epoch"]
-        print(self._over_the_moving(line), flush=True)
-        heartbeat.say(line)
-
-    def _show_within(self, now: Within) -> None:
-        """A line that the next one replaces; in a batch the runner shows it."""
-        epochs, steps = self.recipe.recipe.epochs, self.recipe.steps(len(self.images.train))
-        taken = now.steps - self._begin.epoch * steps - self._begin.part.steps
-        if taken:
-            pace = (time.monotonic() - self._trained_since) / taken
-            left = terminal.clock((epochs * steps - now.steps) * pace)
-            said = f"step {now.steps % steps} of {steps}, {left} left"
-        else:
-            said = f"compiling, or in the first step, for {now.seconds:.0f} s"
-        line = f"Epoch {now.steps // steps + 1} of {epochs}: {said}"
-        if heartbeat.watched():
-            heartbeat.show(line)
-        else:
-            line = self._over_the_moving(line)
-            self._moving = len(line)
-            print(line, end="", flush=True)
-
-    def _over_the_moving(self, line: str) -> str:
-        """The line as it takes the place of the moving one, where there is one."""
-        width, self._moving = self._moving, 0
-        return f"\r{line:<{width}}" if width else line

@@ -1,23 +1,26 @@
-"""The methods of a run that a notebook's cells call up to section 9."""
+"""What a run is made of, and how all its processes do something together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import ROWS, rank_info, row_of
+from helpers.frameworks import ROWS, cpu_cores, rank_info, replicas, row_of
 from helpers.launch import exchange
-from helpers.networks.weights import Weights
+from helpers.networks.weights import Arrays, Weights
 from helpers.recipe.settings import ON_GPU
-from helpers.training import image_data, parameters
+from helpers.training import image_data, parameters, train_loop
+from helpers.training.epoch_lines import EpochLines
 from helpers.training.image_data import Data
 from helpers.training.work import Work
-from helpers.training.world import TrainingFunctions, World
+from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
 
 
 class RunBase:
-    """A run, as the notebook's cells see it up to section 9.
+    """A run, as the notebook's cells see it up to section 9, and its processes.
 
     ``devices`` are the framework's handles of this machine, ``recipe`` is scaled to all devices of
     all nodes, ``workers`` serve the loaders of all of them together, ``folder`` holds what the run
@@ -26,6 +29,7 @@ class RunBase:
 
     monitor: Any
     initial: Weights
+    lines: EpochLines
 
     def __init__(
         self, framework: ModuleType, setup: parameters.Setup, devices: tuple[Any, ...]
@@ -34,6 +38,7 @@ class RunBase:
         self.folder, self.recipe, self.workers = setup.folder, setup.recipe, setup.workers
         self.versions: dict[str, str] = framework.versions()
         self.functions: TrainingFunctions
+        self._replica: Any = None  # the kernel's own, where replicas live there
 
     @property
     def world(self) -> World:
@@ -96,3 +101,90 @@ class RunBase:
         """What each of the run's processes has to know."""
         functions, images = self.functions, self.images
         return Work(self.framework, functions, images, self.recipe, self.workers, self.monitor)
+
+    def training_batches(self, workers: int) -> Iterator[Any]:
+        """What one process reads with so many workers, to see how fast it comes."""
+        world = self.worlds()[0]
+        yield from self.functions.make_train_loader(world, 0, workers * world.processes)
+
+    @property
+    def _in_process(self) -> bool:
+        """Whether this process has a replica of its own, and no other that it would start."""
+        return rank_info.here() is not None or self.functions.processes == IN_KERNEL
+
+    def _out_of_memory(self, error: BaseException) -> bool:
+        """Whether the framework says so, of this process or of another rank."""
+        return isinstance(error, MemoryError) or bool(self.framework.out_of_memory(error))
+
+    @property
+    def processes(self) -> int:
+        """How many take part, on all nodes."""
+        return self.worlds()[0].processes
+
+    def worlds(self) -> list[World]:
+        """The run's world as each of the processes sees it that this one has, or is."""
+        if rank_info.here() is not None or self.functions.processes != PER_DEVICE:
+            return [self.world]
+        each = enumerate(self.devices)
+        return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """What ``function(world, work, *args)`` gives in each of the run's processes."""
+        worlds, work = self.worlds(), self.work()
+        if self._in_process:
+            exchange.renew_port()
+            return exchange.exchange(function(worlds[0], work, *args))
+
+        cpus = self.setup.devices.cpus if self.functions.processes == PER_DEVICE else ()
+
+        def replica(rank: int) -> Any:
+            if cpus:
+                cpu_cores.confine(cpus[rank : rank + 1])
+            return function(worlds[rank], work, *args)
+
+        return replicas.run(replica, len(worlds), heard=lambda told: self.lines.heard(told))
+
+    def with_replica(
+        self, function: Callable[..., Any], arrays: Arrays, first_step: int = 0, *args: Any
+    ) -> list[Any]:
+        """As :meth:`everywhere`, with a replica that has these weights.
+
+        This process keeps its replica: a graph that was compiled belongs to it. Processes that it
+        starts make one each time, and end with it.
+        """
+        if not self._in_process:
+            return self.everywhere(train_loop.with_replica, function, arrays, first_step, *args)
+        (world,), work = self.worlds(), self.work()
+        if self._replica is None:
+            exchange.renew_port()
+            network = self.functions.build_model(arrays)
+            self._replica = self.functions.start(world, network, first_step=first_step)
+        else:
+            self.framework.load_weights(self._replica.network, arrays)
+        return exchange.exchange(function(world, work, self._replica, *args))
+
+    def _attempt(self, arrays: Arrays, size: int) -> None:
+        """A step with so many images a device; of several ranks all hear where one lacks memory.
+
+        Raises:
+            MemoryError: a rank does.
+            Exception: the framework's own error, where this is the only process.
+        """
+        if rank_info.here() is None:
+            self.everywhere(train_loop.attempt, arrays, size)
+            return
+        lacking = ""
+        exchange.renew_port()
+        try:
+            train_loop.attempt(self.world, self.work(), arrays, size)
+        except Exception as error:
+            if not self._out_of_memory(error):
+                raise
+            lacking = str(error) or "out of memory"
+        if said := [each for each in exchange.exchange(lacking) if each]:
+            raise MemoryError(said[0])
+
+    def _end_replica(self) -> None:
+        if self._replica is not None:
+            self.functions.stop(self._replica)
+            self._replica = None

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from helpers.training import graceful_stop, measured_run
+from helpers.training import epoch_lines, graceful_stop
+from helpers.training.epoch_lines import EpochLines
 from helpers.training.graceful_stop import Agreement, Stopped
 from helpers.training.partial_epoch import NONE, Part
 
@@ -70,15 +71,17 @@ def test_who_is_stopped_says_how_far_it_is_and_how_long_the_rest_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Which is the time to ask for: of the steps that are left, at the pace of its own."""
-    monkeypatch.setattr(measured_run, "time", SimpleNamespace(monotonic=lambda: 3000.0))
+    recipe: Any = SimpleNamespace(recipe=SimpleNamespace(epochs=10), steps=lambda count: 10)
+    seconds = 0.0
+    monkeypatch.setattr(epoch_lines, "time", SimpleNamespace(monotonic=lambda: seconds))
 
     def said(begun: tuple[int, int], epoch: int, step: int) -> str:
-        run: Any = SimpleNamespace(
-            recipe=SimpleNamespace(recipe=SimpleNamespace(epochs=10)),
-            _begin=SimpleNamespace(epoch=begun[0], part=SimpleNamespace(steps=begun[1])),
-            _trained_since=0.0,
-        )
-        return measured_run.Run._how_far(run, epoch, step, steps=10)
+        nonlocal seconds
+        lines = EpochLines(recipe, 100, "multilabel")
+        seconds = 0.0
+        lines.begin(*begun)
+        seconds = 3000.0
+        return lines.how_far(epoch, step)
 
     whole = "stopped as asked after epoch 2 of 10 and 5 of 10 steps; the rest of its training takes"
     assert said((0, 0), 2, 5) == f"{whole} about 2:30:00 at this pace"

@@ -31,6 +31,7 @@ from helpers.training import (
     parameters,
     train_loop,
 )
+from helpers.training.epoch_lines import EpochLines
 from helpers.training.measured_run import PARAMETERS, Run, begin
 from helpers.training.world import TrainingFunctions, World
 
@@ -244,23 +245,24 @@ def test_within_an_epoch_one_line_is_replaced(
     monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
     if watched:
         monkeypatch.setenv(heartbeat.VARIABLE, str(tmp_path / heartbeat.FILE))
-    run: Any = Run.__new__(Run)
-    run._begin = SimpleNamespace(epoch=2, part=SimpleNamespace(steps=0))
-    run._moving, run._printed, run._trained_since = 0, 2, time.monotonic() - 30
-    run.images = SimpleNamespace(train=[0] * 100, task="multiclass")
-    run.recipe = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
+    recipe: Any = SimpleNamespace(recipe=SimpleNamespace(epochs=8), steps=lambda count: 10)
+    lines = EpochLines(recipe, 100, "multiclass")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now - 30)
+    lines.begin(2, 0)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
-    run._heard(epochs.Within(20, 12.3))
-    run._heard(epochs.Within(25, 30.0))
+    lines.heard(epochs.Within(20, 12.3))
+    lines.heard(epochs.Within(25, 30.0))
     if watched:
         assert capsys.readouterr().out == ""
         assert (tmp_path / heartbeat.MOVING).read_text() == then
         return
     assert capsys.readouterr().out == first + "\r" + then.ljust(len(first))
     row = {"epoch": 3, "train_loss": 1.0, "valid_loss": 1.0, "valid_top1": 0.5, "valid_top5": 0.9}
-    run._heard(row | {"images_per_second": 9.0})
-    run._heard(row | {"images_per_second": 9.0})
+    lines.heard(row | {"images_per_second": 9.0})
+    lines.heard(row | {"images_per_second": 9.0})
     before, replaced, rest = capsys.readouterr().out.partition("\r")
     assert replaced and not before and "\r" not in rest
     assert [line[:18] for line in rest.splitlines()] == ["Epoch 3 of 8: loss"] * 2

@@ -1,0 +1,92 @@
+"""Show how training gets on: a line for each epoch as it ends, and one that moves within it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from helpers import terminal
+from helpers.recipe import ScaledRecipe
+from helpers.record import tasks
+from helpers.training import heartbeat
+from helpers.training.epochs import Within
+
+
+class EpochLines:
+    """What a run prints while it trains, in the notebook or in an experiment's terminal.
+
+    ``printed`` is the last epoch that has its line, ``first_step`` the one that training began
+    with, of all epochs.
+
+    Args:
+        images: that the run trains on.
+        task: ``multilabel`` or ``multiclass``.
+
+    Raises:
+        UserError: the images do not fill one global batch.
+    """
+
+    def __init__(self, recipe: ScaledRecipe, images: int, task: str) -> None:
+        self.epochs, self.steps = recipe.recipe.epochs, recipe.steps(images)
+        self._task = tasks.TASKS[task]
+        self._moving = 0  # characters of a line that the next one replaces
+        self.begin(0, 0)
+
+    def begin(self, epoch: int, steps: int) -> None:
+        """Training begins now, with so many epochs done, and steps of the next."""
+        self.printed = self._epoch = epoch
+        self.first_step = epoch * self.steps + steps
+        self._since = time.monotonic()
+
+    def heard(self, row: Mapping[str, Any] | Within) -> None:
+        """An epoch has ended, or is under way."""
+        if isinstance(row, Within):
+            self._show_within(row)
+            return
+        done = row["epoch"] - self._epoch
+        left = (self.epochs - row["epoch"]) * (time.monotonic() - self._since) / done
+        line = (
+            f"Epoch {row['epoch']} of {self.epochs}: loss {row['train_loss']:.4f}, validation loss "
+            f"{row['valid_loss']:.4f}, {self._task.said(row)}, "
+            f"{row['images_per_second']:,.0f} images/s"
+        )
+        line += f", {terminal.clock(left)} left" if left else ""
+        self.printed = row["epoch"]
+        print(self._over_the_moving(line), flush=True)
+        heartbeat.say(line)
+
+    def how_far(self, epoch: int, step: int) -> str:
+        """How far training has come that was stopped there."""
+        said = f"stopped as asked after epoch {epoch} of {self.epochs}"
+        said += f" and {step} of {self.steps} steps" if step else ""
+        reached = epoch * self.steps + step
+        if reached == self.first_step:
+            return f"{said}, where it had begun"
+        left = terminal.clock(self._left(reached))
+        return f"{said}; the rest of its training takes about {left} at this pace"
+
+    def _left(self, reached: int) -> float:
+        """Seconds that the steps after so many take, at the pace of those of this training."""
+        pace = (time.monotonic() - self._since) / (reached - self.first_step)
+        return (self.epochs * self.steps - reached) * pace
+
+    def _show_within(self, now: Within) -> None:
+        """A line that the next one replaces; in a batch the runner shows it."""
+        if now.steps > self.first_step:
+            left = terminal.clock(self._left(now.steps))
+            said = f"step {now.steps % self.steps} of {self.steps}, {left} left"
+        else:
+            said = f"compiling, or in the first step, for {now.seconds:.0f} s"
+        line = f"Epoch {now.steps // self.steps + 1} of {self.epochs}: {said}"
+        if heartbeat.watched():
+            heartbeat.show(line)
+        else:
+            line = self._over_the_moving(line)
+            self._moving = len(line)
+            print(line, end="", flush=True)
+
+    def _over_the_moving(self, line: str) -> str:
+        """The line as it takes the place of the moving one, where there is one."""
+        width, self._moving = self._moving, 0
+        return f"\r{line:<{width}}" if width else line
