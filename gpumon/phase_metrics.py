@@ -44,7 +44,8 @@ class HostShare:
     """A program's part of a host.
 
     cpu: percent of the ``cores`` that it might use, and as the whole host's for as long as nothing
-    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` it might use, likewise.
+    limited it; None where nothing ever did. memory: MiB of the ``memory_limit`` that it might use,
+    likewise.
     """
 
     cpu: array[float] | None

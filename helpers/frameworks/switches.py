@@ -20,8 +20,8 @@ def on(network: Any, on_gpu: bool) -> list[str]:
     """
     found = [
         said
-        for library, switches in _SAID.items()
-        if library in sys.modules
+        for switches in _SAID
+        if switches.__name__.removeprefix("_") in sys.modules
         for said in switches(network, on_gpu)
     ]
     return found + [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
@@ -29,9 +29,11 @@ def on(network: Any, on_gpu: bool) -> list[str]:
 
 VARIABLES = ("MXNET_CPU_TEMP_COPY", "OMP_WAIT_POLICY", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS")
 """Environment variables that are switches themselves."""
+KEPT, COMPILED_HERE = "programs kept from earlier runs", "programs compiled in each run"
+"""Whether a first step of JAX includes compiling."""
 
 
-def _pytorch(network: Any, on_gpu: bool) -> Iterator[str]:
+def _torch(network: Any, on_gpu: bool) -> Iterator[str]:
     import torch
 
     if on_gpu and torch.backends.cudnn.benchmark:
@@ -69,4 +71,12 @@ def _chainer(network: Any, on_gpu: bool) -> Iterator[str]:
         yield from sorted({f"NumPy with {pool['internal_api']}" for pool in pools})
 
 
-_SAID = {"torch": _pytorch, "tensorflow": _tensorflow, "mxnet": _mxnet, "chainer": _chainer}
+def _jax(network: Any, on_gpu: bool) -> Iterator[str]:
+    """A cache of the user's own (``JAX_COMPILATION_CACHE_DIR``) serves training too."""
+    import jax
+
+    yield KEPT if jax.config.jax_compilation_cache_dir else COMPILED_HERE
+
+
+_SAID = (_torch, _tensorflow, _mxnet, _chainer, _jax)
+"""Each is called as the library is imported."""

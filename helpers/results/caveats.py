@@ -3,6 +3,7 @@
 from typing import Any
 
 from helpers.frameworks.capabilities import sharing
+from helpers.frameworks.switches import COMPILED_HERE
 from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
@@ -53,6 +54,11 @@ def _where(checkpoint: dict[str, Any]) -> str:
     return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
 
 
+def _switches(content: dict[str, Any]) -> list[str]:
+    found: list[str] = content["training"].get("switches") or []
+    return found
+
+
 def _limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's own record says it cannot show."""
     texts = []
@@ -87,6 +93,11 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")
+    if content["framework"]["name"] == "JAX" and COMPILED_HERE not in _switches(content):
+        texts.append(
+            "an earlier run may have compiled its program; a first run's first step and times to a "
+            "target are longer"
+        )
     texts += by_class.limits(content)
     texts += [f"{item['what']}: {item['reason']}" for item in content.get("skipped", [])]
     for other in content.get("other_processes", {}).get("processes", []):

@@ -41,6 +41,7 @@ import gpumon
 from helpers.errors import UserError
 from helpers.fairness import process_checks, reference, training_loop
 from helpers.frameworks import jax as framework
+from helpers.frameworks import switches
 from helpers.networks import jax as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
@@ -348,6 +349,28 @@ def test_the_state_is_donated_and_lies_where_it_lay(cells: dict[str, Any]) -> No
     assert all(array.is_deleted() for state in given[1:] for array in jax.tree.leaves(state))
     norms = jax.tree.leaves(given[0].norms)
     assert {array.sharding.spec for array in norms} == {jax.P("replica")}
+
+
+def test_programs_of_earlier_runs_serve_the_fairness_check_and_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a first step would be as long as there were runs before."""
+    monkeypatch.setattr(framework, "_compiled", lambda: tmp_path)
+    devices = framework.list_devices("cpu", 1)
+    model = framework.shallow(reference.shallow_arrays(), devices)
+    framework.gradients(model, np.zeros((2, 3, 24, 24), np.float32), np.zeros((2, 14)), devices)
+    kept = sorted(tmp_path.iterdir())
+    assert kept
+
+    @jax.jit
+    def step(images: jax.Array) -> jax.Array:
+        for _ in range(60):  # it takes longer to compile than what would not be kept
+            images = jax.numpy.sin(images) @ jax.numpy.cos(images) + images
+        return images
+
+    step(jax.numpy.ones((8, 8))).block_until_ready()
+    assert sorted(tmp_path.iterdir()) == kept
+    assert switches.COMPILED_HERE in switches.on(model, False)
 
 
 def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import pytest
 import records
 
 from helpers import paths
-from helpers.frameworks import ROWS
+from helpers.frameworks import ROWS, switches
 from helpers.results import (
     by_class,
     caveats,
@@ -285,3 +285,11 @@ def test_what_ranks_measured_stands_beside_their_nodes() -> None:
         "step; the quickest for 0.3 s"
     )
     assert machine_tables.nodes_text({}) == ""
+
+
+def test_a_program_that_an_earlier_run_may_have_compiled_is_a_limit(tmp_path: Path) -> None:
+    for on, said in (([switches.COMPILED_HERE], 0), ([switches.KEPT], 1), (None, 1)):
+        content = records.make("JAX")
+        content["training"] |= {"switches": on} if on else {}
+        told = caveats.remarks(records.load(tmp_path / f"{on}", content)).frame
+        assert told["remark"].str.contains("an earlier run may have compiled").sum() == said
