@@ -8,15 +8,12 @@ here, OIHW in the canonical layout, and the classifier is transposed. JAX comput
 inside ``jax.enable_x64``, where :func:`exact` and what is given its model compute. The same seed
 gives the same bits on CPUs.
 
-XLA compiles each step before it runs. What the fairness check computes a few times is not optimised
-(``_ONCE``), and the next run takes it from ``data/compiled``, a folder for each kind of processor.
-What trains is compiled in every run, as by the other frameworks: a first step does not depend on
-which runs there were before.
+XLA compiles each step before it runs, in every run: kept programs would make a first step depend on
+which runs there were before. What the fairness check computes a few times is not optimised
+(``_ONCE``).
 """
 
-import hashlib
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,13 +28,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers import paths
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, cpu_cores, jax_ranks, memory, precisions, weight_layout
+from helpers.frameworks import capabilities, jax_ranks, memory, precisions, weight_layout
 from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import custom
@@ -251,21 +246,6 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
     return model
 
 
-@contextmanager
-def _kept() -> Iterator[None]:
-    """Within, XLA takes programs from the folder of earlier runs, and keeps what it compiles."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(_compiled()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    compilation_cache.reset_cache()  # it asks for the folder once
-    try:
-        yield
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
-        compilation_cache.reset_cache()
-
-
-@_kept()
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
     model.eval()
     with _as_weights(model) as dtype:
@@ -273,7 +253,6 @@ def logits(model: Model, images: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@_kept()
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """In full float32 whatever the run's precision: TF32's rounding would hide a wrong epsilon."""
     model.train()
@@ -282,7 +261,6 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
         return np.array(found), _arrays(after.filter(_OF_WEIGHTS), custom.is_own(model))
 
 
-@_kept()
 def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
@@ -414,12 +392,6 @@ def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
     parts = np.array_split(np.arange(images), devices)
     order = np.concatenate([np.resize(part, longest) for part in parts])
     return order, np.concatenate([np.arange(longest) < len(part) for part in parts])
-
-
-def _compiled() -> Path:
-    """Where XLA keeps what it has compiled; a CPU may not know another one's instructions."""
-    kind = hashlib.sha256(cpu_cores.of_cpu("flags").encode()).hexdigest()[:8]
-    return paths.DATA / "compiled" / f"{platform.machine()}-{kind}"
 
 
 @contextmanager

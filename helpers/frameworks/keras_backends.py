@@ -34,6 +34,6 @@ def module_of(backend: str) -> ModuleType:
         raise UserError(
             f"backend is {backend!r}, but this kernel has no {error.name}: choose the kernel "
             f"'{row.kernel}', or run: rosetta run --frameworks "
-            f"{row.asked or row.framework.lower()}; if it is that kernel, its "
+            f"{row.word}; if it is that kernel, its "
             "environment is older than its lock: make envs"
         ) from None

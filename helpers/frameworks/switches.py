@@ -79,4 +79,4 @@ def _jax(network: Any, on_gpu: bool) -> Iterator[str]:
 
 
 _SAID = (_torch, _tensorflow, _mxnet, _chainer, _jax)
-"""Each is called as the library is imported."""
+"""Each has the name of its library's module, behind ``_``."""

@@ -93,7 +93,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")
-    if content["framework"]["name"] == "JAX" and COMPILED_HERE not in _switches(content):
+    if content["framework"]["kernel"] == "jax" and COMPILED_HERE not in _switches(content):
         texts.append(
             "an earlier run may have compiled its program; a first run's first step and times to a "
             "target are longer"

@@ -351,26 +351,17 @@ def test_the_state_is_donated_and_lies_where_it_lay(cells: dict[str, Any]) -> No
     assert {array.sharding.spec for array in norms} == {jax.P("replica")}
 
 
-def test_programs_of_earlier_runs_serve_the_fairness_check_and_no_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a first step would be as long as there were runs before."""
-    monkeypatch.setattr(framework, "_compiled", lambda: tmp_path)
-    devices = framework.list_devices("cpu", 1)
-    model = framework.shallow(reference.shallow_arrays(), devices)
-    framework.gradients(model, np.zeros((2, 3, 24, 24), np.float32), np.zeros((2, 14)), devices)
-    kept = sorted(tmp_path.iterdir())
-    assert kept
-
-    @jax.jit
-    def step(images: jax.Array) -> jax.Array:
-        for _ in range(60):  # it takes longer to compile than what would not be kept
-            images = jax.numpy.sin(images) @ jax.numpy.cos(images) + images
-        return images
-
-    step(jax.numpy.ones((8, 8))).block_until_ready()
-    assert sorted(tmp_path.iterdir()) == kept
-    assert switches.COMPILED_HERE in switches.on(model, False)
+def test_no_run_has_programs_of_earlier_ones(tmp_path: Path) -> None:
+    """Else a first step would depend on them. A user may want that, and the report says it."""
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    framework.configure("fp32", "cpu")
+    assert jax.config.jax_compilation_cache_dir is None
+    assert switches.COMPILED_HERE in switches.on(None, False)
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))  # as the variable does
+    try:
+        assert switches.KEPT in switches.on(None, False)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
 
 
 def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:

@@ -287,9 +287,14 @@ def test_what_ranks_measured_stands_beside_their_nodes() -> None:
     assert machine_tables.nodes_text({}) == ""
 
 
-def test_a_program_that_an_earlier_run_may_have_compiled_is_a_limit(tmp_path: Path) -> None:
-    for on, said in (([switches.COMPILED_HERE], 0), ([switches.KEPT], 1), (None, 1)):
-        content = records.make("JAX")
-        content["training"] |= {"switches": on} if on else {}
-        told = caveats.remarks(records.load(tmp_path / f"{on}", content)).frame
-        assert told["remark"].str.contains("an earlier run may have compiled").sum() == said
+@pytest.mark.parametrize("framework", ["JAX", "Keras"])
+@pytest.mark.parametrize(
+    ("on", "said"), [([switches.COMPILED_HERE], 0), ([switches.KEPT], 1), (None, 1)]
+)
+def test_a_program_that_an_earlier_run_may_have_compiled_is_a_limit(
+    tmp_path: Path, framework: str, on: list[str] | None, said: int
+) -> None:
+    content = records.make(framework, kernel="jax")
+    content["training"] |= {"switches": on} if on else {}
+    told = caveats.remarks(records.load(tmp_path, content)).frame
+    assert told["remark"].str.contains("an earlier run may have compiled").sum() == said
