@@ -139,6 +139,12 @@ def table(compared: Comparison) -> Table:
         if any("estimated (GiB)" in cells for _, cells in rows)
         else ""
     )
+    kept = (
+        "GPU drivers and libraries keep compiled kernels, so a machine's first run can take longer "
+        "over it. "
+        if (found["kind"] == "gpu").any()
+        else ""
+    )
     money = (
         "The cost covers the time of training and validation on all machines of the run."
         if compared.prices
@@ -148,8 +154,8 @@ def table(compared: Comparison) -> Table:
         "What a run costs",
         "run",
         rows,
-        note=f"{energy}The first step includes compilation and autotuning. Peak memory counts all "
-        f"processes on a GPU, but only a CPU device's own processes. {estimated}{money}",
+        note=f"{energy}The first step includes compilation and autotuning. {kept}Peak memory counts "
+        f"all processes on a GPU, but only a CPU device's own processes. {estimated}{money}",
     )
 
 
