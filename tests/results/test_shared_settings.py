@@ -72,7 +72,10 @@ def test_a_difference_is_told_of_what_differs_alone(what: str) -> None:
     assert "(PyTorch, 2 devices, Chainer, 2 devices)" in words and "(Keras, 2 devices)" in words
 
 
-OTHER_WORK = ("recipe", "epochs", "number of images", "task", "network", "reader", "custom code")
+OTHER_WORK = (
+    *("recipe", "crop in pixels", "epochs", "batch per device", "number of images"),
+    *("task", "network", "reader", "optimiser", "custom code"),
+)
 
 
 @pytest.mark.parametrize("what", OTHER_WORK)
