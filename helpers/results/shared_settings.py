@@ -109,8 +109,8 @@ def _plain(value: Any) -> str:
 _WORK = {
     what: MUST_AGREE[what]
     for what in (
-        *("recipe", "crop in pixels", "epochs", "batch per device", "number of images"),
-        *("task", "network", "reader", "optimiser", "custom code"),
+        *("recipe", "crop in pixels", "epochs", "batch per device"),
+        *("task", "network", "reader", "optimiser"),
     )
 } | {
     # All parts together: the seed decides which patients are in which.

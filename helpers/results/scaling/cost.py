@@ -154,8 +154,9 @@ def table(compared: Comparison) -> Table:
         "What a run costs",
         "run",
         rows,
-        note=f"{energy}The first step includes compilation and autotuning. {kept}Peak memory counts "
-        f"all processes on a GPU, but only a CPU device's own processes. {estimated}{money}",
+        note=f"{energy}The first step includes compilation and autotuning. {kept}Peak memory "
+        "counts all processes on a GPU, but only a CPU device's own processes. "
+        f"{estimated}{money}",
     )
 
 
