@@ -142,7 +142,7 @@ def table(compared: Comparison) -> Table:
     kept = (
         "GPU drivers and libraries keep compiled kernels, so a machine's first run can take longer "
         "over it. "
-        if (found["kind"] == "gpu").any()
+        if "gpu" in set(found.get("kind", ()))
         else ""
     )
     money = (
