@@ -31,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import quick
@@ -70,7 +70,7 @@ class Hosts:
     mbit: float
     environment: dict[str, str]
     """With it `mpiexec` starts processes on all of them."""
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[subprocess.Popen[str]]
 
     @property
     def first(self) -> str:
@@ -114,16 +114,15 @@ def up(count: int, mbit: float = 100.0) -> Iterator[Hosts]:
     addresses = {
         name: NETWORK.format(group=group, host=number) for number, name in enumerate(names, 1)
     }
-    bridge, started = f"br{group}", []
+    bridge = f"br{group}"
+    started: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
         try:
             _ip("link", "set", bridge, "up")
             for name, address in addresses.items():
                 _add(name, address, bridge, mbit)
             environment = _environment(Path(folder), addresses) | {SPEED: f"{mbit:g}"}
-            there = Hosts(addresses, mbit, environment)
-            started = there.started
-            yield there
+            yield Hosts(addresses, mbit, environment, started)
         finally:
             for process in started:  # one that has just begun is not on its host yet
                 process.kill()

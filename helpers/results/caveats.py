@@ -54,11 +54,6 @@ def _where(checkpoint: dict[str, Any]) -> str:
     return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
 
 
-def _switches(content: dict[str, Any]) -> list[str]:
-    found: list[str] = content["training"].get("switches") or []
-    return found
-
-
 def _limits(content: dict[str, Any]) -> list[str]:
     """What a finished run's own record says it cannot show."""
     texts = []
@@ -93,7 +88,8 @@ def _limits(content: dict[str, Any]) -> list[str]:
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")
-    if content["framework"]["kernel"] == "jax" and COMPILED_HERE not in _switches(content):
+    switches = content["training"].get("switches", ())
+    if content["framework"]["kernel"] == "jax" and COMPILED_HERE not in switches:
         texts.append(
             "an earlier run may have compiled its program; a first run's first step and times to a "
             "target are longer"

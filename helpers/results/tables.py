@@ -177,13 +177,10 @@ class Table:
         kept, note = [], self.note
         for place, column in enumerate(self.columns):
             texts = {str(cells[place]) for _, cells in self.rows}
-            if column.text not in names or len(texts) > 1:
+            uniform = column.text in names and len(texts) == 1
+            if not uniform or (len(self.rows) == 1 and texts != {ABSENT}):
                 kept.append(place)
-            elif texts == {ABSENT}:
-                continue
-            elif len(self.rows) == 1:
-                kept.append(place)
-            else:
+            elif texts != {ABSENT}:
                 note = f'{note} In every row, {column.text} is "{texts.pop()}".'.strip()
         return replace(self._columns(kept), note=note)
 

@@ -15,6 +15,7 @@ from helpers.results import (
     comparison_tables,
     fairness_tables,
     machine_tables,
+    tables,
     wait_causes,
 )
 from helpers.results.charts import style
@@ -298,3 +299,14 @@ def test_a_program_that_an_earlier_run_may_have_compiled_is_a_limit(
     content["training"] |= {"switches": on} if on else {}
     told = caveats.remarks(records.load(tmp_path, content)).frame
     assert told["remark"].str.contains("an earlier run may have compiled").sum() == said
+
+
+def test_a_column_that_is_the_same_in_every_row_is_said_once_or_not_at_all() -> None:
+    def left(*cells: str) -> tuple[list[str], str]:
+        rows = [(f"run {n}", {"size": cell} if cell else {}) for n, cell in enumerate(cells)]
+        found = tables.table("", "", rows, columns=["size"]).without_uniform("size")
+        return [str(column) for column in found.columns], found.note
+
+    assert left("1", "2") == left("1", "") == left("1") == left() == (["size"], "")
+    assert left("1", "1") == ([], 'In every row, size is "1".')
+    assert left("", "") == left("") == ([], "")
