@@ -182,8 +182,9 @@ def test_each_has_a_bare_loop(module: str) -> None:
     """What the benchmarks ``step.py`` and ``compute.py`` time the notebook's step against."""
     loop = f"benchmarks/bare_loops/{module}.py"
     tree = ast.parse(text_of(paths.ROOT / loop))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
-             and isinstance(node.ctx, ast.Store)}  # fmt: skip
+    targets: list[ast.expr] = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    targets += [each for node in tree.body if isinstance(node, ast.Assign) for each in node.targets]
+    names = {each.id for each in targets if isinstance(each, ast.Name)}
     names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     missing = {"OPTIONS", "SLOW", "make"} - names
     assert not missing, f"{loop} does not define {sorted(missing)}"
