@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import copied
 import numpy as np
 import own_networks
 import psutil
@@ -661,3 +662,8 @@ def test_a_slowed_device_is_refused_before_training_and_named_after_it(
     first, second = run.record.content["training"]["step_times"]
     assert second["slowest"] > first["slowest"]
     assert 0 < first["p50"] <= first["p95"] <= first["p99"]
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    launcher = ("torchrun", "--standalone", "--nproc-per-node", "2")
+    copied.assert_trains("PyTorch_MultiGPU", tmp_path / "other", launcher)

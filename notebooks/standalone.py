@@ -1,0 +1,305 @@
+"""Train with sections 4 to 9 of a notebook in another project, without this one's helpers.
+
+Copy sections 3 to 9 into a script beside this file, with the lines that section 14 gives in place
+of those that use ``helpers``. Images are files in ``train/CLASS/`` and ``valid/CLASS/``, at least
+as large as the crop. What is left out: the fairness check, the monitor, checkpoints and the record.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+RENDEZVOUS = "RENDEZVOUS"  # an environment variable: where PyTorch's processes meet
+os.environ.setdefault(RENDEZVOUS, "env://")
+PER_DEVICE = IN_CHILD = None
+
+
+class LoaderError(Exception):
+    """A loader gave too few images."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the optimiser updates weights: ``adam``, ``momentum`` or ``sgd``."""
+
+    name: str
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained, and how: change these."""
+
+    epochs: int = 5
+    batch_size: int = 64  # images per device
+    learning_rate: float = 1e-4  # of one device; n devices have n times as much
+    crop: int = 224
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    rule: Rule = Rule("adam")
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    adam_epsilon: float = 1e-8
+    precision: str = "fp32"
+    execution: str = "as usual"
+    task: str = "multiclass"  # "multilabel": targets are float32 (images, findings)
+    seed: int = 0
+    decoder: str = "cpu"
+
+
+@dataclass(frozen=True)
+class OnDevices:
+    """A recipe on a number of devices."""
+
+    recipe: Recipe
+    devices: int
+
+    @property
+    def global_batch_size(self) -> int:
+        return self.recipe.batch_size * self.devices
+
+    def steps(self, images: int) -> int:
+        """Steps of an epoch; a last batch that is not full is left out."""
+        if images < self.global_batch_size:
+            raise ValueError(f"{images} images do not fill a batch of {self.global_batch_size}")
+        return images // self.global_batch_size
+
+    def learning_rate_at(self, step: int, steps_per_epoch: int) -> float:
+        return self.recipe.learning_rate * self.devices
+
+
+class Images:
+    """RGB images in folders named after their classes. For other data, write your own."""
+
+    planes, array, files = 3, None, True
+
+    def __init__(self, folder: Path) -> None:
+        self.train, self.valid = _table(folder / "train"), _table(folder / "valid")
+        self.paths = [*self.train["path"], *self.valid["path"]]
+        self.valid["row"] += len(self.train)
+        self.classes = sorted(set(self.train["class"]))
+
+    def read(self, row: int) -> np.ndarray:
+        """One image: uint8 (H, W, 3)."""
+        with Image.open(self.paths[row]) as image:
+            return np.asarray(image.convert("RGB"))
+
+    def targets(self, table: pd.DataFrame) -> np.ndarray:
+        """The numbers of the images' classes: int64 (N,)."""
+        return np.array([self.classes.index(name) for name in table["class"]], np.int64)
+
+
+def _table(folder: Path) -> pd.DataFrame:
+    paths = sorted(path for path in folder.glob("*/*") if path.is_file())
+    if not paths:
+        raise FileNotFoundError(f"{folder}: no files in CLASS/ below it")
+    classes, names = [path.parent.name for path in paths], [str(path) for path in paths]
+    return pd.DataFrame({"row": range(len(paths)), "path": names, "class": classes})
+
+
+@dataclass(frozen=True)
+class World:
+    """All devices that train, seen from one of the processes that drive them."""
+
+    rank: int
+    size: int  # devices of all processes
+    devices: tuple[Any, ...]  # this process's
+    on_gpu: bool
+    shares_gpus: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "gpu" if self.on_gpu else "cpu"
+
+    @property
+    def processes(self) -> int:
+        return self.size // len(self.devices)
+
+    @property
+    def on_machine(self) -> int:
+        return self.size
+
+    @property
+    def device(self) -> Any:
+        return self.devices[0]
+
+
+class Run:
+    """What a notebook calls ``this_run``: the images, the devices, and the loop over the epochs.
+
+    ``devices`` are this process's. Started by `torchrun`, a process is one of several.
+    """
+
+    initial = SimpleNamespace(arrays=None)  # the weights that the network begins with
+    network = None
+
+    def __init__(
+        self, folder: str, devices: Sequence[Any], *, on_gpu: bool, workers: int = 4
+    ) -> None:
+        self.devices, self.workers = tuple(devices), workers
+        rank, processes = (int(os.environ.get(name, d)) for name, d in _PLACE.items())
+        self.world = World(rank, processes * len(self.devices), self.devices, on_gpu)
+        self.recipe = OnDevices(Recipe(), self.world.size)
+        self.images = Images(Path(folder))
+        self.functions: dict[str, Any] = {}
+
+    def check_training_loop(self, **functions: Any) -> None:
+        """Takes the notebook's functions; nothing is checked."""
+        self.functions = functions
+
+    def show_images(self, evaluate_pixels: Callable) -> None: ...
+
+    def check_fairness(self, *given: Any) -> None: ...
+
+    def largest_batch(self) -> OnDevices:
+        return self.recipe
+
+    def train(self) -> Any:
+        """Train; returns what the notebook's ``start`` made, with the trained ``network``."""
+        does = self.functions
+        replica = does["start"](self.world, does["build_model"](None))
+        does["train"](self.world, replica, Training(self, replica))
+        does.get("stop", _nothing)(replica)
+        return replica
+
+
+_PLACE = {"RANK": 0, "WORLD_SIZE": 1}
+
+
+def _nothing(*given: Any) -> None: ...
+
+
+@dataclass
+class Training:
+    """What the notebook's ``train`` calls ``run``."""
+
+    run: Run
+    replica: Any
+    epochs_done: int = 0
+
+    @property
+    def workers(self) -> int:
+        return self.run.workers
+
+    def epochs(self, loader: Any, validation: Any) -> Iterator["Epoch"]:
+        self.run.functions.get("ready", _nothing)(self.replica, [loader])
+        for number in range(1, self.run.recipe.recipe.epochs + 1):
+            yield Epoch(self.run, number, loader, validation)
+
+
+@dataclass
+class Epoch:
+    """One pass over the training images, and one over those for validation."""
+
+    run: Run
+    number: int
+    loader: Any
+    validation: Any
+    loss: float = float("nan")
+    seconds: float = float("nan")
+
+    @cached_property
+    def steps(self) -> int:
+        return self.run.recipe.steps(len(self.run.images.train))
+
+    @contextmanager
+    def train(self) -> Iterator[tuple[Any, type["Clock"]]]:
+        began = time.perf_counter()
+        yield self.loader, Clock
+        self.seconds = time.perf_counter() - began
+
+    @contextmanager
+    def validate(self) -> Iterator[Iterator[Any]]:
+        yield iter(self.validation)
+
+    def log(self, scores: np.ndarray, valid_loss: float) -> None:
+        """Print the epoch's line; ``scores`` are logits (images, classes)."""
+        targets = self.run.images.targets(self.run.images.valid)
+        if self.run.recipe.recipe.task == "multilabel":
+            right = np.mean((scores > 0) == (targets > 0.5))
+        else:
+            right = np.mean(scores.argmax(axis=1) == targets)
+        if self.run.world.rank == 0:
+            print(
+                f"epoch {self.number}: training loss {self.loss:.4f}, "
+                f"validation loss {valid_loss:.4f}, right {right:.3f}, "
+                f"{self.steps * self.run.recipe.global_batch_size / self.seconds:.0f} images/s",
+                flush=True,
+            )
+
+
+class Clock:
+    """Measures nothing."""
+
+    batches = staticmethod(lambda batches: batches)
+    queued = staticmethod(_nothing)
+
+
+class Unmeasured:
+    """In place of a clock of the all-reduce."""
+
+    def __init__(self, model: Any) -> None: ...
+
+    def seconds(self) -> None: ...
+
+
+class DeviceLosses:
+    """The mean loss of this process's images; read once, after the last step."""
+
+    def __init__(self, devices: Sequence[Any]) -> None:
+        self.losses: list[tuple[Any, int]] = []
+
+    def add(self, device: int, loss: Any, images: int) -> None:
+        detached = getattr(loss, "detach", lambda: loss)  # PyTorch's graph would stay alive
+        self.losses.append((detached(), images))
+
+    def mean(self) -> float:
+        total = sum(float(getattr(loss, "array", loss)) * images for loss, images in self.losses)
+        return total / sum(images for _, images in self.losses)
+
+
+class Batches:
+    """A notebook's dataset, a batch at a time."""
+
+    def __init__(self, dataset: Any, shape: Sequence[int]) -> None:
+        self.dataset, self.shape = dataset, shape
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        pixels = np.empty((len(numbers), *self.shape), np.uint8)
+        return pixels, self.dataset.write(numbers, pixels)
+
+
+def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
+    place[:] = pixels
+
+
+def configure(precision: str, kind: str) -> None: ...
+
+
+def load_weights(network: Any, arrays: None) -> None: ...
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(own: np.ndarray, total: int) -> np.ndarray:
+    """The evaluated images without the padding of the last batch."""
+    return own[:total]
+
+
+def of_first(value: Any) -> Any:
+    return value
