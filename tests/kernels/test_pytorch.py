@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -665,5 +666,10 @@ def test_a_slowed_device_is_refused_before_training_and_named_after_it(
 
 
 def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    launcher = ("torchrun", "--standalone", "--nproc-per-node", "2")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+    launcher = (*torchrun, "--nproc-per-node", "2")
     copied.assert_trains("PyTorch_MultiGPU", tmp_path / "other", launcher)
+
+
+def test_the_cells_of_exp_loss_train_in_another_project(tmp_path: Path) -> None:
+    copied.assert_trains("PyTorch_MultiGPU_Exp_Loss", tmp_path / "other")
