@@ -4,13 +4,12 @@ import logging
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from string import Template
 from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 
@@ -18,8 +17,8 @@ from data_prep.errors import printable
 from helpers.errors import naming
 from helpers.frameworks import temporary_files
 from helpers.frameworks.installed import required
-from helpers.launch import cell_output, environment_variables, processes, this_notebook
-from helpers.runner import hangs, notebook_links, shutdown
+from helpers.launch import environment_variables, processes, this_notebook
+from helpers.runner import hangs, shutdown
 
 MARK = "ROSETTA_BATCH"
 """Environment variable that a kernel and all it starts inherit: the folder they run for."""
@@ -77,73 +76,25 @@ def execute(
         Exception: the kernel died.
     """
     import papermill
-    import zmq.asyncio
     from jupyter_core.utils import run_sync
-    from papermill.clientwrap import PapermillNotebookClient
-    from papermill.engines import Engine, papermill_engines
+    from papermill.engines import papermill_engines
+
+    from helpers.runner import notebook_engine
 
     # It warns of parameters that a notebook's cell leaves to the run, such as the seed.
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    context = zmq.asyncio.Context()
+    manager = notebook_engine.Manager(kernel)
 
-    class Manager(required("jupyter_client").AsyncKernelManager):  # type: ignore[misc]
-        """A kernel manager that knows its clients, so that their sockets can be closed."""
-
-        clients: ClassVar[list[Any]] = []
-
-        def client(self, **options: Any) -> Any:
-            self.clients.append(super().client(context=context, **options))
-            return self.clients[-1]
-
-    manager = Manager(kernel_name=kernel, context=context)
-
-    class Client(PapermillNotebookClient):  # type: ignore[misc]
-        """papermill's client, which bounds the output of each cell."""
-
-        taken: ClassVar[Counter[int]] = Counter()
-
-        def output(self, outs: Any, msg: Any, display_id: Any, cell_index: int) -> Any:
-            kind, content = msg["msg_type"], msg["content"]
-            found = cell_output.bounded(kind, content, self.taken[cell_index])
-            self.taken[cell_index] += cell_output.size(content)
-            if found is None:
-                return None
-            kind, content = found
-            header = msg["header"] | {"msg_type": kind}
-            msg = msg | {"header": header, "msg_type": kind, "content": content}
-            return super().output(outs, msg, display_id, cell_index)
-
-        def clear_output(self, outs: Any, msg: Any, cell_index: int) -> None:
-            del self.taken[cell_index]
-            super().clear_output(outs, msg, cell_index)
-
-    class Watched(Engine):  # type: ignore[misc]
-        """papermill's execution engine, which reports each cell."""
-
-        @classmethod
-        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> None:
-            sections = section_of_each_cell(nb_man.nb.cells)
-            notebook_links.rewrite(nb_man.nb.cells, [source.parent], target.parent)
-
-            def on_cell_start(cell: Any, cell_index: int) -> None:
-                watch.hear()
-                reached(sections[cell_index], cell_index + 1, len(sections))
-
-            Client(
-                nb_man,
-                km=manager,
-                kernel_name=kernel_name,
-                startup_timeout=300,  # importing a framework from a cold disk
-                timeout=None,
-                log=logging.getLogger("papermill"),
-                on_cell_start=on_cell_start,
-            ).execute()
+    def at_cell(section: str, cell: int, cells: int) -> None:
+        watch.hear()
+        reached(section, cell, cells)
 
     def give_up() -> None:
         _interrupt(_pid(manager), settled)
         stop(_pid(manager))
 
-    papermill_engines.register("watched", Watched)
+    engine = notebook_engine.of(manager, source, target, at_cell)
+    papermill_engines.register("watched", engine)
     watch = hangs.Watch(target.parent, stall_minutes, give_up, heard)
     left = ExitStack()
     try:
@@ -191,7 +142,7 @@ def execute(
             for client in manager.clients:
                 client.stop_channels()
             stop(_pid(manager), lambda: run_sync(manager.shutdown_kernel)())
-            _close(context)
+            _close(manager.context)
             if environment and MARK in environment:  # a kernel that died has lost its children
                 stop_marked(Path(environment[MARK]))
             left.close()
@@ -282,18 +233,6 @@ def family(process: int) -> set[psutil.Process]:
             if os.getsid(other.pid) == process:
                 members.add(other)
     return {member for member in members if member.pid != os.getpid()}
-
-
-def section_of_each_cell(cells: list[Any]) -> list[str]:
-    """The ``##`` heading each cell stands under, without the hashes; "" before the first."""
-    sections, current = [], ""
-    for cell in cells:
-        if cell["cell_type"] == "markdown":
-            for line in "".join(cell["source"]).splitlines():
-                if line.startswith("## "):
-                    current = line[3:].strip()
-        sections.append(current)
-    return sections
 
 
 def _interrupt(process: int | None, settled: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Rewrite the relative links of a notebook for a copy in another folder."""
+"""Read a notebook's Markdown cells: their sections, and their links for a copy elsewhere."""
 
 import os
 import re
@@ -34,3 +34,15 @@ def rewrite(
             text = cell["source"]
             changed = LINK.sub(moved, "".join(text))
             cell["source"] = changed if isinstance(text, str) else changed.splitlines(keepends=True)
+
+
+def section_of_each_cell(cells: Sequence[Any]) -> list[str]:
+    """The ``##`` heading each cell stands under, without the hashes; "" before the first."""
+    sections, current = [], ""
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            for line in "".join(cell["source"]).splitlines():
+                if line.startswith("## "):
+                    current = line[3:].strip()
+        sections.append(current)
+    return sections

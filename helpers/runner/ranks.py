@@ -112,7 +112,7 @@ def execute(
         load_notebook_node(str(source)), dict(parameters), kernel_name=kernel, language="python"
     )
     notebook_links.rewrite(notebook.cells, [source.parent], target.parent)
-    sections = kernel_processes.section_of_each_cell(notebook.cells)
+    sections = notebook_links.section_of_each_cell(notebook.cells)
     run(
         nbformat.writes(notebook),
         target,

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.frameworks import ROWS, rows_of
 from helpers.runner import plans
-from helpers.runner.kernel_processes import section_of_each_cell
+from helpers.runner.notebook_links import section_of_each_cell
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 FRAMEWORK_NOTEBOOKS = list(plans.framework_notebooks())
