@@ -264,8 +264,13 @@ class DeviceLosses:
         self.losses.append((detached(), images))
 
     def mean(self) -> float:
-        total = sum(float(getattr(loss, "array", loss)) * images for loss, images in self.losses)
+        total = sum(_number(loss) * images for loss, images in self.losses)
         return total / sum(images for _, images in self.losses)
+
+
+def _number(loss: Any) -> float:
+    array = getattr(loss, "array", loss)  # Chainer's
+    return float(array.item() if hasattr(array, "item") else array)  # JAX's is (1,)
 
 
 class Batches:
@@ -299,6 +304,10 @@ def usable_cores() -> int:
 def in_order(own: np.ndarray, total: int) -> np.ndarray:
     """The evaluated images without the padding of the last batch."""
     return own[:total]
+
+
+def join(*given: Any) -> None:
+    """There is one machine."""
 
 
 def of_first(value: Any) -> Any:

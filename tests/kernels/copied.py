@@ -43,13 +43,14 @@ def assert_trains(
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+    assert "devices=2" in done.stdout, done.stdout  # of the recipe, which section 4 prints
     epochs = re.findall(r"epoch (\d): .*right (\d\.\d+)", done.stdout)
     assert [number for number, _ in epochs] == ["1", "2", "3"], done.stdout
     assert float(epochs[-1][1]) > 0.9, done.stdout
 
 
 def copied_cells(notebook: str) -> str:
-    """Sections 3 to 9, with the lines that take the place of this project's in section 3."""
+    """Sections 3 to 9; in section 3, the shown lines take the place of this project's imports."""
     content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     found, section = [], 0
     for cell in content["cells"]:
@@ -57,11 +58,15 @@ def copied_cells(notebook: str) -> str:
         if cell["cell_type"] == "markdown":
             section = int(next(iter(re.findall(r"^## (\d+)\.", source, re.M)), section))
         elif section == 3:
-            kept = [line for line in source.splitlines() if not OURS.search(line)]
-            found += ["\n".join(kept), lines_to_replace(content)]
+            imports, ours, rest = source.rpartition("from helpers")
+            found += [without_ours(imports), lines_to_replace(content), without_ours(ours + rest)]
         elif 3 < section < 10:
             found.append(source)
     return "\n\n".join(found)
+
+
+def without_ours(source: str) -> str:
+    return "\n".join(line for line in source.splitlines() if not OURS.search(line))
 
 
 OURS = re.compile(r"\b(helpers|precisions|this_run)\b")

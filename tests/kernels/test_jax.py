@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import copied
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -524,3 +525,7 @@ def test_only_the_sums_of_losses_are_in_float64() -> None:
     losses = framework.DeviceLosses(TWO)
     losses.add(0, jnp.array(1.0), 3)
     assert losses.mean() == 1.0 and jnp.ones(1).dtype == jnp.float32
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    copied.assert_trains("JAX_MultiGPU", tmp_path / "other")
