@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import copied
 import numpy as np
 import pytest
 import rules
@@ -429,3 +430,7 @@ ADAPTER = Adapter(
     colour={"TensorFlow_MultiGPU": "d97fcb2c8de0c9ee"},
     probe_apart=True,
 )
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    copied.assert_trains("TensorFlow_MultiGPU", tmp_path / "other")
