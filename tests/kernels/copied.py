@@ -44,9 +44,11 @@ def assert_trains(
     )
     assert done.returncode == 0, done.stderr
     assert "devices=2" in done.stdout, done.stdout  # of the recipe, which section 4 prints
-    epochs = re.findall(r"epoch (\d): .*right (\d\.\d+)", done.stdout)
-    assert [number for number, _ in epochs] == ["1", "2", "3"], done.stdout
-    assert float(epochs[-1][1]) > 0.9, done.stdout
+    found = r"epoch (\d): .*validation loss (\d\.\d+), right (\d\.\d+)"
+    epochs = re.findall(found, done.stdout)
+    assert [number for number, *_ in epochs] == ["1", "2", "3"], done.stdout
+    loss, right = map(float, epochs[-1][1:])
+    assert right > 0.9 and loss < 0.3, done.stdout
 
 
 def copied_cells(notebook: str) -> str:
