@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import chainer
 import numpy as np
 from chainer import training
 
-from helpers.recipe import Rule
-from helpers.training.chainer_batches import SharedIterator as SharedIterator
-from helpers.training.graceful_stop import Permit
-from helpers.training.step_clock import StepClock
-from helpers.training.step_parts import Wait, Waited
+if TYPE_CHECKING:  # a project into which this file is copied has none of them
+    from helpers.recipe import Rule
+    from helpers.training.graceful_stop import Permit
+    from helpers.training.step_clock import StepClock
+    from helpers.training.step_parts import Waited
 
 Device: TypeAlias = chainer.backend.Device
 Arrays: TypeAlias = tuple[Any, ...]
@@ -288,14 +288,16 @@ class TimedCommunicator:
 
     def __init__(self, communicator: Any) -> None:
         self.communicator = communicator
-        self._waits: list[Wait] = []
+        self._waits: list[tuple[float, float, float]] = []  # a step's Wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.communicator, name)
 
     def seconds(self) -> Waited:
         """How long the steps since the last call took for it, with the wait for the slowest."""
-        waits, self._waits = self._waits, []
+        from helpers.training.step_parts import Wait, Waited
+
+        waits, self._waits = [Wait(*each) for each in self._waits], []
         return Waited.of(sum(wait.seconds for wait in waits), waits)
 
     def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
@@ -306,7 +308,7 @@ class TimedCommunicator:
         began = time.perf_counter()
         self.communicator.multi_node_mean_grad(model, zero_fill)
         ended = time.perf_counter()
-        self._waits.append(Wait(ended - began, ended, ended - began))
+        self._waits.append((ended - began, ended, ended - began))
 
 
 def statistics(network: chainer.Chain) -> dict[str, Any]:
