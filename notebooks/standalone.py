@@ -5,6 +5,7 @@ of those that use ``helpers``. Images are files in ``train/CLASS/`` and ``valid/
 as large as the crop. What is left out: the fairness check, the monitor, checkpoints and the record.
 """
 
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,17 +139,25 @@ class World:
 class Run:
     """What a notebook calls ``this_run``: the images, the devices, and the loop over the epochs.
 
-    ``devices`` are this process's. Started by `torchrun`, a process is one of several.
+    ``devices`` are this process's. One of several processes has a ``place``, its rank and their
+    number, which `torchrun` tells it.
     """
 
     initial = SimpleNamespace(arrays=None)  # the weights that the network begins with
     network = None
 
     def __init__(
-        self, folder: str, devices: Sequence[Any], *, on_gpu: bool, workers: int = 4
+        self,
+        folder: str,
+        devices: Sequence[Any],
+        *,
+        on_gpu: bool,
+        workers: int = 4,
+        place: tuple[int, int] | None = None,
     ) -> None:
         self.devices, self.workers = tuple(devices), workers
-        rank, processes = (int(os.environ.get(name, d)) for name, d in _PLACE.items())
+        told = (int(os.environ.get(name, d)) for name, d in _PLACE.items())
+        rank, processes = place or told
         self.world = World(rank, processes * len(self.devices), self.devices, on_gpu)
         self.recipe = OnDevices(Recipe(), self.world.size)
         self.images = Images(Path(folder))
@@ -241,6 +251,7 @@ class Epoch:
 class Clock:
     """Measures nothing."""
 
+    observer = None
     batches = staticmethod(lambda batches: batches)
     queued = staticmethod(_nothing)
 
@@ -257,20 +268,21 @@ class DeviceLosses:
     """The mean loss of this process's images; read once, after the last step."""
 
     def __init__(self, devices: Sequence[Any]) -> None:
-        self.losses: list[tuple[Any, int]] = []
+        self.sums: dict[int, tuple[Any, int]] = {}  # of losses, and how many, on each device
 
     def add(self, device: int, loss: Any, images: int) -> None:
-        detached = getattr(loss, "detach", lambda: loss)  # PyTorch's graph would stay alive
-        self.losses.append((detached(), images))
+        # Of PyTorch's and Chainer's losses, the graph would stay alive.
+        detached = getattr(loss, "detach", lambda: getattr(loss, "array", loss))
+        total, count = self.sums.get(device, (0, 0))
+        self.sums[device] = total + detached() * images, count + images
 
     def mean(self) -> float:
-        total = sum(_number(loss) * images for loss, images in self.losses)
-        return total / sum(images for _, images in self.losses)
+        total = sum(_number(total) for total, _ in self.sums.values())
+        return total / sum(count for _, count in self.sums.values())
 
 
 def _number(loss: Any) -> float:
-    array = getattr(loss, "array", loss)  # Chainer's
-    return float(array.item() if hasattr(array, "item") else array)  # JAX's is (1,)
+    return float(loss.item() if hasattr(loss, "item") else loss)  # JAX's is (1,)
 
 
 class Batches:
@@ -299,6 +311,21 @@ def load_weights(network: Any, arrays: None) -> None: ...
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def end_with(processes: Sequence[Any]) -> None:
+    """End this process when one of its own fails, for which it would wait for ever."""
+
+    def watch(process: Any) -> None:
+        process.join()
+        if process.exitcode:
+            print(f"{process.name} ended with exit code {process.exitcode}", flush=True)
+            for child in multiprocessing.active_children():
+                child.kill()
+            os._exit(1)
+
+    for process in processes:
+        Thread(target=watch, args=[process], daemon=True).start()
 
 
 def in_order(own: np.ndarray, total: int) -> np.ndarray:

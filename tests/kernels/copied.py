@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,12 +25,21 @@ SMALL = {
 
 
 def assert_trains(
-    notebook: str, folder: Path, launcher: Sequence[str] = (sys.executable,), **env: str
+    notebook: str,
+    folder: Path,
+    launcher: Sequence[str] = (sys.executable,),
+    files: Sequence[str] = (),
+    **env: str,
 ) -> None:
-    """The cells, copied as the notebook says, tell bright images from dark ones."""
+    """The cells, copied as the notebook says, tell bright images from dark ones.
+
+    ``files`` are those of this project that are copied beside them as they are.
+    """
     folder.mkdir()
     write_images(folder / "images")
     (folder / "standalone.py").write_text(small(), encoding="utf-8")
+    for file in files:
+        shutil.copy(paths.ROOT / file, folder)
     script = f"{copied_cells(notebook)}\nimport sys\nassert 'helpers' not in sys.modules\n"
     (folder / "train.py").write_text(script, encoding="utf-8")
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

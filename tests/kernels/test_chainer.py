@@ -15,6 +15,7 @@ from typing import Any
 import chainer
 import chainer.functions as F
 import chainer.links as L
+import copied
 import numpy as np
 import pytest
 import rules
@@ -549,6 +550,11 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
     assert of_filling_again(configured.format("gpu")) > GIVEN_BACK
     assert of_filling_again(configured.format("cpu")) < KEPT
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    files = ("helpers/training/chainer_parallel.py", "helpers/training/chainer_batches.py")
+    copied.assert_trains(NOTEBOOK, tmp_path / "other", files=files)
 
 
 ADAPTER = Adapter(

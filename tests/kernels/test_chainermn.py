@@ -6,6 +6,7 @@ The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
 import json
 import os
 import pickle
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import chainermn_ranks as ranks
+import copied
 import faulty_gradients
 import numpy as np
 import pytest
@@ -274,3 +276,9 @@ def fail(folder: str, how: str) -> None:
     assert run.everywhere(ranks.slowest_and_mean), "the ranks are in"
     (Path(folder) / "failed").touch()
     run.everywhere(ranks.fail_in_a_step, how)
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    launcher = (str(paths.MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py")
+    files = ("helpers/training/chainer_parallel.py", "helpers/training/chainer_batches.py")
+    copied.assert_trains(NOTEBOOK, tmp_path / "other", launcher, files)
