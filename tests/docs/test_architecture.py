@@ -62,3 +62,11 @@ def test_every_path_that_it_names_is_there() -> None:
         r"`((?:helpers|data_prep|gpumon|environments|tests|tools)/[\w/.]*)`", page
     ):
         assert Path(paths.ROOT / name).exists(), name
+
+
+def test_every_module_of_the_monitor_stands_in_one_row() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition("## Inside `gpumon`")[2].partition("\n## ")[0]
+    told = re.findall(r"`(\w+)`", table)
+    there = [path.stem for path in (paths.ROOT / "gpumon").rglob("*.py")]
+    assert sorted(told) == sorted(name for name in there if name != "__init__")
