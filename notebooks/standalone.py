@@ -282,7 +282,8 @@ class DeviceLosses:
 
 
 def _number(loss: Any) -> float:
-    return float(loss.item() if hasattr(loss, "item") else loss)  # JAX's is (1,)
+    as_number = getattr(loss, "asscalar", getattr(loss, "item", lambda: loss))
+    return float(as_number())
 
 
 class Batches:

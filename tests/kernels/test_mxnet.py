@@ -12,6 +12,7 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
+import copied
 import mxnet as mx
 import numpy as np
 import pytest
@@ -557,6 +558,10 @@ def test_a_loader_ends_while_workers_hand_on_batches() -> None:
         cwd=paths.ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    copied.assert_trains(NOTEBOOK, tmp_path / "other")
 
 
 ADAPTER = Adapter(
