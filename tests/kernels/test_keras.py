@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import copied
 import keras
 import numpy as np
 import pytest
@@ -406,6 +407,10 @@ def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
             from_logits=True, reduction="sum"
         ),
     )
+
+
+def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
+    copied.assert_trains("Keras_MultiGPU", tmp_path / "other")
 
 
 ADAPTER = Adapter(
