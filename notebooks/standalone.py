@@ -1,8 +1,8 @@
 """Train with sections 4 to 9 of a notebook in another project, without this one's helpers.
 
-Copy sections 3 to 9 into a script beside this file, with the lines that section 14 gives in place
-of those that use ``helpers``. Images are files in ``train/CLASS/`` and ``valid/CLASS/``, at least
-as large as the crop. What is left out: the fairness check, the monitor, checkpoints and the record.
+The end of each notebook says how. Images are files in ``train/CLASS/`` and ``valid/CLASS/``, at
+least as large as the crop. Afterwards ``this_run.replica.network`` is trained; save it as your
+framework does. Left out: the fairness check, the monitor, checkpoints and the record.
 """
 
 import multiprocessing
@@ -174,13 +174,11 @@ class Run:
     def largest_batch(self) -> OnDevices:
         return self.recipe
 
-    def train(self) -> Any:
-        """Train; returns what the notebook's ``start`` made, with the trained ``network``."""
+    def train(self) -> None:
         does = self.functions
-        replica = does["start"](self.world, does["build_model"](None))
-        does["train"](self.world, replica, Training(self, replica))
-        does.get("stop", _nothing)(replica)
-        return replica
+        self.replica = does["start"](self.world, does["build_model"](None))
+        does["train"](self.world, self.replica, Training(self, self.replica))
+        does.get("stop", _nothing)(self.replica)
 
 
 _PLACE = {"RANK": 0, "WORLD_SIZE": 1}
@@ -332,10 +330,6 @@ def end_with(processes: Sequence[Any]) -> None:
 def in_order(own: np.ndarray, total: int) -> np.ndarray:
     """The evaluated images without the padding of the last batch."""
     return own[:total]
-
-
-def join(*given: Any) -> None:
-    """There is one machine."""
 
 
 def of_first(value: Any) -> Any:

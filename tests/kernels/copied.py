@@ -3,10 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +28,13 @@ def assert_trains(
     notebook: str, folder: Path, launcher: Sequence[str] = (sys.executable,), **env: str
 ) -> None:
     """The cells, copied as the notebook says, tell bright images from dark ones."""
+    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     folder.mkdir()
     write_images(folder / "images")
-    (folder / "standalone.py").write_text(small(), encoding="utf-8")
-    script = f"{copied_cells(notebook)}\nimport sys\nassert 'helpers' not in sys.modules\n"
+    for file in re.findall(r"\]\((\S+\.py)\)", text_of(content["cells"][-1])):
+        shutil.copy(paths.NOTEBOOKS / file, folder)
+    make_small(folder / "standalone.py")
+    script = f"{copied_cells(content)}\nimport sys\nassert 'helpers' not in sys.modules\n"
     (folder / "train.py").write_text(script, encoding="utf-8")
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -44,6 +47,7 @@ def assert_trains(
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+    assert "devices=2" in done.stdout, done.stdout  # of the recipe, which section 4 prints
     epochs = re.findall(r"epoch (\d): training loss (\S+),.*right (\S+),", done.stdout)
     assert [number for number, *_ in epochs] == ["1", "2", "3"], done.stdout
     (_, first, _), *_, (_, last, right) = epochs
@@ -51,44 +55,28 @@ def assert_trains(
     assert float(last) < float(first) / 2, done.stdout  # by luck, some weights tell them apart
 
 
-def copied_cells(notebook: str) -> str:
-    """Sections 3 to 9, with the lines that take the place of this project's in section 3."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
-    found, section = [], 0
+def copied_cells(content: dict) -> str:
+    """The lines of the last cell, which stand for section 3, and sections 4 to 9."""
+    found, section = re.findall(r"```python\n(.*?)```", text_of(content["cells"][-1]), re.S), 0
+    assert len(found) == 1
     for cell in content["cells"]:
-        source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            section = int(next(iter(re.findall(r"^## (\d+)\.", source, re.M)), section))
-        elif section == 3:
-            found += ["\n".join(kept(source, content)), lines_to_replace(content)]
+            section = int(next(iter(re.findall(r"^## (\d+)\.", text_of(cell), re.M)), section))
         elif 3 < section < 10:
-            found.append(source)
+            found.append(text_of(cell))
     return "\n\n".join(found)
 
 
-OURS = re.compile(r"\b(helpers|precisions|this_run)\b")
-FROM_THE_FIRST = "replace all from the first that names `helpers`"
+def text_of(cell: dict) -> str:
+    return "".join(cell["source"])
 
 
-def kept(source: str, content: dict) -> Iterator[str]:
-    """The lines of section 3 that the last cell has the reader keep."""
-    if FROM_THE_FIRST in "".join(content["cells"][-1]["source"]):
-        return takewhile(lambda line: not OURS.search(line), source.splitlines())
-    return (line for line in source.splitlines() if not OURS.search(line))
-
-
-def lines_to_replace(content: dict) -> str:
-    """The code that the last cell shows."""
-    (code,) = re.findall(r"```python\n(.*?)```", "".join(content["cells"][-1]["source"]), re.S)
-    return code
-
-
-def small() -> str:
-    text = (paths.NOTEBOOKS / "standalone.py").read_text(encoding="utf-8")
+def make_small(settings: Path) -> None:
+    text = settings.read_text(encoding="utf-8")
     for usual, little in SMALL.items():
         assert usual in text
         text = text.replace(usual, little)
-    return text
+    settings.write_text(text, encoding="utf-8")
 
 
 def write_images(folder: Path) -> None:

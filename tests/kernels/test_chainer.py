@@ -553,8 +553,7 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
 
 
 def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    files = ("helpers/training/chainer_parallel.py", "helpers/training/chainer_batches.py")
-    copied.assert_trains(NOTEBOOK, tmp_path / "other", files=files)
+    copied.assert_trains(NOTEBOOK, tmp_path / "other")
 
 
 ADAPTER = Adapter(

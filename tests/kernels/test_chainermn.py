@@ -280,5 +280,4 @@ def fail(folder: str, how: str) -> None:
 
 def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
     launcher = (str(paths.MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py")
-    files = ("helpers/training/chainer_parallel.py", "helpers/training/chainer_batches.py")
-    copied.assert_trains(NOTEBOOK, tmp_path / "other", launcher, files)
+    copied.assert_trains(NOTEBOOK, tmp_path / "other", launcher)

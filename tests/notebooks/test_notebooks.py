@@ -129,6 +129,13 @@ def test_its_last_cell_finishes_the_run(name: str) -> None:
     assert "".join(code(read(name))[-1]["source"]) == "this_run.finish()"
 
 
+# Horovod's environment is not always there, so nothing would try what its notebooks say.
+@pytest.mark.parametrize("name", [name for name in FRAMEWORK_NOTEBOOKS if "Horovod" not in name])
+def test_it_ends_with_what_another_project_needs(name: str) -> None:
+    last = "".join(read(name)["cells"][-1]["source"])
+    assert last.startswith("### In another project\n") and "[`standalone.py`]" in last
+
+
 def set_outside(source: str) -> set[str]:
     """The names that a cell sets in the notebook itself, not inside its functions and classes."""
     found: set[str] = set()
