@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from data_prep.errors import DataError, count_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PARTS = ("train", "valid", "test")
 

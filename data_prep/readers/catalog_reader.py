@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from data_prep import manifest
 from data_prep.catalog import Catalog, Policy, apply_label_policies, split_catalog
@@ -19,6 +18,9 @@ from data_prep.errors import DataError
 from data_prep.files import open_regular
 from data_prep.image_decoding import decode, read_bytes, to_channels
 from data_prep.readers import cifar10
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOCATION = re.compile(r"(.+)@([0-9]{1,15})\+([0-9]{1,10})", re.DOTALL)
 
@@ -91,6 +93,8 @@ class CatalogReader:
         of an image without a group), then the number of the class as `class`, or one uint8 column
         per finding.
         """
+        import pandas as pd
+
         catalog = self.catalog
         columns: dict[str, Any] = {
             # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.

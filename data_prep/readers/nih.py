@@ -7,10 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from data_prep.catalog import Catalog, in_shards, split_catalog
 from data_prep.errors import DataError
@@ -18,6 +17,9 @@ from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.folder_state import drop_excluded, is_packed, open_array
 from data_prep.readers.nih_labels import FINDINGS, LABEL_FILES, parse_label_file
 from data_prep.split import PARTS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRAIN_VALID_FILE = "train_val_list.txt"
 TEST_FILE = "test_list.txt"
@@ -76,6 +78,8 @@ def read_catalog(
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
     ]
+    import pandas as pd
+
     # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
     table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
     return table

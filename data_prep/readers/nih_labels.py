@@ -17,16 +17,18 @@ import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from data_prep.catalog import MISSING
 from data_prep.errors import DataError
 from data_prep.readers.column_mapping import ColumnMapping
 from data_prep.readers.csv_rows import CsvRows, read_csv_bytes, split_names, text_format
 from data_prep.readers.table_labels import TableLabels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FINDINGS: tuple[str, ...] = (
     "Atelectasis",
@@ -83,6 +85,8 @@ def parse_label_file(file: str | os.PathLike[str]) -> pd.DataFrame:
 
     The whole NIH file of 112,120 rows takes well under a second.
     """
+    import pandas as pd
+
     rows = CsvRows(Path(file), split_header=True)
     pick = rows.cells(NEEDED)
     # One flat list: a hundred thousand small ones would keep the garbage collector busy for longer

@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 import data_prep
 from data_prep import folder_state
@@ -22,6 +21,9 @@ from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_
 from helpers.record import run_identity, tasks
 from helpers.training import encoded_images, filesystem, image_readers
 from helpers.training.setup import Setup
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NATIVE = ("png", "jpg", "jpeg")
 """Files that frameworks decode themselves."""
@@ -42,9 +44,9 @@ class Data:
     those classes or findings, in the order of the network's outputs.
     """
 
-    train: pd.DataFrame
-    valid: pd.DataFrame
-    test: pd.DataFrame
+    train: "pd.DataFrame"
+    valid: "pd.DataFrame"
+    test: "pd.DataFrame"
     classes: tuple[str, ...]
     task: str  # "multilabel" or "multiclass"
     recipe: Recipe
@@ -71,7 +73,7 @@ class Data:
         catalog = self.reader.catalog
         return encoded_images.add(read_source(catalog.folder, catalog.kind, catalog.sources[row]))
 
-    def targets(self, table: pd.DataFrame) -> np.ndarray:
+    def targets(self, table: "pd.DataFrame") -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
         if self.task == MULTICLASS:
             return np.array(table["class"], np.int64)
@@ -143,12 +145,14 @@ class Data:
     @property
     def sha256(self) -> str:
         """Digest over names, groups, labels and sizes of all images, however they are split."""
+        import pandas as pd
+
         images = pd.concat([self.train, self.valid, self.test]).sort_values("image")
         found = run_identity.images(images, self.classes)
         found.update(str(self._sizes(images)).encode())
         return str(found.hexdigest())
 
-    def _sizes(self, images: pd.DataFrame) -> list[int]:
+    def _sizes(self, images: "pd.DataFrame") -> list[int]:
         """The sizes in the array, of each file, or of the first image of custom code."""
         if self._array is not None:
             return list(self._array.shape)

@@ -5,11 +5,10 @@ import json
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import numpy as np
-import pandas as pd
 
 import data_prep
 from data_prep.readers import Reader
@@ -17,6 +16,9 @@ from data_prep.readers.catalog_reader import CatalogReader
 from data_prep.split import PARTS
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, custom_code
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OWN = "own"
 OF_DATA_PREP = {"split": "shares", "val_fraction": "valid"}
@@ -73,7 +75,7 @@ def task_of(reader: Reader) -> str:
     return MULTILABEL if np.asarray(reader.targets).ndim == 2 else MULTICLASS
 
 
-def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
+def tables(reader: Reader, recipe: Recipe) -> "dict[str, pd.DataFrame]":
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
     table = reader.table() if isinstance(reader, CatalogReader) else _table(reader, recipe)
     parts = reader.parts(recipe.seed) if isinstance(reader, CatalogReader) else reader.parts()
@@ -114,8 +116,10 @@ def _check_names(reader: Reader, where: str) -> None:
         raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
 
 
-def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
+def _table(reader: Reader, recipe: Recipe) -> "pd.DataFrame":
     """As ``CatalogReader.table``, of a reader that knows neither names nor groups."""
+    import pandas as pd
+
     targets = np.asarray(reader.targets)
     names = [f"{i:08d}" for i in range(len(targets))]
     columns = {

@@ -7,11 +7,12 @@ too many fight each other, and the training process, for the same cores.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from data_prep.files import core_count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Batches = Callable[[int], Iterator[Any]]
 """With so many workers, one process's ready batches, without end."""
@@ -68,7 +69,7 @@ def candidates(cores: int | None = None) -> list[int]:
 
 def measure_workers(
     batches: Batches, images: int, counts: list[int] | None = None, *, seconds: float = 1.0
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """How fast a loader is with several numbers of workers; stops when more do not help.
 
     Args:
@@ -77,6 +78,8 @@ def measure_workers(
     Returns:
         Columns ``workers`` and ``images/s``.
     """
+    import pandas as pd
+
     rows: list[tuple[int, float]] = []
     for count in counts or candidates():
         rows.append((count, images_per_second(batches, count, images, seconds=seconds)))
@@ -88,7 +91,7 @@ def measure_workers(
     return pd.DataFrame(rows, columns=["workers", "images/s"])
 
 
-def best_workers(table: pd.DataFrame) -> int:
+def best_workers(table: "pd.DataFrame") -> int:
     """The smallest worker count that delivers nearly what the fastest does."""
     enough = table[table["images/s"] >= (1 - ENOUGH) * table["images/s"].max()]
     return int(enough["workers"].min())

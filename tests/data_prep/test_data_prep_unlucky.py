@@ -153,9 +153,9 @@ def test_so_many_images_that_no_memory_holds_their_names_are_refused(tmp_path: P
 
 
 def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
-    """Half a second passed in pandas' modules, and what came then was a traceback."""
+    """Half a second passed in the modules it loads, and what came then was a traceback."""
     make_folder(tmp_path / "mine")
-    (tmp_path / "pandas.py").write_text(f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n")
+    (tmp_path / "numpy.py").write_text(f"import os; os.kill(os.getpid(), {signal.SIGINT.value})\n")
     done = subprocess.run(
         [*RESIZE, tmp_path / "mine", tmp_path / "small"],
         capture_output=True,
