@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from runner_tools import BEGIN, FINISH, WAIT, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, REAL, WAIT, Suite, images_fixture, suite_fixture, wait_for
 
 from helpers import paths, record
 from helpers.errors import UserError
@@ -107,7 +107,7 @@ def test_a_link_is_not_followed(lock: Path) -> None:
 @pytest.fixture(name="first")
 def first_fixture(suite: Suite) -> Iterator["subprocess.Popen[str]"]:
     """A job that works on the batch "one"."""
-    suite.notebook("PyTorch_MultiGPU", BEGIN, WAIT)
+    suite.notebook("PyTorch_MultiGPU", REAL, WAIT)
     command = suite.start("--name", "one", env={"SLURM_JOB_ID": "1"})
     pids = suite.run("one", "PyTorch_MultiGPU") / "pids"
     wait_for(lambda: pids.exists() and len(pids.read_text("utf-8").split()) == 2)

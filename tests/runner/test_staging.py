@@ -10,7 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from runner_tools import BEGIN, FINISH, ROOT, WAIT, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import (
+    BEGIN,
+    FINISH,
+    REAL,
+    ROOT,
+    WAIT,
+    Suite,
+    images_fixture,
+    suite_fixture,
+    wait_for,
+)
 from slurm_cluster import Cluster
 from slurm_jobs import UNLIMITED, Jobs, cluster_fixture
 
@@ -79,7 +89,7 @@ def test_runs_read_a_copy_that_is_removed_afterwards(
 
 
 def test_the_copy_goes_when_the_runner_is_ended(suite: Suite, place: Path) -> None:
-    suite.notebook("Waits", BEGIN, WAIT)
+    suite.notebook("Waits", REAL, WAIT)
     with suite.start("--stage", str(place), "--name", "mine") as process:
         wait_for((suite.run("mine", "Waits") / "pids").exists)
         assert not is_clean(place)

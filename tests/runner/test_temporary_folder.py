@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, REAL, Suite, images_fixture, suite_fixture, wait_for
 
 from helpers import paths
 
@@ -14,7 +14,7 @@ __all__ = ["images_fixture", "suite_fixture"]
 
 LEAVE = f"""
 import sys; sys.path[:0] = [{str(paths.ROOT)!r}]
-import multiprocessing.util, signal, tempfile
+import multiprocessing.util, os, signal, tempfile
 from helpers.frameworks import replicas
 def replica(rank, dies=False):
     tempfile.mkdtemp()
@@ -53,7 +53,7 @@ def test_a_batch_that_is_stopped_leaves_nothing(
     suite: Suite, empty: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a killed runner leaves is removed when it is resumed."""
-    suite.notebook("PyTorch_MultiGPU", BEGIN, LEAVE, WAIT)
+    suite.notebook("PyTorch_MultiGPU", REAL, LEAVE, WAIT)
     command = suite.start("--name", "b", env={"TMPDIR": str(empty)})
     try:
         wait_for((suite.run("b", "PyTorch_MultiGPU") / "waits").exists)
