@@ -71,6 +71,7 @@ JobRequeue=1
 KillWait=3
 SlurmdTimeout=60
 RebootProgram=/bin/true
+SchedulerParameters=sched_interval=1,bf_interval=1
 """
 NODE = "NodeName={name} NodeHostname={host} Port={port} CPUs=2 State=UNKNOWN\n"
 PARTITION = "PartitionName=p Nodes={names} Default=YES MaxTime=INFINITE State=UP\n"
@@ -232,14 +233,9 @@ def cluster(
         _until(lambda: "idle 2" in _nodes(found), "the nodes are not idle", daemons)
         yield found
     finally:
-        for name in reversed(list(daemons)):
-            daemons[name].terminate()
-        for daemon in daemons.values():
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
+        for daemon in daemons.values():  # not in order: a node would wait for a job that still ends
+            daemon.kill()
+            daemon.wait()
         _end_jobs(environment["SLURM_CONF"])
 
 
