@@ -82,6 +82,8 @@ class SharedIterator(MultiprocessIterator):  # type: ignore[misc]
 
     def __next__(self) -> list[tuple[np.ndarray, np.ndarray]]:
         batch = super().__next__()
+        if isinstance(batch, Exception):
+            raise batch
         return [(self.memory[place, : len(targets)], targets) for place, targets in batch]
 
     next = __next__
@@ -103,11 +105,14 @@ class _SeveralInWork(multiprocess_iterator._PrefetchLoop):  # type: ignore[misc]
         while len(self.begun) < self.in_work:
             self.begun.append((self._begin(), self.prefetch_state, resets))
         work, state, resets = self.begun.popleft()
-        batch = None if work is None else self._end(work)
+        try:
+            batch = None if work is None else self._end(work)
+        except Exception as error:  # in this thread it would end nothing but the thread
+            batch = error
         if self._comm.is_terminated:
             return False
         self._comm.put(batch, state, resets)
-        return True
+        return not isinstance(batch, Exception)
 
     def _begin(self) -> Any:
         """The next batch, which workers begin with; None behind the last."""

@@ -48,8 +48,8 @@ from helpers.frameworks import chainer as framework
 from helpers.networks import chainer as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
+from helpers.training import chainer_batches, image_data
 from helpers.training import chainer_parallel as parallel
-from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
 
@@ -550,6 +550,31 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     configured = "from helpers.frameworks import chainer; chainer.configure('fp32', '{}')"
     assert of_filling_again(configured.format("gpu")) > GIVEN_BACK
     assert of_filling_again(configured.format("cpu")) < KEPT
+
+
+class OneCannotBeRead:
+    """Parts of a batch of which one cannot be read."""
+
+    part = 2
+
+    def __len__(self) -> int:
+        return 4
+
+    def write(self, number: int, pixels: np.ndarray) -> np.ndarray:
+        if number == 2:
+            raise OSError("image 2 ends too soon")
+        return np.zeros(self.part, np.int32)
+
+
+def test_an_image_that_a_worker_cannot_read_ends_the_loader() -> None:
+    """Chainer's own iterator would wait for ever: the thread that hands on batches has ended."""
+    iterator = chainer_batches.SharedIterator(OneCannotBeRead(), 1, (4, 4, 1), 1)
+    try:
+        assert len(next(iterator)) == len(next(iterator)) == 1
+        with pytest.raises(OSError, match="image 2 ends too soon"):
+            next(iterator)
+    finally:
+        iterator.finalize()
 
 
 def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
