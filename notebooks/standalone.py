@@ -1,8 +1,9 @@
 """Train with sections 4 to 9 of a notebook in another project, without this one's helpers.
 
 The end of each notebook says how. Images are files in ``train/CLASS/`` and ``valid/CLASS/``, at
-least as large as the crop. Afterwards ``this_run.replica.network`` is trained; save it as your
-framework does. Left out: the fairness check, the monitor, checkpoints and the record.
+least as large as the crop. Afterwards ``this_run.replica.network`` is trained; save it, in the
+process of rank 0, as your framework does. Left out: the fairness check, the monitor, checkpoints,
+the test and the record. On Linux alone, because loaders fork their workers.
 """
 
 import multiprocessing
@@ -23,7 +24,7 @@ from PIL import Image
 
 RENDEZVOUS = "RENDEZVOUS"  # an environment variable: where PyTorch's processes meet
 os.environ.setdefault(RENDEZVOUS, "env://")
-PER_DEVICE = IN_CHILD = None
+PER_DEVICE = IN_CHILD = None  # the cells name them; here the script's launcher decides
 
 
 class LoaderError(Exception):
@@ -52,11 +53,11 @@ class Recipe:
     rule: Rule = Rule("adam")
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
-    precision: str = "fp32"
-    execution: str = "as usual"
+    precision: str = "fp32"  # "bf16" or "fp16", but not in MXNet and Chainer
+    execution: str = "as usual"  # PyTorch, TensorFlow: "compiled"; TensorFlow, MXNet: "eager"
     task: str = "multiclass"  # "multilabel": targets are float32 (images, findings)
-    seed: int = 0
-    decoder: str = "cpu"
+    seed: int = 0  # of order and crops; seed the weights as your framework does
+    decoder: str = "cpu"  # the only one here; PyTorch's cells read it
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ class OnDevices:
     def steps(self, images: int) -> int:
         """Steps of an epoch; a last batch that is not full is left out."""
         if images < self.global_batch_size:
-            raise ValueError(f"{images} images do not fill a batch of {self.global_batch_size}")
+            raise ValueError(
+                f"{images} training images do not fill a batch of {self.global_batch_size}: "
+                "set a smaller batch_size in standalone.py"
+            )
         return images // self.global_batch_size
 
     def learning_rate_at(self, step: int, steps_per_epoch: int) -> float:
@@ -81,20 +85,38 @@ class OnDevices:
 
 
 class Images:
-    """RGB images in folders named after their classes. For other data, write your own."""
+    """RGB images in folders named after their classes.
+
+    For other data, give ``Run`` an object with the same attributes. ``train`` and ``valid`` are
+    tables with a column ``row``, what ``read`` gets; ``planes`` is 3 or 1 (grey). ``files`` and
+    ``array`` are for TensorFlow, which reads JPEG and PNG files from the column ``path`` by itself;
+    with ``files = False`` it calls ``read``.
+    """
 
     planes, array, files = 3, None, True
 
-    def __init__(self, folder: Path) -> None:
-        self.train, self.valid = _table(folder / "train"), _table(folder / "valid")
+    def __init__(self, folder: Path, crop: int) -> None:
+        self.train, self.valid, self.crop = _table(folder / "train"), _table(folder / "valid"), crop
         self.paths = [*self.train["path"], *self.valid["path"]]
         self.valid["row"] += len(self.train)
         self.classes = sorted(set(self.train["class"]))
+        if len(self.classes) < 2:
+            raise ValueError(f"{folder / 'train'}: one class only, {self.classes[0]}")
+        if unknown := set(self.valid["class"]) - set(self.classes):
+            raise ValueError(f"{folder / 'valid'}: classes that train lacks: {sorted(unknown)}")
 
     def read(self, row: int) -> np.ndarray:
         """One image: uint8 (H, W, 3)."""
-        with Image.open(self.paths[row]) as image:
-            return np.asarray(image.convert("RGB"))
+        path = self.paths[row]
+        try:
+            with Image.open(path) as image:
+                if image.mode[0] in "IF":
+                    raise ValueError(f"it has {image.mode} pixels; save it with 8 bits")
+                if min(image.size) < self.crop:
+                    raise ValueError(f"{image.size} pixels are less than the crop of {self.crop}")
+                return np.asarray(image.convert("RGB"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from None
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """The numbers of the images' classes: int64 (N,)."""
@@ -102,9 +124,10 @@ class Images:
 
 
 def _table(folder: Path) -> pd.DataFrame:
-    paths = sorted(path for path in folder.glob("*/*") if path.is_file())
+    known = Image.registered_extensions()
+    paths = sorted(p for p in folder.glob("[!.]*/[!.]*") if p.suffix.lower() in known)
     if not paths:
-        raise FileNotFoundError(f"{folder}: no files in CLASS/ below it")
+        raise FileNotFoundError(f"{folder}: no images in CLASS/ below it")
     classes, names = [path.parent.name for path in paths], [str(path) for path in paths]
     return pd.DataFrame({"row": range(len(paths)), "path": names, "class": classes})
 
@@ -139,28 +162,29 @@ class World:
 class Run:
     """What a notebook calls ``this_run``: the images, the devices, and the loop over the epochs.
 
-    ``devices`` are this process's. One of several processes has a ``place``, its rank and their
-    number, which `torchrun` tells it.
+    ``images`` is a folder, or an object like :class:`Images`. ``devices`` are this process's. One
+    of several processes has a ``place``, its rank and their number, which `torchrun` tells it.
     """
 
-    initial = SimpleNamespace(arrays=None)  # the weights that the network begins with
+    initial = SimpleNamespace(arrays=None)  # the weights that the network begins with: its own
     network = None
 
     def __init__(
         self,
-        folder: str,
+        images: Any,
         devices: Sequence[Any],
         *,
         on_gpu: bool,
-        workers: int = 4,
+        workers: int = 0,  # of all processes; 0: a worker for each core
         place: tuple[int, int] | None = None,
     ) -> None:
-        self.devices, self.workers = tuple(devices), workers
+        self.devices, self.workers = tuple(devices), workers or usable_cores()
         told = (int(os.environ.get(name, d)) for name, d in _PLACE.items())
         rank, processes = place or told
         self.world = World(rank, processes * len(self.devices), self.devices, on_gpu)
         self.recipe = OnDevices(Recipe(), self.world.size)
-        self.images = Images(Path(folder))
+        folder = isinstance(images, str | Path)
+        self.images = Images(Path(images), self.recipe.recipe.crop) if folder else images
         self.functions: dict[str, Any] = {}
 
     def check_training_loop(self, **functions: Any) -> None:
@@ -234,13 +258,13 @@ class Epoch:
         """Print the epoch's line; ``scores`` are logits (images, classes)."""
         targets = self.run.images.targets(self.run.images.valid)
         if self.run.recipe.recipe.task == "multilabel":
-            right = np.mean((scores > 0) == (targets > 0.5))
+            what, right = "findings right", np.mean((scores > 0) == (targets > 0.5))
         else:
-            right = np.mean(scores.argmax(axis=1) == targets)
+            what, right = "right", np.mean(scores.argmax(axis=1) == targets)
         if self.run.world.rank == 0:
             print(
                 f"epoch {self.number}: training loss {self.loss:.4f}, "
-                f"validation loss {valid_loss:.4f}, right {right:.3f}, "
+                f"validation loss {valid_loss:.4f}, {what} {right:.3f}, "
                 f"{self.steps * self.run.recipe.global_batch_size / self.seconds:.0f} images/s",
                 flush=True,
             )
@@ -263,7 +287,7 @@ class Unmeasured:
 
 
 class DeviceLosses:
-    """The mean loss of this process's images; read once, after the last step."""
+    """The mean loss of all images; read once, after the last step."""
 
     def __init__(self, devices: Sequence[Any]) -> None:
         self.sums: dict[int, tuple[Any, int]] = {}  # of losses, and how many, on each device
@@ -275,8 +299,9 @@ class DeviceLosses:
         self.sums[device] = total + detached() * images, count + images
 
     def mean(self) -> float:
-        total = sum(_number(total) for total, _ in self.sums.values())
-        return total / sum(count for _, count in self.sums.values())
+        own = [(_number(total), count) for total, count in self.sums.values()]
+        total, count = summed(np.sum([(0.0, 0), *own], axis=0))
+        return float(total / count)
 
 
 def _number(loss: Any) -> float:
@@ -298,11 +323,17 @@ class Batches:
         return pixels, self.dataset.write(numbers, pixels)
 
 
+def summed(own: np.ndarray) -> np.ndarray:
+    """The sum over all processes; where there are several, the script replaces this."""
+    return own
+
+
 def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
     place[:] = pixels
 
 
-def configure(precision: str, kind: str) -> None: ...
+def configure(precision: str, kind: str) -> None:
+    """Nothing is switched on: your framework's defaults hold, for TF32 too."""
 
 
 def load_weights(network: Any, arrays: None) -> None: ...

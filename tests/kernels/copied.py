@@ -19,7 +19,6 @@ SMALL = {
     "batch_size: int = 64": "batch_size: int = 16",
     "learning_rate: float = 1e-4": "learning_rate: float = 3e-4",
     "crop: int = 224": "crop: int = 32",
-    "workers: int = 4": "workers: int = 2",
 }
 """What a user sets in the copy of `standalone.py`, so that a core trains in seconds."""
 
