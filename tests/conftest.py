@@ -71,24 +71,23 @@ def usable_cores() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-WITH_PICTURES = {
+BOTH_WIDTHS = {
     f"test_{name}.py"
     for name in ("classes", "over_nodes", "report_browser", "step_times", "strange_records")
 }
-"""Their charts are drawn, for a phone too."""
+"""Their charts are drawn for a phone too."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Most tests of the report read its words: its charts are made, but not put on the page."""
-    if request.path.parent.name != "results" or request.path.name in WITH_PICTURES:
+def one_width(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most tests of the report read its words: its charts are drawn once, not for a phone too."""
+    if request.path.parent.name != "results" or request.path.name in BOTH_WIDTHS:
         yield
         return
-    from helpers.results.report import page  # frameworks' kernels draw no charts
+    from helpers.results.report import page, svg  # frameworks' kernels draw no charts
 
     def drawn(chart: Any) -> dict[str, Any]:
-        chart.figure(page.WIDE)
-        return {"wide": "", "narrow": ""}
+        return dict.fromkeys(("wide", "narrow"), svg.inline(chart.figure(page.WIDE), chart.name))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "_drawn", drawn)

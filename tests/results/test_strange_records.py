@@ -128,7 +128,6 @@ def test_text_from_a_record_is_nothing_but_text(tmp_path: Path) -> None:
     page = report.write(batch).read_text(encoding="utf-8")
 
     assert Page(page).acts == []
-    assert "url(" not in page.replace("url(#", "")
     assert Page(page).tags["script"] == harmless.tags["script"]
     assert set(Page(page).tags) <= set(harmless.tags)
     assert "{{ 7 * 7 }}" in page
