@@ -54,7 +54,7 @@ class Recipe:
     adam_betas: tuple[float, float] = (0.9, 0.999)
     adam_epsilon: float = 1e-8
     precision: str = "fp32"  # "bf16" or "fp16", but not in MXNet and Chainer
-    execution: str = "as usual"  # PyTorch, TensorFlow: "compiled"; TensorFlow, MXNet: "eager"
+    execution: str = "default"  # "compiled" (PyTorch, TensorFlow, Keras), "eager" (not PyTorch)
     task: str = "multiclass"  # "multilabel": targets are float32 (images, findings)
     seed: int = 0  # of order and crops; seed the weights as your framework does
     decoder: str = "cpu"  # the only one here; PyTorch's cells read it
@@ -179,8 +179,8 @@ class Run:
         place: tuple[int, int] | None = None,
     ) -> None:
         self.devices, self.workers = tuple(devices), workers or usable_cores()
-        told = (int(os.environ.get(name, d)) for name, d in _PLACE.items())
-        rank, processes = place or told
+        told = os.environ.get("RANK", 0), os.environ.get("WORLD_SIZE", 1)
+        rank, processes = map(int, place or told)
         self.world = World(rank, processes * len(self.devices), self.devices, on_gpu)
         self.recipe = OnDevices(Recipe(), self.world.size)
         folder = isinstance(images, str | Path)
@@ -203,9 +203,6 @@ class Run:
         self.replica = does["start"](self.world, does["build_model"](None))
         does["train"](self.world, self.replica, Training(self, self.replica))
         does.get("stop", _nothing)(self.replica)
-
-
-_PLACE = {"RANK": 0, "WORLD_SIZE": 1}
 
 
 def _nothing(*given: Any) -> None: ...
@@ -293,7 +290,7 @@ class DeviceLosses:
         self.sums: dict[int, tuple[Any, int]] = {}  # of losses, and how many, on each device
 
     def add(self, device: int, loss: Any, images: int) -> None:
-        # Of PyTorch's and Chainer's losses, the graph would stay alive.
+        # A loss of PyTorch or Chainer would keep its graph in memory.
         detached = getattr(loss, "detach", lambda: getattr(loss, "array", loss))
         total, count = self.sums.get(device, (0, 0))
         self.sums[device] = total + detached() * images, count + images

@@ -50,6 +50,8 @@ def read_catalog(
     Raises:
         DataError: the label file is missing or invalid, or an image is missing.
     """
+    import pandas as pd
+
     folder = Path(folder)
     file = find_label_file(folder)
     table = parse_label_file(file)
@@ -78,8 +80,6 @@ def read_catalog(
     found = [
         path or inside + name for path, name in zip(paths, table["image"].tolist(), strict=True)
     ]
-    import pandas as pd
-
     # Not pandas' string type, which is UTF-8; a folder's name need not be UTF-8.
     table.insert(1, "path", pd.Series(found, index=table.index, dtype=object))
     return table

@@ -1,5 +1,7 @@
 """Open the images of a run, check them against the recipe, split them and read them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,9 +46,9 @@ class Data:
     those classes or findings, in the order of the network's outputs.
     """
 
-    train: "pd.DataFrame"
-    valid: "pd.DataFrame"
-    test: "pd.DataFrame"
+    train: pd.DataFrame
+    valid: pd.DataFrame
+    test: pd.DataFrame
     classes: tuple[str, ...]
     task: str  # "multilabel" or "multiclass"
     recipe: Recipe
@@ -73,7 +75,7 @@ class Data:
         catalog = self.reader.catalog
         return encoded_images.add(read_source(catalog.folder, catalog.kind, catalog.sources[row]))
 
-    def targets(self, table: "pd.DataFrame") -> np.ndarray:
+    def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
         if self.task == MULTICLASS:
             return np.array(table["class"], np.int64)
@@ -152,7 +154,7 @@ class Data:
         found.update(str(self._sizes(images)).encode())
         return str(found.hexdigest())
 
-    def _sizes(self, images: "pd.DataFrame") -> list[int]:
+    def _sizes(self, images: pd.DataFrame) -> list[int]:
         """The sizes in the array, of each file, or of the first image of custom code."""
         if self._array is not None:
             return list(self._array.shape)

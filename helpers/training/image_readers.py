@@ -1,5 +1,7 @@
 """Open the reader of a run's images: one of ``data_prep``, or the recipe's custom reader."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable
@@ -75,7 +77,7 @@ def task_of(reader: Reader) -> str:
     return MULTILABEL if np.asarray(reader.targets).ndim == 2 else MULTICLASS
 
 
-def tables(reader: Reader, recipe: Recipe) -> "dict[str, pd.DataFrame]":
+def tables(reader: Reader, recipe: Recipe) -> dict[str, pd.DataFrame]:
     """The tables ``train``, ``valid`` and ``test`` of ``image_data.Data``."""
     table = reader.table() if isinstance(reader, CatalogReader) else _table(reader, recipe)
     parts = reader.parts(recipe.seed) if isinstance(reader, CatalogReader) else reader.parts()
@@ -116,7 +118,7 @@ def _check_names(reader: Reader, where: str) -> None:
         raise UserError(f"{where}: a finding is called '{min(taken)}': give it another name")
 
 
-def _table(reader: Reader, recipe: Recipe) -> "pd.DataFrame":
+def _table(reader: Reader, recipe: Recipe) -> pd.DataFrame:
     """As ``CatalogReader.table``, of a reader that knows neither names nor groups."""
     import pandas as pd
 

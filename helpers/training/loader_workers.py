@@ -4,6 +4,8 @@ A worker count that suits one machine starves another: too few workers leave the
 too many fight each other, and the training process, for the same cores.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -69,7 +71,7 @@ def candidates(cores: int | None = None) -> list[int]:
 
 def measure_workers(
     batches: Batches, images: int, counts: list[int] | None = None, *, seconds: float = 1.0
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """How fast a loader is with several numbers of workers; stops when more do not help.
 
     Args:
@@ -91,7 +93,7 @@ def measure_workers(
     return pd.DataFrame(rows, columns=["workers", "images/s"])
 
 
-def best_workers(table: "pd.DataFrame") -> int:
+def best_workers(table: pd.DataFrame) -> int:
     """The smallest worker count that delivers nearly what the fastest does."""
     enough = table[table["images/s"] >= (1 - ENOUGH) * table["images/s"].max()]
     return int(enough["workers"].min())

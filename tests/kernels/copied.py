@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from helpers import paths
+from helpers.runner.notebook_links import section_of_each_cell
 
 SMALL = {
     "epochs: int = 5": "epochs: int = 3",
@@ -27,13 +28,14 @@ def assert_trains(
     notebook: str, folder: Path, launcher: Sequence[str] = (sys.executable,), **env: str
 ) -> None:
     """The cells, copied as the notebook says, tell bright images from dark ones."""
-    content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    text = (paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8")
+    cells = json.loads(text)["cells"]
     folder.mkdir()
     write_images(folder / "images")
-    for file in re.findall(r"\]\((\S+\.py)\)", text_of(content["cells"][-1])):
+    for file in re.findall(r"\]\((\S+\.py)\)", "".join(cells[-1]["source"])):
         shutil.copy(paths.NOTEBOOKS / file, folder)
     make_small(folder / "standalone.py")
-    script = f"{copied_cells(content)}\nimport sys\nassert 'helpers' not in sys.modules\n"
+    script = f"{copied_cells(cells)}\nimport sys\nassert 'helpers' not in sys.modules\n"
     (folder / "train.py").write_text(script, encoding="utf-8")
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
@@ -54,20 +56,15 @@ def assert_trains(
     assert float(last) < float(first) / 2, done.stdout  # by luck, some weights tell them apart
 
 
-def copied_cells(content: dict) -> str:
-    """The lines of the last cell, which stand for section 3, and sections 4 to 9."""
-    found, section = re.findall(r"```python\n(.*?)```", text_of(content["cells"][-1]), re.S), 0
-    assert len(found) == 1
-    for cell in content["cells"]:
-        if cell["cell_type"] == "markdown":
-            section = int(next(iter(re.findall(r"^## (\d+)\.", text_of(cell), re.M)), section))
-        elif 3 < section < 10:
-            found.append(text_of(cell))
-    return "\n\n".join(found)
-
-
-def text_of(cell: dict) -> str:
-    return "".join(cell["source"])
+def copied_cells(cells: list[dict]) -> str:
+    """The lines that the last cell shows, which stand for section 3, and sections 4 to 9."""
+    (shown,) = re.findall(r"```python\n(.*?)```", "".join(cells[-1]["source"]), re.S)
+    copied = [
+        "".join(cell["source"])
+        for cell, section in zip(cells, section_of_each_cell(cells), strict=True)
+        if cell["cell_type"] == "code" and re.match(r"[4-9]\.", section)
+    ]
+    return "\n\n".join([shown, *copied])
 
 
 def make_small(settings: Path) -> None:
