@@ -4,14 +4,20 @@
     python3 tools/run_checks.py lint pytorch       some parts, by the names the closing lines show
     python3 tools/run_checks.py --quick            style, types, quick tests, `make quick`
     python3 tools/run_checks.py --soak             the long forms of checks, `make soak`
+    python3 tools/run_checks.py --write-times      everything, and tests/times.json anew
 
 Standard library only. Environments come first; then some parts run at a time, the longest first,
 and what one prints is shown when it has ended. Notebooks are run so too: what they measure
 meanwhile is checked, and not kept. Ends with one line a part, and with exit code 1 if any failed.
+
+`tests/times.json` holds the seconds of every part, by the clock and of the processor, as one run on
+an idle machine measured them. Only `--write-times` writes it.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,7 +26,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "environments"))
@@ -29,9 +35,20 @@ import kernels  # noqa: E402
 
 from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 
-#: Runs one part, called with `out`, where it prints (None: the terminal); "" if it passed, else why
-#: not. What begins with "skipped" is no failure.
-Part = Callable[..., str]
+TIMES = ROOT / "tests" / "times.json"
+
+
+class Ended(NamedTuple):
+    """How a part ended."""
+
+    wrong: str
+    """"" if it passed, else why not. What begins with "skipped" is no failure."""
+    processor_seconds: float = 0
+    """Of its process and of the descendants that were waited for."""
+
+
+#: Runs one part, called with `out`, where it prints (None: the terminal).
+Part = Callable[..., Ended]
 
 SIDE_BY_SIDE = 4
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
@@ -101,27 +118,26 @@ NO_TESTS = 5
 """pytest's exit code where none was left to run."""
 
 
-def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> str:
+def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> Ended:
     """Runs pytest in a kernel's environment, which cannot hang for longer than is said above."""
-    return command(kernel, "pytest", *NOT_FOR_EVER, *words, out=out, seconds=PART_SECONDS)
+    return command(kernel, "pytest", *NOT_FOR_EVER, *words, out=out)
 
 
-def command(
-    kernel: str, *words: str | Path, out: IO[bytes] | None, seconds: float | None = None
-) -> str:
+def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> Ended:
     """Runs a program of a kernel's environment, as if that environment were active."""
     status = kernels.status(kernel)
     if not status["ok"]:
         if kernel in optional_kernels():
-            return f'skipped: make envs ARGS="--environments {kernel}" makes its environment'
-        return f"no {kernel} environment: {status['reason']}"
+            cure = f'make envs ARGS="--environments {kernel}"'
+            return Ended(f"skipped: {cure} makes its environment")
+        return Ended(f"no {kernel} environment: {status['reason']}")
     # Parts share the cores: a thread that has nothing to do leaves its own to another part.
     env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
     program = kernels.VENVS / kernel / "bin" / words[0]
-    return _run([program, *words[1:]], out, env, seconds)
+    return _run([program, *words[1:]], out, env)
 
 
-def environments(out: IO[bytes] | None) -> str:
+def environments(out: IO[bytes] | None) -> Ended:
     return _run([sys.executable, ROOT / "environments" / "build.py"], out)
 
 
@@ -129,29 +145,35 @@ def _run(
     words: list[str | Path],
     out: IO[bytes] | None,
     env: dict[str, str] | None = None,
-    seconds: float | None = None,
-) -> str:
-    try:
-        done = subprocess.run(
-            words, cwd=ROOT, env=env, check=False, stdout=out, stderr=out, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as error:
-        return f"ended after {error.timeout:.0f} s: it hangs"
-    return f"exit code {done.returncode}" if done.returncode else ""
+    seconds: float = PART_SECONDS,
+) -> Ended:
+    process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=out, stderr=out)
+    late = time.monotonic() + seconds
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() > late:
+            process.kill()
+            process.wait()
+            return Ended(f"ended after {seconds:.0f} s: it hangs")
+        time.sleep(0.05)
+    process.returncode = code = os.waitstatus_to_exitcode(status)
+    return Ended(f"exit code {code}" if code else "", used.ru_utime + used.ru_stime)
 
 
-def executed(*files: Path | str, out: IO[bytes] | None) -> str:
+def executed(*files: Path | str, out: IO[bytes] | None) -> Ended:
     """Executes notebooks, each in the kernel it names, at demo size and for two epochs."""
     return tested("lab", *NBMAKE, *files, out=out)
 
 
-def batches(out: IO[bytes] | None) -> str:
+def batches(out: IO[bytes] | None) -> Ended:
     """Runs all notebooks by the command that users type, with small networks and few images."""
     ignored = (f"--ignore={file}" for file in (STUDY_TESTS, RECORDS))
     return tested("lab", "--durations=0", EXECUTED, *ignored, out=out)
 
 
-def studies(out: IO[bytes] | None) -> str:
+def studies(out: IO[bytes] | None) -> Ended:
     """Executes the studies, at the size that they name for it; they compute in one thread."""
     found = sorted(NOTEBOOKS.glob("Study_*.ipynb"))
     return tested("lab", *NBMAKE, *found, STUDY_TESTS, out=out)
@@ -219,10 +241,11 @@ def takes_long(file: Path) -> bool:
     return name.startswith("nodes_") or any(name == row.module for row in ROWS)
 
 
-def slow(kernel: str, *where: str | Path, out: IO[bytes] | None) -> str:
+def slow(kernel: str, *where: str | Path, out: IO[bytes] | None) -> Ended:
     """Runs the tests there that are marked slow."""
-    said = command(kernel, "pytest", *where, "-m", "slow", out=out)
-    return "skipped: nothing is marked slow" if said == f"exit code {NO_TESTS}" else said
+    ended = command(kernel, "pytest", *where, "-m", "slow", out=out)
+    none = ended.wrong == f"exit code {NO_TESTS}"
+    return Ended("skipped: nothing is marked slow") if none else ended
 
 
 def long_parts() -> dict[str, Part]:
@@ -241,7 +264,7 @@ def long_parts() -> dict[str, Part]:
 
 
 def main(wanted: list[str]) -> int:
-    forms = {"--quick": quick_parts, "--soak": long_parts}
+    forms = {"--quick": quick_parts, "--soak": long_parts, "--write-times": parts}
     asked = [word for word in dict.fromkeys(wanted) if word in forms]
     if len(asked) > 1:
         print(f"{' and '.join(asked)} at once: give one of them", file=sys.stderr)
@@ -252,6 +275,10 @@ def main(wanted: list[str]) -> int:
         print(f"no part named {', '.join(unknown)}: the parts are {', '.join(known)}",
               file=sys.stderr)  # fmt: skip
         return 2
+    if wanted and asked == ["--write-times"]:
+        print("--write-times writes the seconds of all parts: name none", file=sys.stderr)
+        return 2
+    began = time.monotonic()
     chosen = wanted or list(known)
     alone = [name for name in chosen if name == "environments"]
     together = [name for name in chosen if name not in alone]
@@ -261,18 +288,33 @@ def main(wanted: list[str]) -> int:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         done = pool.map(_in_parallel, together, (known[name] for name in together))
         results |= dict(zip(together, done, strict=True))
-    words = {name: verdict(wrong) for name, (wrong, _) in results.items()}
+    words = {name: verdict(ended.wrong) for name, (ended, _) in results.items()}
     failed = list(words.values()).count("FAILED")
     skipped = list(words.values()).count("skipped")
     lines = [
-        f"{name:18} {words[name]:7} {seconds:6.0f} s  {wrong}".rstrip()
-        for name, (wrong, seconds) in results.items()
+        f"{name:34} {words[name]:7} {seconds:6.0f} s {ended.processor_seconds:6.0f} s of processor"
+        f"  {ended.wrong}".rstrip()
+        for name, (ended, seconds) in results.items()
     ]
     print("\n=== summary", *lines, sep="\n")
     left_out = f", {skipped} skipped" * bool(skipped)
     passed = len(lines) - failed - skipped
     print(f"parts: {passed} passed, {failed} failed{left_out}", flush=True)
+    if asked == ["--write-times"]:
+        write_times(results, time.monotonic() - began)
     return 1 if failed else 0
+
+
+def write_times(results: dict[str, tuple[Ended, float]], seconds: float) -> None:
+    """Writes what each part took, the most processor time first."""
+    most = sorted(results.items(), key=lambda item: -item[1][0].processor_seconds)
+    rows = {
+        name: {"clock": round(clock), "processor": round(ended.processor_seconds)}
+        for name, (ended, clock) in most
+    }
+    total = sum(row["processor"] for row in rows.values())
+    told = {"unit": "s", "cores": os.cpu_count(), "clock": round(seconds), "processor": total}
+    TIMES.write_text(json.dumps(told | {"parts": rows}, indent=1) + "\n")
 
 
 def verdict(wrong: str) -> str:
@@ -282,22 +324,22 @@ def verdict(wrong: str) -> str:
     return "FAILED" if wrong else "ok"
 
 
-def _alone(name: str, part: Part) -> tuple[str, float]:
-    """Runs a part on the terminal; why it failed, if it did, and its seconds."""
+def _alone(name: str, part: Part) -> tuple[Ended, float]:
+    """Runs a part on the terminal; how it ended, and its seconds."""
     print(f"\n=== {name}", flush=True)
     began = time.monotonic()
     return part(out=None), time.monotonic() - began
 
 
-def _in_parallel(name: str, part: Part) -> tuple[str, float]:
+def _in_parallel(name: str, part: Part) -> tuple[Ended, float]:
     """Runs a part while another runs, and prints what it said when it has ended."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out:
-        wrong, seconds = part(out=out), time.monotonic() - began
+        ended, seconds = part(out=out), time.monotonic() - began
         out.seek(0)
         text = out.read().decode(errors="replace")
     print(f"\n=== {name} ({seconds:.0f} s)\n{text}", end="", flush=True)
-    return wrong, seconds
+    return ended, seconds
 
 
 if __name__ == "__main__":

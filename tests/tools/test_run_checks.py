@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -33,12 +35,12 @@ def ran_fixture(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The words of every program that a part begins; nothing is run."""
     ran: list[tuple[str, ...]] = []
 
-    def note(kernel: str, *words: str | Path, out: Any, seconds: float | None = None) -> str:
+    def note(kernel: str, *words: str | Path, out: Any) -> run_checks.Ended:
         ran.append(tuple(str(word).removeprefix(f"{paths.ROOT}/") for word in words))
-        return ""
+        return run_checks.Ended("")
 
     monkeypatch.setattr(run_checks, "command", note)
-    monkeypatch.setattr(run_checks, "environments", lambda out: "")
+    monkeypatch.setattr(run_checks, "environments", lambda out: run_checks.Ended(""))
     return ran
 
 
@@ -150,8 +152,27 @@ def test_soak_runs_whatever_is_marked_slow() -> None:
 
 def test_where_nothing_is_marked_soak_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for said, found in (("exit code 5", "skipped"), ("exit code 1", "exit code 1"), ("", "")):
-        monkeypatch.setattr(run_checks, "command", lambda *words, said=said, **given: said)
-        assert run_checks.slow("lab", "tests", out=None).partition(":")[0] == found
+        ended = run_checks.Ended(said)
+        monkeypatch.setattr(run_checks, "command", lambda *words, ended=ended, **given: ended)
+        assert run_checks.slow("lab", "tests", out=None).wrong.partition(":")[0] == found
+
+
+def test_times_are_written_when_asked_for_and_are_those_of_the_parts(
+    ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_checks, "TIMES", tmp_path / "times.json")
+    assert run_checks.main([]) == 0 and not run_checks.TIMES.exists()
+    assert run_checks.main(["--write-times"]) == 0
+    assert set(json.loads(run_checks.TIMES.read_text())["parts"]) == set(run_checks.parts())
+
+
+def test_a_part_is_charged_for_the_processor_time_of_the_processes_it_started() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    starter = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    ended = run_checks._run([sys.executable, "-c", starter], None)
+    assert ended.wrong == "" and 0.3 <= ended.processor_seconds < 10
+    hung = run_checks._run([sys.executable, "-c", "import time; time.sleep(60)"], None, seconds=0.2)
+    assert "hangs" in hung.wrong
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
