@@ -5,7 +5,6 @@ import io
 import json
 import re
 
-import pandas as pd
 import pytest
 from test_docs import BLOCK
 
@@ -84,15 +83,3 @@ def test_sentences_are_those_of_the_published_report(name: str, first: str, last
     start = text.index(first)
     sentence = text[start : text.index(last, start) + len(last)]
     assert any(sentence in text for text in published())
-
-
-def test_the_images_that_four_devices_needed_are_those_measured() -> None:
-    found = pd.read_csv(RESULTS / "scaling-demo" / "csv" / "split.csv")
-    found = found[(found["devices"] == 4) & (found["target"] == 0.65)]
-    assert (found["reached"] == 3).all() and found["by_seed"].all()
-    needed, low, high = (
-        found[f"statistical_efficiency{end}"] for end in ("", "_low", "_high")
-    )  # fmt: skip
-    said = f"{needed.min():.2f} to {needed.max():.2f} times the images of one until AUC 0.65"
-    ends = f"({low.min():.2f} to {high.max():.2f} over the seeds)"
-    assert f"{said} {ends}" in " ".join(page("uncertainty").split())

@@ -1,4 +1,4 @@
-"""The studies' last words, from figures made up for them; and that docs/studies.md repeats them."""
+"""The studies' last words, from figures made up for them."""
 
 import json
 import math
@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import publish_results
 import pytest
-from test_notebooks import STUDIES
 
 from helpers import paths
 from helpers.all_reduce import grids, measure
@@ -24,7 +23,6 @@ from helpers.runner.notebook_code import run_cells
 from helpers.training import figure_style as style
 
 ROUNDS = 5
-EXECUTED = paths.ROOT / "docs" / "results" / "cpu-2-cores"
 # Chance between rounds or seeds: not the same from one to the next, 0 on average.
 NOISE = np.array([0.03, -0.04, 0.05, -0.03, -0.01])
 
@@ -376,48 +374,6 @@ def test_what_cannot_be_measured_is_one_line(
     monkeypatch.setattr(measure, "missing", lambda: "no mpi4py in here")
     with pytest.raises(UserError, match="cannot be started: no mpi4py in here; run 'make envs'"):
         measure.run(*given, 1, 0.1)
-
-
-# What was executed, and what docs/studies.md says of it.
-
-
-def outputs(study: str) -> str:
-    """All that the executed study printed."""
-    content = json.loads((EXECUTED / f"{study}.ipynb").read_text(encoding="utf-8"))
-    found = [out for cell in content["cells"] for out in cell.get("outputs", [])]
-    return "".join("".join(out["text"]) for out in found if out["output_type"] == "stream")
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_what_can_be_read_is_what_can_be_run(study: str) -> None:
-    """The executed study has the notebook's own code, outputs and no error."""
-    executed = json.loads((EXECUTED / f"{study}.ipynb").read_text(encoding="utf-8"))
-    notebook = json.loads((paths.NOTEBOOKS / f"{study}.ipynb").read_text(encoding="utf-8"))
-    texts = [
-        ["".join(cell["source"]) for cell in each["cells"] if cell["cell_type"] == "code"]
-        for each in (executed, notebook)
-    ]
-    assert texts[0] == texts[1]
-    assert str(paths.ROOT) not in json.dumps(executed)
-    kinds = {out["output_type"] for cell in executed["cells"] for out in cell.get("outputs", [])}
-    assert "stream" in kinds and "error" not in kinds
-
-
-def test_the_page_of_studies_repeats_their_figures() -> None:
-    page = (paths.ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", page, re.M))
-    scaling = outputs("Study_Linear_Scaling")
-    free = re.search(r"were communication free:\n((?:- .*\n)+)", scaling)
-    assert free
-    for line in free[1].splitlines():
-        rule, gain = re.fullmatch(r"- (.*?): (\S+ \(.*?\)|\S+) .*", line).groups()  # type: ignore[union-attr]
-        assert shown[rule].startswith(gain), line
-    chainer = re.sub(r"(\d)%", r"\1 %", outputs("Study_Chainer_BatchNorm"))
-    left = re.search(r"(\d+ % \(\d+ % to \d+ %\)) of the old statistics are left", chainer)
-    below = re.search(r"tests (\S+ \(\S+ to \S+\)) below decay 0.9", chainer)
-    assert left and below
-    words = " ".join(page.split())
-    assert left[1] in words and below[1] in words
 
 
 def test_a_published_notebook_names_no_machine_and_its_links_hold(
