@@ -19,9 +19,6 @@ import quick
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import RECIPES
 
-MEMORY = "memory"
-"""The format of images to train on that are no files of X-rays but CIFAR-10."""
-
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
 
@@ -31,7 +28,6 @@ def for_each_framework(
     parser: argparse.ArgumentParser,
     images: int,
     measure: Callable[[str, Path, argparse.Namespace], None],
-    frameworks: str = ",".join(NOTEBOOKS),
 ) -> None:
     """A benchmark's main: call ``measure(framework, folder, arguments)`` for each.
 
@@ -41,16 +37,14 @@ def for_each_framework(
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--pixels", type=int, default=64, help="side of the network's input")
     parser.add_argument("--images", type=int, default=images, help="files to read")
-    inside.add_arguments(parser, frameworks=frameworks)
+    inside.add_arguments(parser)
     given = quick.parse(parser)
     if given.pixels > (most := RECIPES["chexnet"].crop):
         parser.error(f"--pixels {given.pixels}: give {most} or less")
-    format = getattr(given, "format", "png")
-    of = "CIFAR-10" if format == MEMORY else f"{given.pixels} px"
-    what = f"{given.batch_size} images of {of}"
+    what = f"{given.batch_size} images of {given.pixels} px"
 
     def make(folder: Path) -> None:
-        _make_files(folder, given.images, given.pixels, format)
+        _make_files(folder, given.images, given.pixels)
 
     inside.measure_each(script, parser, given, what, measure, make)
 
@@ -61,24 +55,20 @@ def file_pixels(pixels: int) -> int:
     return round(pixels * recipe.image_size / recipe.crop)
 
 
-def _make_files(folder: Path, images: int, pixels: int, format: str) -> None:
-    """Generated X-rays, small, ready to train; or CIFAR-10 as published, which has its own size."""
+def _make_files(folder: Path, images: int, pixels: int) -> None:
+    """Generated X-rays, small, ready to train."""
     from data_prep import generate_nih, resize_folder
-    from data_prep.synthetic_shapes import generate_cifar10
 
-    if format == MEMORY:
-        generate_cifar10(folder / "data", images=max(images, 60), progress=False)
-        return
     with contextlib.redirect_stdout(io.StringIO()):
         generate_nih(folder / "large", images=images, size=2 * pixels, progress=False)
         size = file_pixels(pixels)
-        resize_folder(folder / "large", folder / "data", size=size, format=format, progress=False)
+        resize_folder(folder / "large", folder / "data", size=size, progress=False)
 
 
 def names_of(
     framework: str, folder: Path, batch: int, until: str = "this_run.train()", **given: Any
 ) -> dict[str, Any]:
-    """The notebook's names where it comes to ``until``, on one device (of each node).
+    """The notebook's names where it comes to ``until``, on one device.
 
     ``given`` are more of the notebook's parameters, in place of the files that
     :func:`for_each_framework` makes and of their recipe.
@@ -89,12 +79,6 @@ def names_of(
     said |= {"run": str(folder / "run"), "batch_size": batch}
     with contextlib.redirect_stdout(io.StringIO()):
         return run_cells(NOTEBOOKS[framework], until=until, checked=False, **said | given)
-
-
-def in_replica(names: dict[str, Any], loops: Callable[[Any, Any, Any], None]) -> None:
-    """Call ``loops(world, work, replica)`` where the notebook with these names trains."""
-    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
-    names["this_run"].with_replica(loops, names["initial"].arrays)
 
 
 def with_loops(
@@ -123,4 +107,5 @@ def with_loops(
         work.functions.ready(replica, [noise, files])
         use(names, take(noise), take(files))
 
-    in_replica(names, loops)
+    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
+    names["this_run"].with_replica(loops, names["initial"].arrays)

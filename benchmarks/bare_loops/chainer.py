@@ -11,15 +11,8 @@ from helpers.networks import chainer as networks
 from helpers.networks import weights
 from helpers.recipe import RECIPES
 
-OPTIONS: dict[str, dict[str, object]] = {
-    "as it comes": {},
-    "without debug checks": {"type_check": False},
-}
-SLOW: dict[str, dict[str, object]] = {}
 
-
-def make(pixels: int, batch: int, *, type_check: bool = True) -> Callable[[int], None]:
-    chainer.global_config.type_check = type_check
+def make(pixels: int, batch: int) -> Callable[[int], None]:
     arrays = weights.seeded()
     model = networks.build("densenet121", arrays, RECIPES["chexnet"])
     framework.load_weights(model, arrays)

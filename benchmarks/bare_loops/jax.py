@@ -13,9 +13,6 @@ from helpers.networks import jax as networks
 from helpers.networks import weights
 from helpers.recipe import RECIPES
 
-OPTIONS: dict[str, dict[str, object]] = {"as it comes": {}}
-SLOW: dict[str, dict[str, object]] = {}
-
 
 def make(pixels: int, batch: int) -> Callable[[int], None]:
     arrays = weights.seeded()

@@ -6,16 +6,8 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon.model_zoo.vision import densenet121
 
-OPTIONS: dict[str, dict[str, object]] = {
-    "as it comes (not hybridised)": {"hybridize": False},
-    "hybridize()": {},
-    "hybridize(static_alloc=True)": {"static_alloc": True},
-    "hybridize(static_alloc, static_shape)": {"static_alloc": True, "static_shape": True},
-}
-SLOW: dict[str, dict[str, object]] = {}
 
-
-def make(pixels: int, batch: int, *, hybridize: bool = True, **how: bool) -> Callable[[int], None]:
+def make(pixels: int, batch: int) -> Callable[[int], None]:
     device = mx.gpu() if mx.context.num_gpus() else mx.cpu()
     mx.random.seed(0)
     model = densenet121(classes=14)
@@ -23,8 +15,7 @@ def make(pixels: int, batch: int, *, hybridize: bool = True, **how: bool) -> Cal
     features.add(gluon.nn.GlobalAvgPool2D(), gluon.nn.Flatten())
     model.features = features
     model.initialize(mx.init.MSRAPrelu(), ctx=device)
-    if hybridize:
-        model.hybridize(**how)
+    model.hybridize()
     criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
     trainer = gluon.Trainer(model.collect_params(), "adam", {"learning_rate": 1e-4})
     images = mx.nd.random.normal(shape=(batch, 3, pixels, pixels), ctx=device)

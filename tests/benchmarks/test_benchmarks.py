@@ -49,14 +49,10 @@ def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namesp
     ("script", "words", "said"),
     [
         ("step", ["--pixels", "5"], "--pixels 5: give 32 or more"),
-        ("files", ["--pixels", "31"], "--pixels 31: give 32 or more"),
-        ("idle", ["--pixels", "225"], "--pixels 225: give 224 or less"),
-        ("idle", ["--devices", "0"], "--devices 0: give 1 or more"),
-        ("compute", ["--pixels", "5"], "--pixels 5: give 32 or more"),
+        ("step", ["--pixels", "225"], "--pixels 225: give 224 or less"),
         ("resize", ["--workers", "0"], "--workers 0: give 1 or more"),
         ("large_catalog", ["--files", "0"], "--files 0: give 1 or more"),
         ("catalog", ["/nowhere"], "/nowhere: there is no such folder"),
-        ("report", ["/nowhere"], "/nowhere: there is no such folder"),
         ("rivals", ["--recipe", "resnet44-cifar10"], "invalid choice: 'resnet44-cifar10'"),
         ("step", ["--quick", "--steps", "0"], "--steps 0: give 1 or more"),
         ("step", ["--rounds", "-1"], "--rounds -1: give 1 or more"),
@@ -148,7 +144,7 @@ def test_a_framework_that_fails_is_exit_code_1(
     monkeypatch.setattr(inside, "run", run)
     frameworks = ["pytorch"] if script == "rivals" else list(NOTEBOOKS)
     words = ["--quick", "--frameworks", ",".join(frameworks)]
-    few = [] if script == "compute" else ["--images", "8"]  # which reads none
+    few = ["--images", "8"]
     few = ["--of", "resized", "--images", "40"] if script == "loaders" else few  # whole batches
     monkeypatch.setattr(sys, "argv", [f"{script}.py", *words, *few])
     with pytest.raises(SystemExit) as ended:

@@ -23,7 +23,6 @@ from helpers.recipe import lookup
 sys.path.append(str(paths.ROOT / "benchmarks"))
 
 import loaders
-import notebook_loops
 import photos
 import turns
 
@@ -183,10 +182,3 @@ def test_every_rival_is_named_and_beside_the_same_files(
         f"{name}, {photos.LARGE.name}": speed[name] for name in examples
     }
     assert {line["ours"] for line in lines} == {speed[f"ours, {photos.SMALL.name}"]}
-
-
-def test_cifar10_is_trained_on_in_memory(tmp_path: Path) -> None:
-    notebook_loops._make_files(tmp_path, 48, 32, notebook_loops.MEMORY)
-    reader = open_reader("cifar10", tmp_path / "data")
-    assert reader.array is not None and not isinstance(reader.array, np.memmap)
-    assert reader.array.shape == (60, 32, 32, 3)

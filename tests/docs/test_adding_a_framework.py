@@ -135,7 +135,6 @@ def test_a_function_less_is_told(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "folder", "what"),
     [
-        ("compute", "bare_loops", "bare loop"),
         ("step", "bare_loops", "bare loop"),
         ("loaders", "article_loaders", "loader in the article"),
     ],

@@ -179,15 +179,8 @@ def test_each_has_tests_of_its_own(module: str) -> None:
 
 @pytest.mark.parametrize("module", NOTEBOOKS)
 def test_each_has_a_bare_loop(module: str) -> None:
-    """What the benchmarks ``step.py`` and ``compute.py`` time the notebook's step against."""
-    loop = f"benchmarks/bare_loops/{module}.py"
-    tree = ast.parse(text_of(paths.ROOT / loop))
-    targets: list[ast.expr] = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
-    targets += [each for node in tree.body if isinstance(node, ast.Assign) for each in node.targets]
-    names = {each.id for each in targets if isinstance(each, ast.Name)}
-    names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    missing = {"OPTIONS", "SLOW", "make"} - names
-    assert not missing, f"{loop} does not define {sorted(missing)}"
+    """What the benchmark ``step.py`` times the notebook's step against."""
+    assert "def make(" in text_of(paths.ROOT / "benchmarks" / "bare_loops" / f"{module}.py")
 
 
 def cells(notebook: str) -> list[str]:
