@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
 
 from helpers.commands.parser import Commands, Parser, command, listed, number
 from helpers.errors import UserError
@@ -60,8 +59,7 @@ def add(commands: Commands) -> None:
 def run(given: argparse.Namespace) -> int:
     """Run the experiment; the exit code."""
     choices = {name: getattr(given, name) for name in CHOICES if getattr(given, name) is not None}
-    how: dict[str, Any] = {"dry_run": given.dry_run, "stage": given.stage}
-    how["stall_minutes"] = given.hang_timeout
+    how = {"dry_run": given.dry_run, "stall_minutes": given.hang_timeout}
     if given.resume is not None:
         asked = [name for name in (*CHOICES, "name", "sweep") if getattr(given, name) is not None]
         if asked:
@@ -110,12 +108,6 @@ def _add_what(parser: Parser) -> None:
         metavar="FOLDER",
         help="train on the images in FOLDER (default: the images prepared under data/; if there "
         "are no such images, generated images)",
-    )
-    group.add_argument(
-        "--stage",
-        metavar="FOLDER",
-        help="copy the images to FOLDER, such as '$SLURM_TMPDIR' or a local disk, on each node "
-        "before the first run, and remove the copy at the end (default: copy nothing)",
     )
 
 

@@ -43,7 +43,7 @@ def own(prefix: str) -> Iterator[str]:
     given = tempfile.gettempdir()
     parent = given if takes_sockets(f"{given}/{prefix}12345678") else "/tmp"
     for left in Path(parent).glob(f"{prefix}*"):
-        remove_left(left)
+        _remove_left(left)
     process = os.getpid()
     folder = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
     (folder / HOST).write_text(socket.gethostname(), encoding="utf-8")
@@ -59,7 +59,7 @@ def own(prefix: str) -> Iterator[str]:
                 shutil.rmtree(shown, ignore_errors=True)
 
 
-def remove_left(left: Path) -> None:
+def _remove_left(left: Path) -> None:
     """Remove a folder that a killed process of this machine left; no process locks it."""
     if left.is_symlink():
         return

@@ -132,11 +132,6 @@ SLURM = {
     "cpus": whole("16", 1, 2**16),
     "mem": text("the memory of a node as sbatch takes it", '"64G"', _MEMORY),
     "mem_per_cpu": text("the memory of a core as sbatch takes it", '"4G"', _MEMORY),
-    "stage": text(
-        "a folder on the disk of each node, absolute or beginning with a variable",
-        '"$SLURM_TMPDIR"',
-        r"^[/$]",
-    ),
     "modules": list_of(
         text("", "", r"^[A-Za-z0-9][A-Za-z0-9_.+/-]*\Z"),
         "a list of the site's modules to load",

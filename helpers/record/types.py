@@ -34,14 +34,6 @@ Shares = dict[str, float | None]
 State = Literal["running", "finished", "failed", "interrupted", "skipped"]
 
 
-class Staging(TypedDict):
-    """The copy of the images, on the disks of the nodes, that the run read."""
-
-    folder: str  # where they were copied from
-    seconds: Seconds  # of the slowest node, before the first run: in no other figure
-    bytes: Count
-
-
 class RunInfo(TypedDict):
     notebook: str
     started: str  # ISO 8601
@@ -58,7 +50,6 @@ class RunInfo(TypedDict):
     process_space: NotRequired[str | None]  # the machine's boot, and the process's namespace
     commit: NotRequired[str | None]  # of the checkout, with + where files were changed
     environment: NotRequired[dict[str, str]]  # variables that can change what is measured
-    staging: NotRequired[Staging]
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
 
 

@@ -256,14 +256,11 @@ def _self_test(found: dict[str, Any] | None) -> str:
 def _data(content: dict[str, Any]) -> str:
     if (data := content.get("data")) is None:
         return "-"
-    images, staging = data["images"], content["run"].get("staging")
+    images = data["images"]
     said = (
         f"{data['kind']}, {data['pixels']} px, "
-        f"{images['train']} + {images['valid']} + {images['test']} images, "
-        f"{(staging or data)['folder']}"
+        f"{images['train']} + {images['valid']} + {images['test']} images, {data['folder']}"
     )
-    if staging:
-        said += f", copied in {terminal.clock(staging['seconds'])} before the first run"
     if mounted := data.get("filesystem"):
         said += f", read from a {'shared' if mounted['shared'] else 'local'} filesystem"
         said += f" ({mounted['kind']})"

@@ -119,7 +119,7 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
         recipe["name"],
         (recipe["precision"], recipe.get("execution", AS_USUAL)),
         _asked(plan, recipe["epochs"], recipe["batch_size"]),
-        run.get("staging", content["data"])["folder"],
+        content["data"]["folder"],
         devices["kind"],
         (str(content.get("cluster", {}).get("nodes", 1)), *devices["names"]),
         devices.get("shared_gpus"),

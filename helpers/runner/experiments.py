@@ -16,7 +16,6 @@ from helpers import paths, record
 from helpers.errors import UserError, naming
 from helpers.launch import processes, run_files
 from helpers.record import Record
-from helpers.record.types import Staging
 from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.self_test.starting import Outcome
@@ -43,11 +42,6 @@ class Experiment:
     self_tests: dict[str, Outcome] = field(default_factory=dict)
     """The outcomes of the self-tests, by environment and number of GPUs."""
 
-    data: str | None = None
-    """The copy of the images that the runs read (``helpers.runner.staging``); None if no copy."""
-    staging: Staging | None = None
-    """What the records of its runs have of that copy."""
-
     @property
     def name(self) -> str:
         return self.folder.name
@@ -61,10 +55,6 @@ class Experiment:
         """Whether a run did not finish. Notebooks that changed later do not count, because a user
         who names a complete experiment does not want to lose it."""
         return any(state.state != "finished" for state in self.runs)
-
-    def about(self, state: RunState) -> dict[str, Any]:
-        """What a notebook cannot know of its own run, for the record's section ``run``."""
-        return state.about() | ({} if self.staging is None else {"staging": self.staging})
 
     def open(self) -> None:
         """Start or resume: write the journal and ``runs/latest``, and end leftover processes.

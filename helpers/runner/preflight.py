@@ -43,8 +43,8 @@ class Shown(Protocol):
     def warn(self, text: str) -> None: ...
 
 
-def check(experiment: Experiment) -> Path | None:
-    """Check the user's input before the first kernel starts; the folder or file of the images.
+def check(experiment: Experiment) -> None:
+    """Check the user's input before the first kernel starts.
 
     This also makes the generated images where they are missing, once and where it can be seen.
     """
@@ -71,7 +71,6 @@ def check(experiment: Experiment) -> Path | None:
             continue
         if why_skipped(plan, state) is None:
             _check_shared_memory(row, state, _resolve(experiment, state, state.seed))
-    return setup.data
 
 
 def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:

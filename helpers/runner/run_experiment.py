@@ -36,7 +36,6 @@ from helpers.runner import (
     progress_board,
     ranks,
     shutdown,
-    staging,
 )
 from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
@@ -54,7 +53,6 @@ def run(
     resume: str | None = None,
     dry_run: bool = False,
     stall_minutes: float = hangs.MINUTES,
-    stage: str | None = None,
 ) -> int:
     """Run ``plan``, or continue the experiment ``resume``, and return the exit code.
 
@@ -68,7 +66,6 @@ def run(
         resume: the name of an experiment to continue.
         dry_run: show the plan, and start nothing.
         stall_minutes: after which a run that takes no step and prints nothing is ended; 0: never.
-        stage: where each node copies the images to first (``helpers.runner.staging``).
     """
     if dry_run:
         experiment = experiments.choose(plan, name=name, resume=resume)
@@ -83,11 +80,10 @@ def run(
         shutdown.in_order(),
         experiments.held(plan, name=name, resume=resume) as experiment,
     ):
-        images = preflight.check(experiment)
+        preflight.check(experiment)
         history = History(experiment.plan)
         messages.announce(experiment, history)
-        with staging.staged(experiment, images, stage):
-            return _begun(experiment, history, stall_minutes)
+        return _begun(experiment, history, stall_minutes)
 
 
 def _begun(experiment: Experiment, history: History, stall_minutes: float) -> int:
@@ -189,12 +185,10 @@ def _break_off(experiment: Experiment, state: RunState, reason: str) -> None:
         experiment.note(state, state.state, state.reason)
     elif experiment.is_whole(state):
         folder = experiment.folder / state.folder
-        experiments.complete(
-            folder, run=experiment.about(state), **preflight.test_record(experiment, state)
-        )
+        experiments.complete(folder, run=state.about(), **preflight.test_record(experiment, state))
         experiment.note(state, "finished")
     else:
-        _settle(experiment, state, "interrupted", reason, {"run": experiment.about(state)})
+        _settle(experiment, state, "interrupted", reason, {"run": state.about()})
 
 
 def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
@@ -218,7 +212,7 @@ def _one(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: f
             shown.warn(f"{reason}; another process took a port that was free: the run starts again")
             failure = _execute(experiment, state, shown, stall_minutes, names, _clear(folder))
     with shutdown.held():  # else a signal could come between the record and the journal
-        said = {"run": experiment.about(state), **watch.as_record(), **tested}
+        said = {"run": state.about(), **watch.as_record(), **tested}
         if failure is not None:
             cannot = getattr(failure, "ename", "") == UnsupportedError.__name__
             outcome = "skipped" if cannot else "failed"
@@ -248,7 +242,6 @@ def _execute(
     plan, folder = experiment.plan, experiment.folder / state.folder
     given = parameters_of(state.notebook, state.kernel) | plan.parameters()
     given |= {
-        "data": experiment.data or plan.data,
         "devices": state.devices,
         "cores_per_device": plan.cores_here(),
         "gpus": "auto" if state.gpus is None else state.gpus,

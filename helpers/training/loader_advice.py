@@ -13,7 +13,7 @@ FORMATS = {
 }
 """By the format of the images; ``Study_Loader`` measures that these are faster."""
 WORKERS = "add workers (--num-workers)"
-STAGE = "copy the images to a local disk (--stage)"
+LOCAL = "copy the images to a local disk"
 
 
 def cores(content: Mapping[str, Any]) -> int | None:
@@ -34,5 +34,4 @@ def first_change(content: Mapping[str, Any]) -> str:
         return FORMATS[data["format"]]
     if workers is not None and limit is not None and workers < limit:
         return WORKERS
-    staged = "staging" in content["run"]
-    return STAGE if data.get("filesystem", {}).get("shared") and not staged else ""
+    return LOCAL if data.get("filesystem", {}).get("shared") else ""

@@ -61,7 +61,7 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
         ({"format": "png", "loader_workers": 2}, 110.0, loader_advice.FORMATS["png"]),
         ({"format": "jpg"}, 110.0, loader_advice.FORMATS["jpg"]),
         ({"loader_workers": 7}, 110.0, loader_advice.WORKERS),
-        ({"filesystem": {"kind": "nfs4", "shared": True}}, 110.0, loader_advice.STAGE),
+        ({"filesystem": {"kind": "nfs4", "shared": True}}, 110.0, loader_advice.LOCAL),
         ({"filesystem": {"kind": "ext4", "shared": False}}, 110.0, ""),
         # From 127.4 against at most 127.5: the ranges meet; from 128.4 they do not.
         ({"format": "png"}, 130.0, loader_advice.FORMATS["png"]),
@@ -74,11 +74,9 @@ def test_what_to_change_first(tmp_path: Path, data: Any, supply: float, change: 
     ].tolist() == [change]
 
 
-def test_staged_images_are_not_staged_again_and_unknown_cores_advise_nothing() -> None:
-    content = run(supply=110.0, loader_workers=1, filesystem={"kind": "nfs", "shared": True})
+def test_unknown_cores_advise_nothing() -> None:
+    content = run(supply=110.0, loader_workers=1)
     del content["hardware"]["usable_cores"]
-    assert loader_advice.first_change(content) == loader_advice.STAGE
-    content["run"]["staging"] = {"folder": "/nfs", "seconds": 1.0, "bytes": 1}
     assert loader_advice.first_change(content) == ""
     content["devices"]["cpus"] = [records.cpu(device, 1) for device in range(2)]
     assert loader_advice.first_change(content) == loader_advice.WORKERS

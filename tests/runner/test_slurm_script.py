@@ -196,7 +196,6 @@ BAD = {
     "an option of ours": ('sbatch_args = ["--nodes=9"]', "none that rosetta slurm gives"),
     "lines in lines": ('setup = ["a\\nb"]', "a list of lines of shell"),
     "memory asked for twice": ('mem = "9G"\nmem_per_cpu = "1G"', "line 4: 'mem' is the memory"),
-    "a folder from nowhere": ('stage = "scratch"', "a folder on the disk of each node, absolute"),
     "no number of cores": ("cpus = 0", "a whole number from 1"),
     "yes": ('requeue = "yes"', "give true or false"),
     "a key nobody knows": ('acount = "x"', "did you mean 'account'?"),

@@ -157,8 +157,6 @@ def text(job: Job) -> str:
         f"{ROSETTA} run --recipe {recipe} \\\n"
         f'    --nnodes {count} --name {job.name}-"$SLURM_JOB_NUM_NODES"n'
     )
-    if "stage" in slurm:  # each node replaces its variables
-        command += f" \\\n    --stage {shlex.quote(slurm['stage'])}"
     lines = [
         "#!/bin/bash",
         f"# {job.recipe.name} as a Slurm job. To queue it by hand:",
