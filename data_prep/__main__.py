@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from data_prep.arguments import Version, parse
+from data_prep.arguments import Version, parser
 from data_prep.errors import BROKEN_PIPE_EXIT_CODE, DataError, printable
 
 __all__ = ["Version", "main"]
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         try:
-            options = parse(sys.argv[1:] if arguments is None else arguments)
+            options = parser().parse_args(arguments)
         except SystemExit:  # from argparse, after the help or an error is printed
             sys.stdout.flush()
             raise

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from data_prep import commands
 from data_prep.errors import printable
-from data_prep.former_names import refuse_former_names
 
 
 class Version(argparse.Action):
@@ -51,12 +50,6 @@ class _Parser(argparse.ArgumentParser):
     def switch(self, flag: str, text: str) -> None:
         """Add an option without a value."""
         self.add_argument(flag, action="store_true", help=text)
-
-
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words after `data-prep`; `DataError` if they contain a former name."""
-    refuse_former_names(words)
-    return parser().parse_args(words)
 
 
 def parser() -> argparse.ArgumentParser:

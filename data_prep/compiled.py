@@ -16,7 +16,6 @@ with contextlib.suppress(ImportError):  # there was no C compiler
 unfilter: Callable[[bytes, np.ndarray, int, int], None] | None = getattr(_grey, "unfilter", None)
 shrink: Callable[[np.ndarray, np.ndarray, int, int, int], bool] | None
 shrink = getattr(_grey, "shrink", None)
-#: None also if an earlier version of the package compiled the extension.
 mirror: Callable[[np.ndarray, np.ndarray], bool] | None = getattr(_grey, "mirror", None)
 
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_json, read_limited, write_atomic
-from data_prep.former_names import PREPARED_KEYS, with_current_keys
 from data_prep.manifest import REPAIR_HINT
 
 PREPARED_FILE = "prepared.json"
@@ -51,7 +50,6 @@ def read_prepared(folder: Path) -> dict[str, Any] | None:
     note = read_json(file, REPAIR_HINT)
     if note is None:
         return None
-    note = with_current_keys(note, PREPARED_KEYS, str(file))
     needed = ("complete", "images") if note.get("complete") else ("complete",)
     types = {key: PREPARED_TYPES[key] for key in PREPARED_TYPES if key in note or key in needed}
     _check_types(file, note, types, REPAIR_HINT)

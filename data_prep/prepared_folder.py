@@ -99,8 +99,6 @@ def open_target(target: Path, settings: dict[str, Any]) -> PreviousState:
         mark_incomplete(target, settings)
         manifest.write_manifest(target, [])
         return PreviousState({}, False, settings)
-    # Folders of earlier versions have neither the key "resampling" nor a manifest.
-    note.setdefault("resampling", settings["resampling"])
     differing = [
         key for key in (*settings, *OPTIONAL_SETTINGS) if note.get(key) != settings.get(key)
     ]

@@ -16,7 +16,6 @@ import msgspec
 
 from data_prep.errors import DataError, did_you_mean
 from data_prep.files import MAX_TEXT_BYTES, read_limited
-from data_prep.former_names import TABLE_KEYS, with_current_keys
 from data_prep.readers.path_safety import UNSAFE_PATH
 from data_prep.split import PARTS
 
@@ -140,7 +139,6 @@ def read_mapping(
 
 
 def _checked(content: dict[str, Any], where: str, text: str) -> ColumnMapping:
-    content = with_current_keys(content, TABLE_KEYS, where)
     try:
         return msgspec.convert(content, ColumnMapping)
     except msgspec.ValidationError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import ROOT, command, digest, make_folder, the_line
+from data_prep_tools import ROOT, command, digest, make_folder, process, the_line
 from PIL import Image
 
 from data_prep import (
@@ -53,6 +53,14 @@ def test_no_workers_are_refused(tmp_path: Path) -> None:
     make_folder(tmp_path / "mine")
     done = command("resize", tmp_path / "mine", tmp_path / "small", "--num-workers", 0)
     assert "num_workers is 0: use 1 or more" in the_line(done)
+
+
+@pytest.mark.parametrize("words", [("--sizes", "8"), ("--size", "x"), ("--resize-mode", "crop")])
+def test_a_bad_argument_is_one_line(words: tuple[str, ...]) -> None:
+    done = process("resize", "a", "b", *words)
+    line = the_line(done)
+    assert done.stderr == f"{line}\n"
+    assert words[0] in line and "run 'data-prep resize --help'" in line
 
 
 @pytest.mark.parametrize("closed", [(0, 1, 2), (1,), (2,)])

@@ -66,10 +66,10 @@ PADCHEST_MAPPING = {
     "path": "{ImageDir}/{ImageID}",
     "group": "PatientID",
     "labels": "Labels",
-    "form": "list",
+    "label_format": "list",
     "findings": ["nodule", "pleural effusion", "hernia's mass"],
-    "none": ["normal"],
-    "others": "ignore",
+    "no_finding": ["normal"],
+    "handle_unknown": "ignore",
 }
 
 

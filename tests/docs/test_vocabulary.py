@@ -22,7 +22,6 @@ LEFT_OUT = (
 )
 FORMER_NAMES = {
     "tools/prose_words.py",
-    "data_prep/former_names.py",
     "helpers/commands/parser.py",
     "helpers/recipe/renamed.py",
     "helpers/runner/sweep_file.py",
