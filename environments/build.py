@@ -196,20 +196,10 @@ def run_locked(
     return 1 if failed else 0
 
 
-class Renamed(argparse.Action):
-    """Refuse the former name of --environments."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, options: object, values: object, name: Any = None
-    ) -> None:
-        parser.exit(2, f"{parser.prog}: {name} is now --environments\n")
-
-
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose environments and their variants."""
     which = "use these environments (default: all but the optional ones)"
     parser.add_argument("--environments", metavar="A,B", help=which)
-    parser.add_argument("--kernels", nargs="?", action=Renamed, help=argparse.SUPPRESS)
     variants = parser.add_mutually_exclusive_group()
     other = "use the GPU variants, also without a GPU; a value names another machine's GPU: compute"
     other += " capability and driver"

@@ -237,15 +237,6 @@ def test_what_is_in_the_way_is_one_line_and_exit_2(
     assert said.startswith(f"build.py: {tmp_path / in_the_way}: ") and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--kernels", "lab"], ["--kernels=lab"], ["--kernels"]])
-@pytest.mark.parametrize("script", ["build.py", "download.py"])
-def test_the_former_option_names_the_new_one(script: str, arguments: list[str]) -> None:
-    command = [sys.executable, str(ENVIRONMENTS / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and not done.stdout
-    assert done.stderr == f"{script}: --kernels is now --environments\n"
-
-
 def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     program(tmp_path / "uv", "/good/python3.11")
