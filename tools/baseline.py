@@ -1,0 +1,133 @@
+"""What the checks catch and which recipes run, by name: to be compared before and after a change.
+
+    python tools/baseline.py FILE                  everything, into FILE (JSON)
+    python tools/baseline.py FILE recipes          some parts: mutants, planted, recipes
+
+Runs in the lab; the other environments have to be there. A part replaces its own entry in FILE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+sys.path[:0] = [str(ROOT), str(ROOT / "environments"), str(TESTS / "kernels")]
+
+import kernels  # noqa: E402
+import own_networks  # noqa: E402
+
+from helpers import paths, record  # noqa: E402
+from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
+
+DATA = {
+    "demo": ("nih", "--num-images", "160", "--size", "64"),
+    "chexnet": ("nih", "--num-images", "64", "--size", "264"),
+    "resnet44-cifar10": ("cifar10", "--num-images", "400"),
+    "resnet50-imagenet": ("imagefolder", "--num-images", "200", "--size", "64"),
+}
+"""The generated images of each recipe: few, since what counts is whether it runs."""
+
+
+def run(command: list[str | Path], **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, **more
+    )
+
+
+def lab(program: str) -> Path:
+    return paths.VENVS / "lab" / "bin" / program
+
+
+def mutants() -> dict[str, str]:
+    """How many changes of the fairness check's code the tests notice, by module."""
+    done = run([lab("python"), TESTS / "mutation" / "mutants.py", "--all"])
+    rows = re.findall(r"^(\S+) +(\d+) +(\d+) +[\d.]+% +(\d+)$", done.stdout, re.M)
+    found = {name: f"{killed} of {all_}, {fine} listed" for name, all_, killed, fine in rows}
+    return found | {"unexpected": str(done.stdout.count("SURVIVED"))}
+
+
+def planted() -> dict[str, str]:
+    """Whether each difference planted in a notebook is noticed, by the name of its test."""
+    found: dict[str, str] = {}
+    for file in sorted((TESTS / "kernels").glob("test_planted_*.py")):
+        module = file.stem.removeprefix("test_planted_")
+        kernel = next(row.kernel for row in ROWS if row.module == module)
+        if kernel in optional_kernels() and not kernels.status(kernel)["ok"]:
+            found[file.stem] = f"skipped: no environment {kernel}"
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            env = kernels.activation(kernel, kernels.status(kernel)["form"])
+            xml = Path(folder) / "results.xml"
+            run([paths.VENVS / kernel / "bin" / "pytest", "-q", f"--junitxml={xml}", file], env=env)
+            for case in ET.parse(xml).iter("testcase"):
+                failed = case.find("failure") is not None or case.find("error") is not None
+                found[f"{file.stem}: {case.get('name')}"] = "FAILED" if failed else "passed"
+    return found
+
+
+def recipes() -> dict[str, str]:
+    """The state of each run of each recipe: all notebooks, on one device and on two."""
+    found: dict[str, str] = {}
+    notebooks = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
+    choices = ["--devices", "1,2", "--epochs", "1", "--batch-size", "4"]
+    choices += ["--notebooks", ",".join(dict.fromkeys(notebooks)), "--gpus", "0"]
+    with tempfile.TemporaryDirectory() as folder:
+        own = own_networks.recipe_of_all(Path(folder) / "own")
+        for recipe in (*DATA, own):
+            name = "own network and reader" if recipe is own else str(recipe)
+            given: list[str | Path] = ["--recipe", recipe]
+            if isinstance(recipe, str):
+                layout, *options = DATA[recipe]
+                data = Path(folder) / recipe
+                run([lab("data-prep"), "generate", "--layout", layout, *options, data])
+                given += ["--data", data]
+            batch = f"baseline-{os.getpid()}-{name.split()[0]}"
+            run([lab("rosetta"), "run", "--name", batch, *choices, *given])
+            for row in notebooks:
+                for devices in (1, 2):
+                    where = paths.RUNS / batch / f"{row}-{devices}x"
+                    found[f"{name}: {row} on {devices}"] = outcome(where)
+    return found
+
+
+def outcome(folder: Path) -> str:
+    """The state of a run, and the rows of the fairness check that failed."""
+    if not (folder / "record.json").exists():
+        return "no record"
+    content = record.read(folder)
+    failed = [row["check"] for row in content["fairness"]["checks"] if row["verdict"] == "fail"]
+    return " ".join([content["state"], *(f"[{name}]" for name in failed)])
+
+
+PARTS: dict[str, Callable[[], dict[str, str]]] = {
+    "recipes": recipes,
+    "planted": planted,
+    "mutants": mutants,
+}
+
+
+def main(words: list[str]) -> int:
+    if not words or set(words[1:]) - PARTS.keys():
+        print(f"usage: baseline.py FILE [{'|'.join(PARTS)} ...]", file=sys.stderr)
+        return 2
+    file = Path(words[0])
+    found = json.loads(file.read_text()) if file.exists() else {}
+    for name in words[1:] or PARTS:
+        found[name] = PARTS[name]()
+        file.write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{name}: {len(found[name])} entries", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
