@@ -198,6 +198,7 @@ def style() -> dict[str, Part]:
         "types": partial(command, "lab", "mypy"),
         "lint": partial(command, "lab", "ruff", "check"),
         "format": partial(command, "lab", "ruff", "format", "--check"),
+        "spelling": partial(command, "lab", "codespell"),
     }
 
 

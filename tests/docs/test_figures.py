@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 
 import pandas as pd
-import prose_check
 import publish_results
 import pytest
 from test_readme import locked, rows
@@ -26,18 +25,14 @@ ENVIRONMENTS = ROOT / "environments"
 def texts() -> dict[str, str]:
     """All public pages and the prose of the notebooks, each as one line without link targets."""
     found = {}
-    for path in prose_check.public():
-        if path.name == "RESULTS.md":  # a log of measurements, each of its day
-            continue
-        if path.suffix == ".md":
-            text = (ROOT / path).read_text(encoding="utf-8")
-        elif path.suffix == ".ipynb":
-            cells = json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests" / "README.md"]
+    for path in [*pages, *paths.NOTEBOOKS.glob("*.ipynb")]:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            cells = json.loads(text)["cells"]
             text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-        else:
-            continue
         text = re.sub(r"\]\([^)]*\)|[\[*]|^> ", "", text, flags=re.MULTILINE)
-        found[str(path)] = " ".join(text.split())
+        found[str(path.relative_to(ROOT))] = " ".join(text.split())
     return found
 
 

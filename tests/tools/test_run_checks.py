@@ -102,7 +102,7 @@ def test_quick_runs_the_quick_parts(
     ran: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_checks.main(["--quick"]) == 0
-    assert "parts: 7 passed, 0 failed" in capsys.readouterr().out
+    assert "parts: 8 passed, 0 failed" in capsys.readouterr().out
     assert run_checks.main(["--quick", "pytorch"]) == 2
     assert "no part named pytorch" in capsys.readouterr().err
 
