@@ -37,9 +37,9 @@ import photos
 import quick
 import turns
 from photos import Files
+from turns import Batches
 
 from helpers.frameworks import NOTEBOOKS
-from helpers.training.loader_workers import Batches
 
 FORMATS = ("png", "jpeg", "packed")
 ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]

@@ -6,15 +6,15 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import psutil
 
 from helpers.results import intervals
-from helpers.training import loader_workers
-from helpers.training.loader_workers import Batches
 
+Batches: TypeAlias = Callable[[int], Iterator[Any]]
+"""With so many workers, one process's ready batches, without end."""
 Speeds: TypeAlias = dict[str, list[float]]
 """Images/s (or another figure) of each load, round by round."""
 
@@ -46,12 +46,23 @@ def take_loaders_turns(
 
     def turn(loader: Batches) -> Callable[[], tuple[float, float]]:
         def begin() -> tuple[float, float]:
-            with loader_workers.under_way(loader, workers) as stream:
-                return timed(lambda: loader_workers.delivered(stream, seconds) * batch)
+            with contextlib.closing(loader(workers)) as stream:  # type: ignore[type-var]
+                for _ in range(2 + 2 * workers):
+                    next(stream)
+                return timed(lambda: delivered(stream, seconds) * batch)
 
         return begin
 
     return by_turns({name: turn(loader) for name, loader in loaders.items()}, rounds)
+
+
+def delivered(stream: Iterator[Any], seconds: float) -> int:
+    """How many batches come in that time, with the one under way at its end."""
+    count, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        next(stream)
+        count += 1
+    return count
 
 
 def by_turns(

@@ -195,9 +195,6 @@ class Run:
 
     def check_fairness(self, *given: Any) -> None: ...
 
-    def largest_batch(self) -> OnDevices:
-        return self.recipe
-
     def train(self) -> None:
         does = self.functions
         self.replica = does["start"](self.world, does["build_model"](None))

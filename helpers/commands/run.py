@@ -166,15 +166,15 @@ def _add_training(parser: Parser) -> None:
     group.add_argument("--epochs", metavar="N", help="train N epochs (default: the recipe's)")
     group.add_argument(
         "--batch-size",
-        metavar="N|auto",
-        help="train with N images per device, and scale the learning rate by the recipe's rule; "
-        "'auto' finds the largest batch that fits (default: the recipe's)",
+        metavar="N",
+        help="train with N images per device, and scale the learning rate by the recipe's rule "
+        "(default: the recipe's)",
     )
     group.add_argument(
         "--num-workers",
-        metavar="N|auto",
-        help="start N loader workers for each device; 'auto' measures the best number (default: "
-        "the CPU cores per device, 8 at most)",
+        metavar="N",
+        help="start N loader workers for each device (default: the CPU cores per device, 8 at "
+        "most)",
     )
     group.add_argument(
         "--precision",

@@ -367,12 +367,6 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     return seconds
 
 
-def out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or any(
-        words in str(error) for words in ("MemoryError", "OutOfMemory", *memory.RAN_OUT)
-    )
-
-
 def profiler() -> Profiler:
     raise UnsupportedError("Chainer's profiler adds up seconds by function and writes no trace")
 

@@ -331,9 +331,6 @@ class Framework(Protocol):
             Seconds.
         """
 
-    def out_of_memory(self, error: BaseException) -> bool:
-        """Whether ``error`` (or the replica's error behind it) says that memory ran out."""
-
     def profiler(self) -> Profiler:
         """Start the framework's own profiler in this process.
 

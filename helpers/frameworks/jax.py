@@ -359,14 +359,6 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     return float(jax_ranks.gathered(np.array(seconds)).max())
 
 
-def out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(
-        words in str(error) for words in ("RESOURCE_EXHAUSTED", *memory.RAN_OUT)
-    )
-
-
 def profiler() -> Profiler:
     folder = tempfile.TemporaryDirectory(prefix="profile-")
     options = jax.profiler.ProfileOptions()

@@ -28,7 +28,6 @@ from helpers.frameworks.tensorflow import (
     host_copy,
     list_devices,
     matrix_product,
-    out_of_memory,
     profiler,
     slowest,
     synchronize,

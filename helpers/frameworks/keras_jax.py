@@ -35,7 +35,6 @@ from helpers.frameworks.jax import (
     host_copy,
     list_devices,
     matrix_product,
-    out_of_memory,
     peak_bytes,
     profiler,
     slowest,

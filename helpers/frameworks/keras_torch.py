@@ -30,7 +30,6 @@ from helpers.frameworks.pytorch import (
     configure,
     host_copy,
     matrix_product,
-    out_of_memory,
     profiler,
     slowest,
     synchronize,

@@ -1,4 +1,4 @@
-"""Tune the host's memory allocation, and explain when a GPU runs out of memory."""
+"""Tune the host's memory allocation, and ask how much of the GPUs' is free."""
 
 import ctypes
 from collections.abc import Sequence
@@ -9,10 +9,6 @@ from helpers.errors import UserError
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's malloc.h
 
-RAN_OUT = ("out of memory", "OUT_OF_MEMORY", "STATUS_ALLOC_FAILED")
-"""How CUDA, cuBLAS, cuDNN and NCCL say that memory ran out, in whichever framework: the runtime's
-text, the driver's name of the error, and the libraries'."""
-
 
 def free_on_gpus(uuids: Sequence[str]) -> int:
     """MiB that are free on the fullest of these GPUs, or MIG instances.
@@ -21,7 +17,7 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
         UserError: the driver does not report it, as on machines whose GPU has no memory of its own.
     """
     try:
-        return _least(uuids, "free") >> 20
+        return _free(uuids) >> 20
     except pynvml.NVMLError as error:
         raise UserError(
             f"the driver does not report the GPUs' free memory ({error}), so replicas cannot share "
@@ -29,19 +25,11 @@ def free_on_gpus(uuids: Sequence[str]) -> int:
         ) from None
 
 
-def of_smallest_gpu(uuids: Sequence[str]) -> int | None:
-    """Bytes of memory that the smallest of these GPUs has; None of none, or where it is unknown."""
-    try:
-        return _least(uuids, "total") if uuids else None
-    except pynvml.NVMLError:
-        return None
-
-
-def _least(uuids: Sequence[str], figure: str) -> int:
+def _free(uuids: Sequence[str]) -> int:
     pynvml.nvmlInit()
     try:
         handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
-        return min(int(getattr(pynvml.nvmlDeviceGetMemoryInfo(one), figure)) for one in handles)
+        return min(int(pynvml.nvmlDeviceGetMemoryInfo(one).free) for one in handles)
     finally:
         pynvml.nvmlShutdown()
 

@@ -26,7 +26,6 @@ from mxnet import autograd, gluon
 from helpers.errors import UnsupportedError
 from helpers.frameworks import (
     capabilities,
-    memory,
     mxnet_ranks,
     precisions,
     rank_info,
@@ -367,12 +366,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
-
-
-def out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, mx.MXNetError) and any(
-        words in str(error) for words in ("Failed to allocate", *memory.RAN_OUT)
-    )
 
 
 def profiler() -> Profiler:

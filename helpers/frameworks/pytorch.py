@@ -23,7 +23,7 @@ import torch.nn.functional as F
 import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
-from helpers.frameworks import memory, precisions, replicas, weight_layout
+from helpers.frameworks import precisions, replicas, weight_layout
 from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
 from helpers.recipe import RECIPES
 
@@ -331,13 +331,6 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     longest = torch.tensor(seconds, dtype=torch.float64, device=devices[0])
     dist.all_reduce(longest, dist.ReduceOp.MAX)
     return longest.item()
-
-
-def out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        words in str(error)
-        for words in ("OutOfMemoryError", "can't allocate memory", *memory.RAN_OUT)
-    )
 
 
 def profiler() -> Profiler:

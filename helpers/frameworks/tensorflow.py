@@ -60,15 +60,6 @@ SKIPPED = {
     ),
 }
 
-# How TensorFlow says that memory ran out, where it does not raise ResourceExhaustedError: of what
-# it copies to a GPU, of an operation inside a graph, of an allocator's block.
-_RAN_OUT = (
-    "Dst tensor is not initialized",
-    "OOM when allocating",
-    "failed to allocate",
-    "Failed to allocate",
-)
-
 _LEFT_TO_CUDA = 2048
 """MiB of a shared GPU that stay free for CUDA, cuDNN and cuBLAS."""
 _LEAST_PART = 512
@@ -412,14 +403,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())
-
-
-def out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
-        return True
-    return isinstance(error, tf.errors.OpError) and any(
-        words in str(error) for words in (*_RAN_OUT, *memory.RAN_OUT)
-    )
 
 
 def profiler() -> Profiler:

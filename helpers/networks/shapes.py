@@ -83,32 +83,6 @@ def multiply_adds(network: str, outputs: int, crop: int) -> int:
     return total
 
 
-def activations(network: str, outputs: int, crop: int) -> int:
-    """Values that training keeps of one image for its backward pass.
-
-    Convolutions, BatchNorms, poolings and the last layer keep their inputs, and so does the average
-    over the image before that. A ReLU's output is the input of what follows.
-
-    Args:
-        network, outputs, crop: as in :func:`multiply_adds`.
-    """
-    total, side = 0, crop
-    for name, shape in shapes(network, outputs).items():
-        if not name.endswith(".weight"):
-            continue
-        channels, before = shape[1] if len(shape) > 1 else shape[0], side
-        if name in _HALVED[network]:
-            side = (side + _HALVED[network][name]) // 2
-            if math.prod(shape[2:]) == 1:  # no convolution with a stride, but a pooling before it
-                total += channels * before**2
-                before = side
-        if len(shape) == 2:
-            total += channels * (side**2 + 1)
-        elif not name.endswith("downsample.0.weight"):  # which has the input of its block
-            total += channels * before**2
-    return total
-
-
 def head(network: str) -> str:
     """What torchvision calls the last layer."""
     return "classifier" if network.startswith("densenet") else "fc"

@@ -110,9 +110,7 @@ def energy(summary: "pd.DataFrame") -> dict[str, Any]:
     return {"joules": joules, "images_per_joule": per_joule, "reason": None}
 
 
-def memory(
-    summary: "pd.DataFrame", held: int | None = None, estimated: int | None = None
-) -> dict[str, Any]:
+def memory(summary: "pd.DataFrame", held: int | None = None) -> dict[str, Any]:
     """The section ``memory``: the peak of the fullest device.
 
     Args:
@@ -120,14 +118,12 @@ def memory(
         held: that of the fullest CPU device, in bytes: the most that its process held while it
             trained, divided by the devices of that process. Of a GPU only where the framework's
             pool would be seen instead.
-        estimated: before training; None where nothing can be.
     """
-    found: dict[str, Any] = {"reason": None, "estimated_bytes": estimated}
     if held is not None:
-        return found | {"peak_bytes": held}
+        return {"peak_bytes": held, "reason": None}
     gpus = summary[~summary["device"].isin(["gpus", "host"])]
     column = "memory peak (MiB)"
     peak = gpus[column].max() if column in gpus else float("nan")
     if not peak >= 0:  # NaN too: none of them reported it
-        return found | {"peak_bytes": None, "reason": "no GPU reported its memory"}
-    return found | {"peak_bytes": round(float(peak) * 2**20)}
+        return {"peak_bytes": None, "reason": "no GPU reported its memory"}
+    return {"peak_bytes": round(float(peak) * 2**20), "reason": None}

@@ -455,7 +455,6 @@ class Memory(TypedDict):
 
     peak_bytes: Count | None
     reason: str | None  # why it is not known
-    estimated_bytes: NotRequired[Count | None]  # from the network's shapes; None of an own one
 
 
 class Skipped(TypedDict):

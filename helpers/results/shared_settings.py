@@ -72,7 +72,7 @@ def differences(entries: Sequence[Entry]) -> list[tuple[str, str]]:
 def workers(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     """As :func:`differences`, of loader workers, where runs on as many devices had not as many.
 
-    Each run may choose its number (``auto``), so a difference is shown but does not matter.
+    A difference is shown but does not matter.
     """
     rows = []
     for count in dict.fromkeys(entry.devices for entry in entries):

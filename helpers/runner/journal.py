@@ -28,7 +28,6 @@ OTHERS = ("launcher", "recipe_digests")
 """Fields of a plan that are no parameters of its notebooks."""
 
 Default = Literal["default"]
-DefaultOrAuto = Literal["default", "auto"]
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Most = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _NAME = r"[^/\x00-\x1f\x7f-\x9f]+\Z"
@@ -71,8 +70,8 @@ class Journal(TypedDict):
     schema: NotRequired[Literal[2]]
     experiment: NotRequired[str]  # its folder's name
     epochs: NotRequired[Most | Default]
-    batch_size: NotRequired[Most | DefaultOrAuto]  # images per device
-    num_workers: NotRequired[Annotated[int, Meta(ge=0, le=1024)] | DefaultOrAuto]  # per device
+    batch_size: NotRequired[Most | Default]  # images per device
+    num_workers: NotRequired[Annotated[int, Meta(ge=0, le=1024)] | Default]  # per device
     warmup_epochs: NotRequired[Annotated[float, Meta(ge=0, le=1e9)] | Default]
     launcher: NotRequired[
         Annotated[

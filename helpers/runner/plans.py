@@ -43,9 +43,9 @@ class Settings:
 
     epochs: int | str = "default"
     batch_size: int | str = "default"
-    """Images per device; ``auto``: each run finds the largest that fits."""
+    """Images per device."""
     num_workers: int | str = "default"
-    """Loader workers for each device; ``auto``: each run measures."""
+    """Loader workers for each device."""
     warmup_epochs: float | str = "default"
     launcher: str = "auto"
     """What starts the ranks of several nodes (``helpers.launch.launchers``)."""

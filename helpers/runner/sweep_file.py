@@ -135,7 +135,7 @@ def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -
         if now != key:
             if now in found:
                 raise UserError(f"{where}: '{key}' is the old name of '{now}': give one of them")
-            if key == "workers" and value not in ("auto", "default"):
+            if key == "workers" and value != "default":
                 raise UserError(
                     f"{where}: 'workers' was for all devices together; give 'num_workers', for "
                     "each device"

@@ -52,22 +52,19 @@ from helpers.frameworks.precisions import DTYPES
 from helpers.launch import clocks, exchange, samplers, this_notebook
 from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
-from helpers.recipe import ScaledRecipe
 from helpers.record import run_identity, tasks
 from helpers.training import (
     arithmetic,
     attribution,
-    batch_size,
     bus_bandwidth,
     checkpoint,
     data_coverage,
     graceful_stop,
     heartbeat,
     loader_advice,
-    loader_workers,
     measurement_rounds,
-    memory_estimate,
     metrics,
+    out_of_memory,
     parameters,
     rank_tables,
     ranks_gradients,
@@ -369,24 +366,6 @@ class Run(RunBase):
         self._end_replica()
         self.functions = functions
 
-    @section(9, "the batch size", needs=("check_training_loop",))
-    def largest_batch(self) -> ScaledRecipe:
-        """The recipe; with ``batch_size = "auto"`` with the largest batch that fits the devices."""
-        if self.setup.search_batch:
-            arrays = self.initial.arrays
-            self.recipe = batch_size.largest(
-                self.recipe,
-                lambda size: self._attempt(arrays, size),
-                self._out_of_memory,
-                images=len(self.images.train),
-                kind=self.setup.devices.kind,
-            )
-            self.record.add("recipe", self.recipe.as_record())
-        recipe = self.recipe.recipe
-        for line in memory_estimate.lines(self._estimated, recipe, self.setup.devices):
-            self._say(line)
-        return self.recipe
-
     @section(
         9, "training", needs=("check_training_loop",), records=("epochs", "training", "checkpoint")
     )
@@ -402,12 +381,6 @@ class Run(RunBase):
 
     def _train(self) -> pd.DataFrame:
         graceful_stop.check(self.folder, "before its training")
-        if self.setup.measure_workers:
-            world = self.worlds()[0]
-            images = self.recipe.recipe.batch_size * len(world.devices)
-            workers = loader_workers.choose_workers(self.training_batches, images)
-            workers *= 1 if self.setup.simulated_nodes else self.setup.nodes
-            self.workers = exchange.of_first(workers)
         self.record.add(
             "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
         )
@@ -429,7 +402,7 @@ class Run(RunBase):
         agreement = graceful_stop.Agreement(self.folder)
         report = self.lines.heard if self._in_process else replicas.tell
         given = (self._begin, agreement, report)
-        with batch_size.explained(self.recipe, self._out_of_memory), closing(agreement):
+        with out_of_memory.explained(self.recipe.recipe), closing(agreement):
             each: list[Trained] = self.with_replica(
                 train_loop.train, self._begin.weights, self.lines.first_step, *given
             )
@@ -537,7 +510,7 @@ class Run(RunBase):
         self.record.add("energy", record.energy(self._utilisation))
         profiled = self._utilisation["phase"] == step_profile.PHASE  # profilers need memory, too
         trained = self._utilisation[~profiled]
-        self.record.add("memory", record.memory(trained, self._held, self._estimated))
+        self.record.add("memory", record.memory(trained, self._held))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -604,12 +577,6 @@ class Run(RunBase):
         ]
         self.fairness_check = self.fairness_check.updated([training_checks.evaluations(observed)])
         self._checked()
-
-    @property
-    def _estimated(self) -> int | None:
-        """The bytes that training needs on a device, as estimated from the network's shapes."""
-        everywhere, outputs = self.setup.of_all_nodes, len(self.images.classes)
-        return memory_estimate.of_device(self.recipe.recipe, outputs, everywhere)
 
     @property
     def _held(self) -> int | None:

@@ -27,10 +27,10 @@ MOST_DIGITS = 1000
 NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "seed": (0, 2**31 - 1, ()),
     "epochs": (1, 2**31 - 1, ("default",)),
-    "batch_size": (1, 2**31 - 1, ("default", "auto")),
+    "batch_size": (1, 2**31 - 1, ("default",)),
     "nodes": (1, launchers.MOST_NODES, ()),
     # More is a slip of the keyboard, which would start as many processes.
-    "num_workers": (0, 1024, ("default", "auto")),
+    "num_workers": (0, 1024, ("default",)),
     # A rank writes some megabytes for each.
     "profile_steps": (0, 100, ()),
 }
@@ -80,10 +80,9 @@ def resolve(
         precision: one of ``helpers.recipe.PRECISIONS``.
         execution: one of ``helpers.recipe.EXECUTIONS``; ``default`` is the recipe's.
         num_workers: of the loader, for each device. ``default`` is up to 8 and, of all devices
-            together, no more than the CPU cores that may be used; ``auto`` has the notebook
-            measure.
+            together, no more than the CPU cores that may be used. Study_Loader shows how to choose.
         batch_size: images per device; the learning rate follows as the recipe scales it.
-            ``default`` is the recipe's; ``auto`` has the notebook find the largest that fits.
+            ``default`` is the recipe's.
         epochs: ``default`` is the recipe's.
         warmup_epochs: over how many epochs the learning rate climbs, step by step, from that of one
             device to that of all; ``default`` is the recipe's.
@@ -145,8 +144,6 @@ def resolve(
         each * found.count * nodes
         if isinstance(each, int)
         else default_workers(found, nodes, nodes == 1 or simulated_nodes),
-        measure_workers=each == "auto",
-        search_batch=images == "auto",
         nodes=nodes,
         simulated_nodes=simulated_nodes,
         strict_nodes=check_strict_nodes(strict_nodes),

@@ -112,10 +112,6 @@ class RunBase:
         """Whether this process has a replica of its own, and no other that it would start."""
         return rank_info.here() is not None or self.functions.processes == IN_KERNEL
 
-    def _out_of_memory(self, error: BaseException) -> bool:
-        """Whether the framework says so, of this process or of another rank."""
-        return isinstance(error, MemoryError) or bool(self.framework.out_of_memory(error))
-
     @property
     def processes(self) -> int:
         """How many take part, on all nodes."""
@@ -162,27 +158,6 @@ class RunBase:
         else:
             self.framework.load_weights(self._replica.network, arrays)
         return exchange.exchange(function(world, work, self._replica, *args))
-
-    def _attempt(self, arrays: Arrays, size: int) -> None:
-        """A step with so many images a device; of several ranks all hear where one lacks memory.
-
-        Raises:
-            MemoryError: a rank does.
-            Exception: the framework's own error, where this is the only process.
-        """
-        if rank_info.here() is None:
-            self.everywhere(train_loop.attempt, arrays, size)
-            return
-        lacking = ""
-        exchange.renew_port()
-        try:
-            train_loop.attempt(self.world, self.work(), arrays, size)
-        except Exception as error:
-            if not self._out_of_memory(error):
-                raise
-            lacking = str(error) or "out of memory"
-        if said := [each for each in exchange.exchange(lacking) if each]:
-            raise MemoryError(said[0])
 
     def _end_replica(self) -> None:
         if self._replica is not None:

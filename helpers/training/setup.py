@@ -13,8 +13,7 @@ from helpers.recipe import ScaledRecipe
 class Setup:
     """What a run uses: devices, scaled recipe, data folder, run folder and loader workers.
 
-    ``workers`` serve all devices together. ``measure_workers`` and ``search_batch`` say that the
-    notebook is to find the best number, or the largest batch that fits, before it trains.
+    ``workers`` serve all devices together.
     """
 
     devices: Devices
@@ -22,8 +21,6 @@ class Setup:
     data: Path | None
     folder: Path
     workers: int
-    measure_workers: bool = False
-    search_batch: bool = False
     nodes: int = 1
     """Each has these devices."""
     simulated_nodes: bool = False

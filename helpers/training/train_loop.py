@@ -120,18 +120,6 @@ def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, 
     return loss, after, share_after_share(world, logits)
 
 
-def attempt(world: World, work: Work, arrays: Arrays, size: int) -> None:
-    """One step with ``size`` images per device, to see whether they fit into its memory."""
-    functions = work.functions
-    replica = functions.start(world, functions.build_model(arrays))
-    try:
-        loader = functions.make_fixed_loader(world, work.noise(world, size))
-        functions.ready(replica, [loader])
-        take_steps(work, replica, loader, 1)
-    finally:
-        functions.stop(replica)
-
-
 def with_replica(
     world: World,
     work: Work,

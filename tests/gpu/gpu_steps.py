@@ -73,13 +73,13 @@ def goal(figure: dict[str, Any]) -> float | None:
 
 
 FIRST = ("fp32", "bf16")
-THEN = ("tf32", "bf16-compiled", "bf16-largest", "fp32-compiled", "fp32-largest")
+THEN = ("tf32", "bf16-compiled", "fp32-compiled")
 SMALL_FIRST, SMALL_THEN = ("fp32",), ("fp32-compiled",)
-"""Variants of :data:`MEASURED`: a precision, and how steps are executed or batches chosen. A CPU
+"""Variants of :data:`MEASURED`: a precision, and how steps are executed. A CPU
 without instructions for bf16 takes five minutes for a run in it."""
 MEASURED = ("PyTorch_MultiGPU", "pytorch"), ("JAX_MultiGPU", "jax")
 SMALL = ["--recipe", str(HERE / "small.toml"), "--devices", "1"]
-WORDS = {"compiled": ["--execution", "compiled"], "largest": ["--batch-size", "auto"]}
+WORDS = {"compiled": ["--execution", "compiled"]}
 
 
 def steps(here: Here) -> Iterator[Step]:

@@ -364,7 +364,6 @@ def test_the_most_important_steps_come_first_and_their_commands_are_known(
     assert list(found)[: len(first)] == first
     assert "PyTorch_MultiGPU-fp32-compiled" in found
     assert "JAX_MultiGPU-fp32-compiled" not in found, "it always is"
-    assert ("JAX_MultiGPU-bf16-largest" in found) == (gpus > 0)
     assert ("PyTorch_MultiGPU-tf32" in found) == (gpus > 0)
     rosetta, _ = helpers_main.build()
     for command in (command for step in found.values() for command in step.commands):

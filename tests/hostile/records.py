@@ -274,10 +274,6 @@ STRANGE: dict[str, tuple[Put, str]] = {
         changed("training", "step_times", to=[records.step_times(slowest=11)]),
         "field training/step_times/0 contradicts others: it was the slowest in more steps",
     ),
-    "an estimate of less than no memory": (
-        changed("memory", to={"peak_bytes": None, "reason": None, "estimated_bytes": -1}),
-        "field memory/estimated_bytes",
-    ),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "it is unknown"),
 }
 

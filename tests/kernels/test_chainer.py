@@ -358,15 +358,6 @@ def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any])
     assert clock.first_step_seconds > clock.data_seconds > 0
 
 
-def test_running_out_of_memory_is_known_for_what_it_is() -> None:
-    with pytest.raises(MemoryError) as caught:
-        np.empty(1 << 60, np.uint8)
-    assert framework.out_of_memory(caught.value)
-    from_replica = RuntimeError("replica 0: cupy.cuda.memory.OutOfMemoryError: Out of memory")
-    assert framework.out_of_memory(from_replica)
-    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
-
-
 @pytest.mark.parametrize(
     ("precision", "kind", "reason"),
     [

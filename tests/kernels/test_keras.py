@@ -6,9 +6,8 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +26,6 @@ from agreed import (
     assert_later_epochs_are_the_same,
     assert_stops_within_an_epoch,
     ramp,
-    steps_of,
-    train_shallow,
 )
 from examples import assert_examples_deliver
 from mirrored import Heard, crops, noise, shallow_replica, tuned, world
@@ -37,7 +34,6 @@ from notebook_cells import (
     EPSILON_FIRST,
     SIDE,
     adam,
-    cell_with,
     failed_in_training_loop,
     namespace_of,
     recipe_of_resnet44,
@@ -315,41 +311,10 @@ def test_the_import_says_nothing() -> None:
     assert done.stderr == ""
 
 
-def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
-    """The notebook's own search and training, with a small network and a small memory."""
-    names = namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False)
-    run, train_epoch = names["this_run"], names["train_epoch"]
-
-    def limited(replica: Any, loader: Any, steps: int, clock: StepClock) -> float:
-        if isinstance(loader, repeat) and len(next(loader)[0]) > 2 * 16:
-            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-        loss: float = train_epoch(replica, loader, steps, clock)
-        return loss
-
-    names["train_epoch"] = limited
-    train_shallow(names)
-    run.setup = replace(run.setup, search_batch=True)
-    exec(cell_with("Keras_MultiGPU", CHECKED), names)
-    run.monitor.stop()
-    scaled, last = names["scaled"], run.history[-1]
-    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (16, 32)
-    assert last["images"] == 32 * steps_of(names) > 32
-    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
-    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
-    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
-
-
 def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_stops_within_an_epoch("Keras_MultiGPU", tmp_path, monkeypatch)
-
-
-def test_running_out_of_memory_is_known_for_what_it_is() -> None:
-    with pytest.raises(tf.errors.OpError) as caught:
-        keras.ops.zeros((1 << 50,), "uint8")
-    assert framework.out_of_memory(caught.value)
-    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

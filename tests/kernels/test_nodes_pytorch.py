@@ -71,27 +71,6 @@ def test_a_process_group_meets_under_each_launcher(
     assert ranks_tools.run(tmp_path, MEET, launcher=launcher) == [2, 2]
 
 
-def largest(names: two_nodes.Names) -> int:
-    """On a rank: the batch that fits, where rank 1 has memory for four images."""
-    run, attempt = names["this_run"], train_loop.attempt
-
-    def short(world: World, work: Work, arrays: Any, size: int) -> None:
-        if world.rank == 1 and size > 4:
-            raise MemoryError("DefaultCPUAllocator: can't allocate memory")
-        if size <= 4:
-            attempt(world, work, arrays, size)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_loop, "attempt", short)
-        found: int = run.largest_batch().recipe.batch_size
-    return found
-
-
-def test_the_largest_batch_is_that_of_the_rank_with_least_memory(tmp_path: Path) -> None:
-    found = two_nodes.on_ranks(NOTEBOOK, tmp_path, largest, batch_size="auto")
-    assert found == [4, 4]
-
-
 def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:
     with pytest.raises(two_nodes.RankError, match=r"^nodes 2: DataParallel is one process"):
         two_nodes.on_ranks("PyTorch_MultiGPU_Exp_Loss", tmp_path, checked_loop)

@@ -528,14 +528,6 @@ def test_adam_is_where_it_was() -> None:
     )
 
 
-def test_running_out_of_memory_is_known_for_what_it_is() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(1 << 60, dtype=torch.uint8)
-    assert framework.out_of_memory(caught.value)
-    assert framework.out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
-    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
-
-
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
     with pytest.raises(UserError, match="tensor cores"):
         framework.configure("tf32", "cpu")

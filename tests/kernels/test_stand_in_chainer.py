@@ -25,7 +25,7 @@ from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.self_test import expected
-from helpers.training import measurement_rounds, train_loop
+from helpers.training import measurement_rounds
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -97,7 +97,6 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     exec(cell_with(NOTEBOOK, "this_run.check_fairness("), names)
     assert [check.check for check in run.fairness_check.checks] == ["used"]
     run.progress.skip("check_training_loop")
-    run.everywhere(train_loop.attempt, start, BATCH)
     for text in (CHECKED, "this_run.test()", "this_run.profile("):
         exec(cell_with(NOTEBOOK, text), names)
     assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"

@@ -65,18 +65,6 @@ def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expe
     assert at_import(NOTEBOOK, "mxnet", precision) == expected
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Check failed: e == cudaSuccess: cudaMalloc retry failed: out of memory",
-        "cuDNN: CUDNN_STATUS_ALLOC_FAILED",
-        "CUDA: Check failed: e == CUDA_SUCCESS: CUDA_ERROR_OUT_OF_MEMORY",
-    ],
-)
-def test_a_full_gpu_is_known_by_all_it_says_stand_in(said: str) -> None:
-    assert framework.out_of_memory(mx.MXNetError(said))
-
-
 def test_the_probe_works_on_what_it_is_given_as_gpus_stand_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

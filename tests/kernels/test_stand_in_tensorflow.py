@@ -245,26 +245,5 @@ def test_the_clock_waits_for_this_step_alone_stand_in() -> None:
     assert set(at_once) == set(begun) == set(step)
 
 
-SAID = [
-    tf.errors.InternalError(
-        None, None, "Failed copying input tensor: Dst tensor is not initialized."
-    ),
-    tf.errors.InvalidArgumentError(None, None, "OOM when allocating tensor with shape[64,256]"),
-    tf.errors.UnknownError(None, None, "CUDNN_STATUS_ALLOC_FAILED in external/xla/cuda_dnn.cc"),
-    tf.errors.InternalError(None, None, "failed call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
-    tf.errors.InternalError(None, None, "NCCL: unhandled cuda error: Cuda failure 'out of memory'"),
-    tf.errors.InternalError(None, None, "Failed to allocate request for 2.0GiB (2147483648B)"),
-    MemoryError("Unable to allocate 8.00 GiB for an array"),
-]
-
-
-@pytest.mark.parametrize("error", SAID, ids=[str(error)[:40] for error in SAID])
-@pytest.mark.parametrize("module", MODULES)
-def test_a_full_gpu_is_known_by_all_it_says_stand_in(module: str, error: Exception) -> None:
-    assert MODULES[module].out_of_memory(error)
-    assert not MODULES[module].out_of_memory(tf.errors.InternalError(None, None, "no algorithm"))
-    assert not MODULES[module].out_of_memory(RuntimeError("OOM when allocating a name"))
-
-
 def test_the_probe_works_with_the_switches_for_gpus_stand_in(tmp_path: Path) -> None:
     probed.in_own_process(MODULES, tmp_path, in_place_of_gpus=True)

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,8 +20,6 @@ from agreed import (
     assert_later_epochs_are_the_same,
     assert_stops_within_an_epoch,
     ramp,
-    steps_of,
-    train_shallow,
 )
 from coverage_checks import failed_in_data_coverage
 from examples import assert_examples_deliver
@@ -31,7 +28,6 @@ from notebook_cells import (
     CHECKED,
     SIDE,
     adam,
-    cell_with,
     failed,
     failed_in_training_loop,
     namespace_of,
@@ -323,40 +319,10 @@ def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard
     assert not heard.lines, "in the check of fairness, the training-loop check, or here"
 
 
-def test_a_batch_that_does_not_fit_is_halved(tmp_path: Path) -> None:
-    """The notebook's own search and training, with a small network and a small memory."""
-    names = namespace_of("TensorFlow_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False)
-    run, train_step = names["this_run"], names["train_step"]
-
-    def limited(network: Any, optimizer: Any, grey: Any, targets: Any) -> Any:
-        if names["on_each"](grey)[0].shape[0] > 16:
-            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-        return train_step(network, optimizer, grey, targets)
-
-    names["train_step"] = limited
-    train_shallow(names)
-    run.setup = replace(run.setup, search_batch=True)
-    exec(cell_with("TensorFlow_MultiGPU", CHECKED), names)
-    run.monitor.stop()
-    scaled, last = names["scaled"], run.history[-1]
-    assert (scaled.recipe.batch_size, scaled.global_batch_size) == (16, 32)
-    assert last["images"] == 32 * steps_of(names) > 32
-    assert last["learning_rate"] == pytest.approx(scaled.learning_rate)
-    taken = framework.dump_optimizer(run._replica.network, run._replica.optimizer)["step"]
-    assert taken == scaled.recipe.epochs * steps_of(names), "the trial's step is forgotten"
-
-
 def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_stops_within_an_epoch("TensorFlow_MultiGPU", tmp_path, monkeypatch)
-
-
-def test_running_out_of_memory_is_known_for_what_it_is() -> None:
-    with pytest.raises(tf.errors.OpError) as caught:
-        tf.zeros((1 << 50,), tf.uint8)
-    assert framework.out_of_memory(caught.value)
-    assert not framework.out_of_memory(RuntimeError("shape mismatch"))
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

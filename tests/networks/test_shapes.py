@@ -69,39 +69,6 @@ def test_pytorch_counts_as_many_flops() -> None:
         assert 2 * shapes.multiply_adds(network, 14, crop) == flops, (network, crop)
 
 
-KEPT = """
-import json, torch
-from helpers.networks import pytorch, weights
-from helpers.networks.shapes import NETWORKS
-from helpers.recipe import RECIPES
-for network in NETWORKS:
-    model = pytorch.build(network, weights.seeded(14, 0, network), RECIPES["chexnet"])
-    parameters = {each.data_ptr() for each in model.parameters()}
-    for crop in (32, 101):
-        kept = {}
-        def keep(tensor):
-            # Without the weights, the places of maxima, and the statistics of BatchNorm.
-            own = tensor.data_ptr() in parameters or tensor.dim() == 1
-            if tensor.is_floating_point() and not own:
-                kept[tensor.data_ptr()] = tensor
-            return tensor
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            model.train()(torch.rand(2, 3, crop, crop))
-        print(json.dumps([network, crop, sum(each.numel() for each in kept.values())]))
-"""
-
-
-def test_pytorch_keeps_as_many_activations() -> None:
-    python = paths.VENVS / "pytorch" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("the pytorch environment is not built")
-    done = subprocess.run([python, "-c", KEPT], capture_output=True, text=True, check=True)
-    counted = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counted) == 2 * len(shapes.NETWORKS)
-    for network, crop, values in counted:
-        assert 2 * shapes.activations(network, 14, crop) == values, (network, crop)
-
-
 LAYOUT = """
 import json, torch
 from helpers.networks import pytorch, weights

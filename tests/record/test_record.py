@@ -300,12 +300,12 @@ def test_flops_of_a_large_machine_are_read(tmp_path: Path) -> None:
         json_files.read(tmp_path / "record.json")
 
 
-def test_the_memory_of_a_run_has_its_estimate_beside_the_peak() -> None:
+def test_the_memory_of_a_run_is_the_peak_of_its_fullest_device() -> None:
     none = pd.DataFrame({"device": ["host"]})
-    assert record.memory(none, 5, 3) == {"peak_bytes": 5, "reason": None, "estimated_bytes": 3}
-    unseen = {"peak_bytes": None, "reason": "no GPU reported its memory", "estimated_bytes": None}
+    assert record.memory(none, 5) == {"peak_bytes": 5, "reason": None}
+    unseen = {"peak_bytes": None, "reason": "no GPU reported its memory"}
     assert record.memory(none) == unseen
     gpus = pd.DataFrame({"device": ["gpu0", "gpu1"], "memory peak (MiB)": [1.0, 2.0]})
-    assert record.memory(gpus, None, 3)["peak_bytes"] == 2 * 2**20
-    for memory in (unseen, record.memory(none, 5, 3)):
+    assert record.memory(gpus)["peak_bytes"] == 2 * 2**20
+    for memory in (unseen, record.memory(none, 5)):
         record.check(make(memory=memory))

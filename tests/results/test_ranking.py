@@ -254,20 +254,6 @@ def test_lanes_end_with_training(tmp_path: Path) -> None:
     assert {len(column) for column in recording.columns} == {len(recording.times)}
 
 
-def test_the_memory_of_a_device_is_shown_beside_its_estimate(tmp_path: Path) -> None:
-    old = {"peak_bytes": 3 * 2**30, "reason": None}
-    alone = cost.table(load(tmp_path / "old", [records.make(cores=1, memory=old)])).frame
-    assert alone["peak memory of a device (GiB)"].to_list() == ["3.00"]
-    assert "estimated (GiB)" not in alone
-    runs = [
-        records.make(name, memory=old | {"estimated_bytes": estimated})
-        for name, estimated in (("PyTorch", 2**31), ("Keras", None))
-    ]
-    found = cost.table(load(tmp_path / "new", runs))
-    assert found.frame["estimated (GiB)"].to_list() == ["2.00", "-"]
-    assert "but neither the framework nor its workspaces" in found.note
-
-
 def test_a_decoder_that_is_not_native_is_marked_and_not_ranked(tmp_path: Path) -> None:
     runs = [records.make(speed=speed, gpu=True) for speed in (100, 300)]
     runs[1]["recipe"]["decoder"] = "gpu"

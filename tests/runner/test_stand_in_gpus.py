@@ -377,8 +377,6 @@ def test_stand_in_what_is_free_on_the_fullest_gpu() -> None:
     )
     ask = f"from helpers.frameworks import memory; print(memory.free_on_gpus({[uuid(0), uuid(1)]}))"
     assert run(machine, sys.executable, "-c", ask).stdout == "80000\n"
-    ask = ask.replace("free_on_gpus", "of_smallest_gpu")
-    assert run(machine, sys.executable, "-c", ask).stdout == f"{81559 << 20}\n"
 
 
 # --- MIG, and GPUs that nobody hid ------------------------------------------------------------
@@ -448,11 +446,9 @@ def test_stand_in_gpus_that_do_not_report_their_memory_are_not_shared() -> None:
     ask = "from helpers.frameworks import devices, memory\nfrom helpers.errors import UserError\n"
     ask += "try: memory.free_on_gpus([gpu.uuid for gpu in devices.visible()])\n"
     ask += "except UserError as error: print(error)"
-    ask += "\nprint(memory.of_smallest_gpu([gpu.uuid for gpu in devices.visible()]))"
     assert run(fake_nvml.JETSON, sys.executable, "-c", ask).stdout.splitlines() == [
         "the driver does not report the GPUs' free memory (Not Supported), so replicas cannot "
         "share it; ask for one device per GPU",
-        "None",
     ]
 
 

@@ -200,18 +200,18 @@ def test_the_file_says_what_the_options_say(
         tmp_path,
         'frameworks = ["mxnet", "PyTorch"]\ndevices = [1, 2]\nseeds = "0, 7"\nrepeats = 2\n'
         f"precision = \"fp32\"\nrecipe = 'demo'\ndata = '{suite.data}'\nname = \"overnight\"\n"
-        'epochs = 3\nbatch_size = "auto"\nnum_workers = 0\nwarmup_epochs = 0.5\n',
+        "epochs = 3\nbatch_size = 4\nnum_workers = 0\nwarmup_epochs = 0.5\n",
     )
     assert main(["run", "--dry-run", "--sweep", file]) == 0
     from_file = capsys.readouterr().out
     options = ["--frameworks", "mxnet,PyTorch", "--devices", "1,2", "--seeds", "0,7"]
     options += ["--repeats", "2", "--recipe", "demo", "--data", str(suite.data)]
-    options += ["--epochs", "3", "--batch-size", "auto", "--num-workers", "0"]
+    options += ["--epochs", "3", "--batch-size", "4", "--num-workers", "0"]
     options += ["--warmup-epochs", "0.5"]
     assert main(["run", "--dry-run", "--name", "overnight", *options]) == 0
     assert capsys.readouterr().out == from_file
     assert "Experiment overnight: 16 runs" in from_file
-    assert "every run with epochs 3, batch size auto, workers 0, warm-up epochs 0.5\n" in from_file
+    assert "every run with epochs 3, batch size 4, workers 0, warm-up epochs 0.5\n" in from_file
     assert "MXNet_Gluon_MultiGPU on 2 devices, seed7 repeat2" in from_file
     # Options beside the file replace what it says; a notebook replaces its frameworks too.
     options = ["--notebooks", "Keras_MultiGPU", "--seed", "3", "--repeats", "1", "--devices", "1"]
@@ -246,11 +246,11 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
     options = "--epochs 2 --batch-size 16 --num-workers 0 --warmup-epochs 1.5 --strict-nodes"
     assert suite.compare("--name", "option", *options.split(), "--profile-steps", "2") == 0
     assert given("option") == "(2, 16, 0, 1.5, True, 2)"
-    text = 'epochs = "1"\nbatch_size = "auto"\nnum_workers = "auto"\nwarmup_epochs = 0.5\n'
+    text = 'epochs = "1"\nbatch_size = 4\nnum_workers = 3\nwarmup_epochs = 0.5\n'
     text += "strict_nodes = true\nprofile_steps = 3\n"
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
     assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
-    assert given("file") == "(1, 'auto', 'auto', 0.5, True, 3)"
+    assert given("file") == "(1, 4, 3, 0.5, True, 3)"
     assert suite.compare("--name", "neither") == 0
     assert given("neither") == "('default', 'default', 'default', 'default', False, 0)"
     written = suite.journal("option")

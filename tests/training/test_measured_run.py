@@ -452,7 +452,7 @@ def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
 SECTIONS = {
     "check_fairness": (None, None, None),
     "check_training_loop": (None,),
-    **dict.fromkeys(("largest_batch", "train", "test", "profile"), ()),
+    **dict.fromkeys(("train", "test", "profile"), ()),
     **dict.fromkeys(("chart", "attribute_time", "finish"), ()),
 }
 

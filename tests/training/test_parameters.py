@@ -184,7 +184,7 @@ def test_a_folder_that_changes_is_read_again(generated: Path, tmp_path: Path) ->
         ),
         (
             {"batch_size": 0},
-            "batch_size is 0: give a whole number from 1 to 2147483647, or 'default' or 'auto'",
+            "batch_size is 0: give a whole number from 1 to 2147483647, or 'default'",
         ),
         ({"batch_size": True}, "batch_size is True"),
         ({"epochs": 0}, "epochs is 0: give a whole number from 1 to 2147483647, or 'default'"),
@@ -241,8 +241,6 @@ def test_epochs_and_batch_size_are_the_recipe_s_or_one_s_own(generated: Path) ->
     assert (own.epochs, own.batch_size) == (lookup("demo").epochs, 64)
     assert (other.epochs, other.batch_size) == (2, 16)
     assert other.learning_rate == own.learning_rate / 4
-    found = resolved(epochs="default", batch_size="auto")
-    assert found.recipe.recipe == own and found.search_batch and not resolved().search_batch
 
 
 def test_workers_serve_all_devices_together(generated: Path) -> None:
@@ -253,7 +251,6 @@ def test_workers_serve_all_devices_together(generated: Path) -> None:
 
     assert resolved("default").workers == min(8, loader_workers.usable_cores())
     assert resolved(3).workers == resolved("3").workers == 3
-    assert resolved("auto").measure_workers and not resolved("default").measure_workers
 
 
 def test_workers_keep_to_the_cores_that_this_process_may_use(

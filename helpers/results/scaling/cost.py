@@ -24,7 +24,6 @@ FIGURES = (
     "money_an_epoch",
     "money_to_target",
     "peak_bytes",
-    "estimated_bytes",
     "first_step_seconds",
 )
 
@@ -64,7 +63,7 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
     hours = content["training"]["seconds"] / 3600
     found = dict.fromkeys(FIGURES, math.nan) | {
         "first_step_seconds": content["training"]["first_step_seconds"],
-        **{what: content.get("memory", {}).get(what) for what in ("peak_bytes", "estimated_bytes")},
+        "peak_bytes": content.get("memory", {}).get("peak_bytes"),
     }
     if joules is not None:
         found["wh_an_epoch"] = joules / 3600 / len(epochs)
@@ -114,7 +113,6 @@ def table(compared: Comparison) -> Table:
         f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
         f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
-        "estimated (GiB)": ("estimated_bytes", short_number, 2.0**30),
         f"first step ({unit})": ("first_step_seconds", clock, 1.0),
     }
     rows = [
@@ -131,12 +129,6 @@ def table(compared: Comparison) -> Table:
     energy = (
         "Energy is that of the GPUs in training; until a target, it is proportional to the images. "
         if any("Wh an epoch" in cells for _, cells in rows)
-        else ""
-    )
-    estimated = (
-        "The estimate counts weights, gradients, moments and activations, but neither the "
-        "framework nor its workspaces. "
-        if any("estimated (GiB)" in cells for _, cells in rows)
         else ""
     )
     kept = (
@@ -156,7 +148,7 @@ def table(compared: Comparison) -> Table:
         rows,
         note=f"{energy}The first step includes compilation and autotuning. {kept}Peak memory "
         "counts all processes on a GPU, but only a CPU device's own processes. "
-        f"{estimated}{money}",
+        f"{money}",
     )
 
 
