@@ -57,7 +57,6 @@ class Recipe:
     execution: str = "default"  # "compiled" (PyTorch, TensorFlow, Keras), "eager" (not PyTorch)
     task: str = "multiclass"  # "multilabel": targets are float32 (images, findings)
     seed: int = 0  # of order and crops; seed the weights as your framework does
-    decoder: str = "cpu"  # the only one here; PyTorch's cells read it
 
 
 @dataclass(frozen=True)

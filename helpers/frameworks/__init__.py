@@ -55,8 +55,6 @@ class Row:
     """Why its steps cannot be compiled; empty where they can."""
     compiles_one_device_only: str = ""
     """Why its steps cannot be compiled for several devices; empty where they can."""
-    decodes_on_gpu: bool = False
-    """Whether its loader can leave the decoding of JPEGs to the GPU that trains."""
     shared_memory: bool = False
     """Whether its loader's workers write batches to /dev/shm."""
     optional: bool = False
@@ -95,7 +93,6 @@ ROWS = (
         dark_colour="#FF8F45",
         marker="o",
         rank_a_device=True,
-        decodes_on_gpu=True,
         shared_memory=True,
     ),
     Row(

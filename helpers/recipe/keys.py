@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe.key_types import described, example, list_of, number, text, whole, word
-from helpers.recipe.settings import DECODERS, EXECUTIONS, LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
+from helpers.recipe.settings import EXECUTIONS, LOADER_CORES, OPTIMIZERS, SCALINGS, TASKS
 
 FRAMEWORKS = tuple(NOTEBOOKS)
 """Modules of ``helpers.frameworks`` that accept a custom network."""
@@ -45,7 +45,6 @@ DATA = {
     "crop": whole("224", 1, 2**14),
     "color_mode": word("grayscale", "rgb"),
     "loader_cores": word(*LOADER_CORES),
-    "decoder": word(*DECODERS),
 }
 OPTIONS = {
     "uncertain": word("zero", "one", "ignore"),

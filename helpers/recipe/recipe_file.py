@@ -24,7 +24,7 @@ from helpers.recipe.keys import (
     READERS,
     TABLES,
 )
-from helpers.recipe.settings import MULTILABEL, ON_CPU, ON_DEVICE, TASKS, Recipe
+from helpers.recipe.settings import MULTILABEL, ON_DEVICE, TASKS, Recipe
 from helpers.recipe.toml_file import TomlFile
 
 FOLDER = paths.ROOT / "recipes"
@@ -220,7 +220,6 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
         options=options,
         color_mode=data.get("color_mode", "grayscale" if reader == "nih" else "rgb"),
         loader_cores=data.get("loader_cores", ON_DEVICE),
-        decoder=data.get("decoder", ON_CPU),
         own=own,
         code=code,
         beside=str(folder) if own else "",

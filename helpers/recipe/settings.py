@@ -72,9 +72,6 @@ LOADER_CORES = (ON_DEVICE, ON_OWN, ON_SIBLINGS)
 """Where loader workers of a CPU device run: on its cores, on cores that do not compute, or on the
 second hardware threads of the cores that compute."""
 
-ON_CPU, ON_GPU = DECODERS = ("cpu", "gpu")
-"""Where JPEGs are decoded: by each framework's own loader, or on the GPU that trains."""
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -114,7 +111,6 @@ class Recipe:
     options: dict[str, Any] = field(default_factory=dict)  # the reader's own
     color_mode: str = "grayscale"  # or rgb
     loader_cores: str = ON_DEVICE
-    decoder: str = ON_CPU
     optimizer: str = "adam"
     momentum: float = 0.0  # of the optimiser "sgd" alone
     weight_decay: float = 0.0  # added to the gradients of all weights, as PyTorch does

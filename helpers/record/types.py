@@ -202,7 +202,6 @@ class RecipeSettings(TypedDict):
     precision: str
     execution: NotRequired[Literal["default", "eager", "compiled"]]  # as asked for
     reader: NotRequired[str]
-    decoder: NotRequired[Literal["cpu", "gpu"]]  # of JPEGs
     own: NotRequired[dict[str, str]]  # custom code, mine.py:net, by framework's module or reader
     code: NotRequired[dict[str, Sha256]]  # SHA-256 of each of its files
     optimizer: NotRequired[Literal["sgd", "adam"]]
@@ -240,7 +239,6 @@ class Data(TypedDict):
     steps_per_epoch: Positive
     format: NotRequired[str]
     classes: NotRequired[Annotated[list[str], Meta(min_length=1)]]  # in the order of the outputs
-    decoder: NotRequired[str]
     loader_workers: NotRequired[Count]  # of all devices together
     sha256: NotRequired[str]  # over the names, groups, labels and sizes of all images
 

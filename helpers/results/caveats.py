@@ -80,11 +80,6 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(
             f"trained differently: {', '.join(variants)}; it is not ranked with the other runs"
         )
-    if comparability.NOT_NATIVE in comparability.marks(content):
-        texts.append(
-            "JPEGs were decoded on the GPU, which is not the framework's own loader; it is not "
-            "ranked with the other runs"
-        )
     if comparability.failed(content):
         failed = [c["check"] for c in content["fairness"]["checks"] if c["verdict"] == "fail"]
         texts.append(f"fairness check not passed: {', '.join(failed) or 'see its table'}")

@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from helpers.recipe.settings import ON_CPU
-
 NOT_COMPARABLE = "not comparable"
 DIFFERENT = "trained differently"
 RESUMED = "resumed"
 SHARED = "shared GPU"
-NOT_NATIVE = "not native"
 
 
 def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -18,15 +15,13 @@ def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
     *not comparable*: it failed its fairness check. *trained differently*: it did something else
     than the recipe, as a notebook that was changed on purpose. *resumed*: it resumed from a
     checkpoint, so the measurements cover only its last process. *shared GPU*: another process was
-    on its GPUs. *not native*: its loader was not the framework's own. The marks are empty if its
-    times are comparable.
+    on its GPUs. The marks are empty if its times are comparable.
     """
     found = {
         NOT_COMPARABLE: failed(content),
         DIFFERENT: bool(variants(content)),
         RESUMED: resumed_after(content) > 0,
         SHARED: bool(content.get("other_processes", {}).get("processes")),
-        NOT_NATIVE: content.get("recipe", {}).get("decoder", ON_CPU) != ON_CPU,
     }
     return tuple(mark for mark, holds in found.items() if holds)
 
@@ -55,7 +50,7 @@ def resumed_after(content: Mapping[str, Any]) -> int:
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """The marks of runs that share one figure: every mark that any of them has."""
     found = {mark for one in several for mark in one}
-    marks = (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED, NOT_NATIVE)
+    marks = (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED)
     return tuple(mark for mark in marks if mark in found)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from helpers.recipe import AS_USUAL, COMPILED, EAGER, digest_now
-from helpers.recipe.settings import ON_CPU, ON_DEVICE, ON_OWN, ON_SIBLINGS
+from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
 
 
@@ -126,7 +126,6 @@ _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "device": lambda c: f"on {_device(c['devices'])}",
     "cores": _cores,
     "loader workers": _loaders,
-    "decoder": lambda c: f"decoding on the {c['recipe'].get('decoder', ON_CPU).upper()}",
     "images": lambda c: f"{sum(c['data']['images'].values())} images",
 }
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from helpers.recipe import AS_USUAL, RECIPES, digest_now, lookup
-from helpers.recipe.settings import ON_CPU
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.run_labels import optimizer, own_code, schedule
 
@@ -25,7 +24,6 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate over epochs": lambda c: schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
-    "decoder": lambda c: c["recipe"].get("decoder", ON_CPU),
     "execution": lambda c: c["recipe"].get("execution", AS_USUAL),
     "seed": lambda c: c["recipe"]["seed"],
     "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],

@@ -17,11 +17,11 @@ from data_prep.catalog import part_notes
 from data_prep.compiled import copy_flipped
 from data_prep.files import read_json
 from data_prep.readers import Reader
-from data_prep.readers.catalog_reader import CatalogReader, read_source, to_channels
+from data_prep.readers.catalog_reader import CatalogReader, to_channels
 from helpers.errors import UserError
 from helpers.recipe import MULTICLASS, MULTILABEL, Recipe, ScaledRecipe, custom_code
 from helpers.record import run_identity, tasks
-from helpers.training import encoded_images, filesystem, image_readers
+from helpers.training import filesystem, image_readers
 from helpers.training.setup import Setup
 
 if TYPE_CHECKING:
@@ -63,17 +63,9 @@ class Data:
 
     def read(self, row: int) -> np.ndarray:
         """The image in that row, uint8 (H, W, planes)."""
-        if encoded_images.collecting():
-            return self._encoded(int(row))
         if self._array is None:
             return to_channels(self.reader.read(int(row)), self.planes)
         return to_channels(self._array[row], self.planes)
-
-    def _encoded(self, row: int) -> np.ndarray:
-        if not isinstance(self.reader, CatalogReader):  # black images of a check
-            return encoded_images.add_black(*self.reader.read(row).shape[:2])
-        catalog = self.reader.catalog
-        return encoded_images.add(read_source(catalog.folder, catalog.kind, catalog.sources[row]))
 
     def targets(self, table: pd.DataFrame) -> np.ndarray:
         """Findings: float32 (N, len(classes)) of 0 and 1. Classes: their numbers, int64 (N,)."""
@@ -189,8 +181,6 @@ def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
 
     NumPy copies such a view, ``image[:, ::-1]``, of three planes three bytes at a time.
     """
-    if pixels.dtype != place.dtype and encoded_images.collecting():
-        raise UserError(encoded_images.NO_VALUES)
     if pixels.strides[1] > 0 or pixels.dtype != np.uint8:
         place[:] = pixels
     else:

@@ -165,8 +165,6 @@ def begin(*given: Any) -> Any:
     framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
     run = Run(file, framework, setup, devices, names["resume"])
-    if undecoded := run.why_not_decoded(row):
-        raise UnsupportedError(undecoded)
     run._names = names
     run._given = given_ones | {name: names[name] for name in ("resume", *own)}
     return run

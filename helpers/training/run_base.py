@@ -8,10 +8,9 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import ROWS, cpu_cores, rank_info, replicas, row_of
+from helpers.frameworks import cpu_cores, rank_info, replicas
 from helpers.launch import exchange
 from helpers.networks.weights import Arrays, Weights
-from helpers.recipe.settings import ON_GPU
 from helpers.training import image_data, parameters, train_loop
 from helpers.training.epoch_lines import EpochLines
 from helpers.training.image_data import Data
@@ -74,23 +73,6 @@ class RunBase:
         """The images' tables, ``train``, ``valid`` and ``test``, and what reads them."""
         with exchange.first_rank_first():
             return image_data.load_data(self.setup)
-
-    def why_not_decoded(self, notebook: str) -> str | None:
-        """Why the recipe's decoder cannot read the images of this notebook; None if it can."""
-        recipe = self.recipe.recipe
-        if recipe.decoder != ON_GPU:
-            return None
-        row = row_of(notebook, self.framework.KERNEL)
-        if row is None or not row.decodes_on_gpu:
-            able = ", ".join(one.notebook for one in ROWS if one.decodes_on_gpu)
-            why = f"only the notebook {able} can decode on the GPU"
-        elif not self.on_gpu:
-            why = "these devices are CPU devices"
-        elif not self.images.files or self.images.format not in ("jpg", "jpeg"):
-            why = "it reads JPEGs that data-prep wrote, and these images are others"
-        else:
-            return None
-        return f'decoder gpu: {why}; write decoder = "cpu" under [data] of the recipe'
 
     @property
     def network(self) -> str:

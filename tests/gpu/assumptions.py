@@ -40,11 +40,6 @@ class Assumption(NamedTuple):
 
 
 ASSUMPTIONS = {
-    "nvJPEG gives the CPU's pixels": Assumption(
-        gpu_checks.nvjpeg,
-        "pytorch",
-        'a run with decoder = "gpu" trains on other pixels: another variant',
-    ),
     "JAX's recorded memory is what it uses": Assumption(
         gpu_checks.jax_memory,
         "jax",

@@ -7,17 +7,14 @@ compute on. ``assumptions.py`` runs them.
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from helpers.runner.self_test import expected, machine
 
@@ -28,35 +25,6 @@ MIB, GIB = 2**20, 2**30
 
 class NotHereError(Exception):
     """This machine lacks what a check needs; its text is the reason."""
-
-
-def nvjpeg(kind: str) -> Found:
-    """Decodes the same JPEGs, grey and in colour, on both."""
-    import torch
-    from torchvision.io import ImageReadMode, decode_jpeg
-
-    found, said = [], []
-    for what, mode, files in (("grey", "GRAY", _jpegs("L")), ("colour", "RGB", _jpegs("RGB"))):
-        data = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
-        on_cpu, on_gpu = (
-            decode_jpeg(data, ImageReadMode[mode], torch.device(where)) for where in ("cpu", "cuda")
-        )
-        pairs = zip(on_cpu, on_gpu, strict=True)
-        off = np.concatenate([(a.int() - b.cpu().int()).abs().numpy().ravel() for a, b in pairs])
-        found.append(off.max())
-        said.append(f"{what}: {off.max()} levels at most, {off.mean():.3f} in the mean")
-    return max(found) == 0, "; ".join(said)
-
-
-def _jpegs(mode: str) -> Iterator[bytes]:
-    """Two JPEGs of odd sides: their colours at half and at full resolution."""
-    random = np.random.default_rng(0)
-    coarse = Image.fromarray(random.integers(0, 256, (9, 9, 3), np.uint8)).resize((265, 201))
-    noisy = np.asarray(coarse) + random.normal(0, 12, (201, 265, 1))
-    for quality, subsampling in ((75, 2), (95, 0)):
-        image = Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).convert(mode)
-        image.save(file := io.BytesIO(), "JPEG", quality=quality, subsampling=subsampling)
-        yield file.getvalue()
 
 
 def jax_memory(kind: str) -> Found:

@@ -210,7 +210,6 @@ STRANGE: dict[str, tuple[Put, str]] = {
     ),
     "momentum without its number": (recipe(optimizer="sgd"), "field recipe/momentum .* is missing"),
     "a precision that is a list": (changed("recipe", "precision", to=["fp32"]), "field recipe"),
-    "a decoder that is none": (changed("recipe", "decoder", to=["gpu"]), "field recipe/decoder"),
     "energy without its images": (
         changed("energy", to={"joules": 5.0, "images_per_joule": None}),
         "field energy",

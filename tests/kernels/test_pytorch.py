@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,12 +33,10 @@ from agreed import (
 from examples import assert_examples_deliver
 from notebook_cells import (
     CHECKED,
-    SIDE,
     failed,
     failed_in_training_loop,
     functions_with,
     namespace_of,
-    write_different_images,
     write_noise_images,
 )
 from resuming import assert_own_resumes
@@ -53,7 +50,7 @@ from torchvision.transforms.v2 import functional as transforms
 import data_prep
 import gpumon
 from data_prep import FINDINGS
-from helpers.errors import UnsupportedError, UserError
+from helpers.errors import UserError
 from helpers.fairness import custom_network, reference, reference_checks
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
@@ -63,7 +60,6 @@ from helpers.recipe import lookup
 from helpers.runner.notebook_code import run_cells
 from helpers.training import pytorch_batches, step_profile
 from helpers.training.all_reduce import AllReduceClock
-from helpers.training.run_base import RunBase
 from helpers.training.step_clock import StepClock
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
@@ -180,61 +176,6 @@ def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: 
     files = corners(notebook, tmp_path, epoch=3)
     packed = corners(notebook, tmp_path, epoch=3, data=str(tmp_path / "packed"))
     assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_decoder_of_a_gpu_gives_the_batches_of_the_native_loader(
-    workers: int, tmp_path: Path
-) -> None:
-    """By the same function of torchvision, here on the CPU; nvJPEG's pixels may differ."""
-    how: dict[str, Any] = {"size": SIDE, "format": "jpeg", "num_workers": 1, "progress": False}
-    data_prep.resize_folder(write_different_images(tmp_path, ".jpg"), tmp_path / "files", **how)
-    cells = namespace_of("PyTorch_MultiGPU", tmp_path, data=str(tmp_path / "files"))
-    world, scaled, images = one_world(cells), cells["scaled"], cells["images"]
-    found = []
-    for decoder in ("cpu", "gpu"):
-        cells["scaled"] = replace(scaled, recipe=replace(scaled.recipe, decoder=decoder))
-        training = islice(cells["make_train_loader"](world, 0, workers), 2)
-        part = cells["make_evaluation_loader"](world, images.test, workers)
-        found += [together(cells, training), together(cells, part)]
-    assert len(found[1][0]) == len(images.test) and found[0][0].std() > 10
-    for native, own in zip(found[:2], found[2:], strict=True):
-        assert all(np.array_equal(*both) for both in zip(native, own, strict=True))
-    for transform in (
-        lambda pixels, random: (pixels * 0.9).astype(np.uint8)[:56, :56],
-        lambda pixels, random: pixels.transpose(1, 0, 2)[:56, :56],
-    ):
-        loader = cells["make_loader"](world, cells["Images"](images.train, transform), 0)
-        with pytest.raises(UserError, match=r'"gpu" is for transforms that crop and flip'):
-            next(iter(loader))
-
-
-def test_the_training_loop_check_is_passed_with_a_decoder_of_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the CPU, whose pixels are those of the native loader."""
-    how: dict[str, Any] = {"size": SIDE, "format": "jpeg", "num_workers": 1, "progress": False}
-    data_prep.resize_folder(write_different_images(tmp_path, ".jpg"), tmp_path / "files", **how)
-    monkeypatch.setattr(RunBase, "why_not_decoded", lambda *_: None)
-    recipe = tmp_path / "faster.toml"
-    recipe.write_text('recipe = "demo"\n[data]\ndecoder = "gpu"\n')
-    given = {"data": str(tmp_path / "files"), "recipe": str(recipe)}
-    cells = namespace_of(
-        "PyTorch_MultiGPU", tmp_path, devices=2, until=CHECKED, checked=False, **given
-    )
-    run = cells["this_run"]
-    run.check_training_loop(**vars(run.functions))
-    checks = run.fairness_check.checks
-    assert cells["scaled"].recipe.decoder == "gpu" and failed(checks) == set()
-    assert any("once an epoch" in one.check for one in checks)
-
-
-def test_a_decoder_of_a_gpu_needs_a_gpu_and_its_notebook(tmp_path: Path) -> None:
-    recipe = tmp_path / "faster.toml"
-    recipe.write_text('recipe = "demo"\n[data]\ndecoder = "gpu"\n')
-    for notebook, why in zip(NOTEBOOKS, ("CPU devices", "only the notebook PyTorch"), strict=True):
-        with pytest.raises(UnsupportedError, match=f'{why}.*; write decoder = "cpu" under'):
-            namespace_of(notebook, tmp_path, recipe=str(recipe))
 
 
 AS_EVER = dict(zip(NOTEBOOKS, ("c563ffcb88a9f71b", "0e3b5f4776bf6d18"), strict=True))

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import stand_in_cuda
 import torch
-import torchvision
 from notebook_cells import only_the_loop
 from resuming import write_small_images
 
@@ -39,22 +38,6 @@ def _a_gpu_that_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @BOTH
-def test_pixels_of_two_decoders_stand_in(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = torchvision.io.decode_jpeg
-
-    def decoded(files: list[torch.Tensor], mode: Any, device: torch.device) -> Any:
-        images = decode(files, mode)
-        if device.type == "cuda" and not holds:
-            images[1][0, 7, :] = 255 - images[1][0, 7, :]
-        return images
-
-    monkeypatch.setattr(torchvision.io, "decode_jpeg", decoded)
-    found, said = gpu_checks.nvjpeg("gpu")
-    assert found == holds
-    zero = "0 levels at most, 0.000 in the mean"
-    assert (said == f"grey: {zero}; colour: {zero}") == holds and said.count(" levels at most") == 2
-
-
 @BOTH
 def test_memory_that_the_fairness_check_leaves_stand_in(
     holds: bool, monkeypatch: pytest.MonkeyPatch

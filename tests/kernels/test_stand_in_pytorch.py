@@ -3,7 +3,6 @@
 Runs in the pytorch environment.
 """
 
-import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,6 @@ from notebook_cells import (
     namespace_of,
     only_the_loop,
 )
-from PIL import Image
 from resuming import write_small_images
 
 from helpers.fairness import reference
@@ -28,7 +26,6 @@ from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.self_test import expected
-from helpers.training import encoded_images, pytorch_batches
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.world import World
 
@@ -185,54 +182,6 @@ class Busy(stand_in_cuda.Stream):
     def wait_stream(self, other: stand_in_cuda.Stream) -> None:
         assert isinstance(other, Busy)
         self.waits_for.append(other)
-
-
-class Jpegs:
-    """A dataset of files of one JPEG, whose corner is cropped."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        file = io.BytesIO()
-        Image.new("RGB", (8, 8), "red").save(file, "JPEG")
-        for place in pixels:
-            place[...] = encoded_images.add(file.getvalue())[:4, :4]
-        return np.zeros(len(numbers))
-
-
-def test_a_decoder_writes_to_no_memory_that_a_step_still_reads_stand_in(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """torchvision's memory is the current stream's, and nvJPEG does not wait for that stream."""
-    computing, (to, decode) = Busy(), (torch.Tensor.to, pytorch_batches.decode_jpeg)
-    computing.busy = True
-    monkeypatch.setattr(Busy, "current", [computing])
-    used_by: list[tuple[torch.Size, Busy]] = []
-    decoded_on: list[Busy] = []
-
-    def decoded(files: list[torch.Tensor], mode: Any, device: Any) -> Any:
-        stream = Busy.current[-1]
-        assert device == torch.device("cuda") and not stream.busy
-        stream.busy = True
-        decoded_on.append(stream)
-        return decode(files, mode)
-
-    monkeypatch.setattr(pytorch_batches, "decode_jpeg", decoded)
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device, kind: to(tensor, kind))
-    monkeypatch.setattr(
-        torch.Tensor, "record_stream", lambda own, stream: used_by.append((own.shape, stream))
-    )
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "Stream", Busy)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: Busy.current[-1])
-    loader = pytorch_batches.Loader(Jpegs(), 2, (4, 4, 3), num_workers=0, decoder="gpu")
-    shapes = [pixels.shape for pixels, _ in loader]
-    assert shapes == [(2, 4, 4, 3)] * 2
-    assert len(set(decoded_on)) == 1 and computing not in decoded_on, "one pool of memory"
-    assert computing.busy and computing.waits_for == decoded_on
-    assert used_by == [((2, 4, 4, 3), computing)] * 2
 
 
 def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,6 @@ AS_EVER: dict[str, Any] = {
     "options": {},
     "color_mode": "grayscale",
     "loader_cores": "device",
-    "decoder": "cpu",
     "optimizer": "adam",
     "momentum": 0.0,
     "weight_decay": 0.0,

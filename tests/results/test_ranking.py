@@ -252,15 +252,3 @@ def test_lanes_end_with_training(tmp_path: Path) -> None:
     assert recording.end == 12.0 and max(recording.times) <= 12.0
     assert {mark.name for mark in recording.marks} == {"train", "validate"}
     assert {len(column) for column in recording.columns} == {len(recording.times)}
-
-
-def test_a_decoder_that_is_not_native_is_marked_and_not_ranked(tmp_path: Path) -> None:
-    runs = [records.make(speed=speed, gpu=True) for speed in (100, 300)]
-    runs[1]["recipe"]["decoder"] = "gpu"
-    compared = load(tmp_path, runs)
-    assert [(entry.label, entry.marks) for entry in compared.entries] == [
-        ("PyTorch decoding on the CPU", ()),
-        ("PyTorch decoding on the GPU", ("not native",)),
-    ]
-    assert conclusions.fastest(compared).verdict == "PyTorch decoding on the CPU"
-    assert "JPEGs were decoded on the GPU" in report.write(tmp_path).read_text()

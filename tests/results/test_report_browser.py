@@ -413,7 +413,6 @@ FIXED = {
     ("recipe", "optimizer"),
     ("recipe", "lr_scaling"),
     ("recipe", "execution"),
-    ("recipe", "decoder"),
     ("devices", "kind"),
     ("data", "kind"),
     ("weights", "source"),

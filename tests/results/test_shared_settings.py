@@ -28,7 +28,6 @@ OTHER: dict[str, tuple[str, str, Any]] = {
     "learning rate over epochs": ("recipe", "lr_milestones", [2]),
     "precision": ("recipe", "precision", "bf16"),
     "execution": ("recipe", "execution", "compiled"),
-    "decoder": ("recipe", "decoder", "gpu"),
     "seed": ("recipe", "seed", 1),
     "images and labels": ("data", "sha256", "f" * 64),
     "number of images": ("data", "images", {"train": 1121, "valid": 160, "test": 320}),

@@ -47,9 +47,9 @@ def named(text: str) -> dict[str, Any]:
     for section in ("run", "framework", "hardware", "recipe", "monitor"):
         content[section] = spoilt(content[section])
     content["recipe"] |= {"task": "multilabel", "optimizer": "adam", "lr_scaling": "linear"}
-    content["recipe"] |= {"execution": "default", "decoder": "cpu"}
+    content["recipe"] |= {"execution": "default"}
     content["devices"]["names"] = [text, text]
-    content["data"] |= {"folder": text, "format": text, "decoder": text}
+    content["data"] |= {"folder": text, "format": text}
     content["weights"] |= {"sha256": text, "note": text}
     content["framework"]["versions"] = {text: text}
     content["fairness"]["checks"] = [
