@@ -42,15 +42,6 @@ class LoaderError(UserError):
     """A loader of the notebook gave fewer batches or images than were asked for."""
 
 
-def number_in(variable: str, otherwise: float, what: str) -> float:
-    """The number of ``what`` in an environment variable; ``otherwise`` where it is not set."""
-    said = os.environ.get(variable, "")
-    try:
-        return float(said) if said else otherwise
-    except ValueError:
-        raise UserError(f"{variable}={said}: give {what}") from None
-
-
 def unknown(what: str, name: str, known: Iterable[str], of: str = "") -> str:
     """``unknown key 'epoch': did you mean 'epochs'?``; without a near one all that are known."""
     known = list(known)

@@ -12,8 +12,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,6 @@ class Cluster:
     """A controller and its nodes, as daemons of this test."""
 
     folder: Path
-    daemons: dict[str, subprocess.Popen[bytes]]
     environment: dict[str, str]
     """What a user's shell has there: PATH, SLURM_CONF, …"""
 
@@ -117,30 +116,6 @@ class Cluster:
             time.sleep(0.2)
         return found
 
-    def told(self) -> str:
-        """The last lines of the daemons' logs, for a test that fails."""
-        logs = sorted((self.folder / "log").glob("*.log"))
-        last = {log.name: log.read_text(errors="replace").splitlines()[-30:] for log in logs}
-        return "\n".join(f"{name}: {line}" for name, lines in last.items() for line in lines)
-
-    @contextmanager
-    def dead(self, node: str) -> Iterator[None]:
-        """Inside, a node is as after a power cut: its daemon is gone, and all that ran there."""
-        daemon = self.daemons[node]
-        daemon.kill()
-        daemon.wait()
-        conf = self.environment["SLURM_CONF"]
-        there = _with_environment({"SLURM_CONF": conf, "SLURMD_NODENAME": node})
-        # First what would tell the controller that the rest has ended.
-        steps = {process.parent() for process in there}
-        for process in [each for each in steps if each and "slurmstepd" in each.name()] + there:
-            with suppress(psutil.Error):
-                process.kill()
-        try:
-            yield
-        finally:
-            self.daemons[node] = start(self, node, node_command(self.folder, node))
-
 
 def unpacked() -> Path:
     """The folder with Debian's Slurm, unpacked once.
@@ -157,20 +132,15 @@ def unpacked() -> Path:
         return UNPACKED
     part = UNPACKED.with_name(f"{UNPACKED.name}.{os.getpid()}")
     (part / "debs").mkdir(parents=True)
+    fetch = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *PACKAGES]
     try:
-        fetch = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *PACKAGES]
-        try:
-            done = subprocess.run(
-                fetch, cwd=part / "debs", capture_output=True, text=True, timeout=120, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise CannotBeHad("apt-get download took longer than two minutes") from None
-        if done.returncode:
-            raise CannotBeHad(f"apt-get download: {done.stderr.strip().splitlines()[-1]}")
+        subprocess.run(fetch, cwd=part / "debs", capture_output=True, timeout=120, check=True)
         for package in (part / "debs").glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, part], check=True)
         shutil.rmtree(part / "debs")
         part.rename(UNPACKED)
+    except subprocess.SubprocessError as error:
+        raise CannotBeHad(f"apt-get download: {error}") from None
     except OSError:  # another test was quicker
         if not UNPACKED.exists():
             raise
@@ -222,77 +192,54 @@ def cluster(
     }  # fmt: skip
     for name in NODES:
         words = [word.format(name=name, folder=folder) for word in first]
-        programs[name] = [*words, *node_command(folder, name)]
-    daemons: dict[str, subprocess.Popen[bytes]] = {}
-    found = Cluster(folder, daemons, environment)
+        step = str(folder / "bin" / "slurmstepd")
+        programs[name] = [*words, "slurmd", "-D", "-N", name, "-d", step]
+    daemons: list[subprocess.Popen[bytes]] = []
+    found = Cluster(folder, environment)
     try:
         for name, words in programs.items():
-            daemons[name] = start(found, name, words)
+            with (folder / "log" / f"{name}.out").open("wb") as out:
+                started = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
+            daemons.append(started)
             if name == "munged":
                 _until((folder / "munge.sock").exists, "munged made no socket", daemons)
         _until(lambda: "idle 2" in _nodes(found), "the nodes are not idle", daemons)
         yield found
     finally:
-        for daemon in daemons.values():  # not in order: a node would wait for a job that still ends
+        for daemon in daemons:  # not in order: a node would wait for a job that still ends
             daemon.kill()
             daemon.wait()
-        _end_jobs(environment["SLURM_CONF"])
+        _end_jobs(f"SLURM_CONF={environment['SLURM_CONF']}")
 
 
-def node_command(folder: Path, name: str) -> list[str]:
-    """What starts a node's daemon."""
-    return ["slurmd", "-D", "-N", name, "-d", str(folder / "bin" / "slurmstepd")]
-
-
-def _end_jobs(configuration: str) -> None:
+def _end_jobs(variable: str) -> None:
     """What outlives the daemons: a job's step, and all that it has started."""
-    for process in _with_environment({"SLURM_CONF": configuration}):
-        with suppress(psutil.Error):
-            process.kill()
-
-
-def _with_environment(wanted: Mapping[str, str]) -> list[psutil.Process]:
-    """All other processes that have these variables."""
-    lines, found = {f"{name}={value}".encode() for name, value in wanted.items()}, []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             # psutil reads none of slurmstepd's, which writes its title over the first of them.
             said = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if lines <= set(said) and process.pid != os.getpid():
-                found.append(process)
-    return found
-
-
-def start(cluster: Cluster, name: str, words: list[str]) -> subprocess.Popen[bytes]:
-    """One of its daemons."""
-    with (cluster.folder / "log" / f"{name}.out").open("wb") as out:
-        return subprocess.Popen(words, env=cluster.environment, stdout=out, stderr=out)
+            if variable.encode() in said and process.pid != os.getpid():
+                process.kill()
 
 
 def _nodes(cluster: Cluster) -> str:
-    done = subprocess.run(
-        ["sinfo", "--noheader", "--format=%T %D"],
-        env=cluster.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ["sinfo", "--noheader", "--format=%T %D"]
+    done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True)
     return done.stdout
 
 
-def _until(done: object, what: str, daemons: dict[str, subprocess.Popen[bytes]]) -> None:
+def _until(done: Callable[[], bool], what: str, daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + BEGIN
-    while not done():  # type: ignore[operator]
-        ended = [name for name, daemon in daemons.items() if daemon.poll() is not None]
-        if ended or time.monotonic() > until:
-            raise CannotBeHad(f"{what}{f': {ended[0]} has ended' if ended else ''}")
+    while not done():
+        if time.monotonic() > until or any(daemon.poll() is not None for daemon in daemons):
+            raise CannotBeHad(what)
         time.sleep(0.1)
 
 
 def _free_ports(count: int) -> list[int]:
     """Ports of this machine that nobody has just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind(("", 0))
         return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

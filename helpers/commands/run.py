@@ -9,7 +9,6 @@ from helpers.errors import UserError
 from helpers.frameworks import ROWS
 from helpers.recipe import file_of
 from helpers.runner import experiments, hangs, plans, rank_watch, run_experiment, sweep_file
-from helpers.runner.slurm import submit
 
 CHOICES = [field.name for field in fields(plans.Choices)]
 """Options that choose what is run."""
@@ -35,9 +34,9 @@ After Ctrl-C, a crash or a reboot, the same command continues the experiment too
 Results: runs/latest/report.html and Compare.ipynb; for each run its notebook, record and trace.
 Exit codes:
     0  all runs finished
-    1  a run failed or was skipped
+    1  a run failed or was skipped, or SIGUSR1 came before an epoch or a run was finished
     2  a mistake in the command or the data, or a full disk
-   75  stopped at a checkpoint by SIGUSR1; repeat the command to continue
+   75  stopped by SIGUSR1, as Slurm sends it; repeat the command to continue
   130  stopped by Ctrl-C, SIGTERM or a closed terminal
 """
 
@@ -72,7 +71,6 @@ def run(given: argparse.Namespace) -> int:
     if recipe.endswith(".toml"):
         sweeps.append(sweep_file.of_recipe(file_of(recipe).file))
         merged = sweep_file.merged(merged, sweeps[-1:])
-        submit.check_as_queued(recipe, given.name)
     name = merged.pop("name", None)  # a name is no part of a plan
     of_command = [*choices, *(["recipe"] if recipe.endswith(".toml") else [])]  # it names its file
     with sweep_file.located(sweeps, of_command):

@@ -94,23 +94,8 @@ DEMO = {key: DATA[key] for key in ("folder", "image_size", "crop")} | {
 DEMO |= {"weights": MODEL["weights"], "quality_targets": TARGET["quality_targets"]}
 """What a machine without a GPU may take another value of. Not what is trained, nor by what rule."""
 
-_SBATCH_OWN = (
-    *("job-name", "nodes", "ntasks", "ntasks-per-node", "output", "error", "open-mode"),
-    *("signal", "requeue", "no-requeue", "chdir", "wrap", "parsable", "wait", "array", "export"),
-    *("partition", "account", "time", "mem", "cpus-per-task", "test-only"),
-    *("gpus", "gpus-per-task", "gpus-per-socket", "gpu-bind", "ntasks-per-gpu", "cpus-per-gpu"),
-    *("tres-per-task", "tres-bind"),
-)
-"""Options of sbatch that ``rosetta slurm`` gives itself, or that its script could not live with.
-
-As a job may have more ranks on a node than sbatch heard of, GPUs are asked for by the node.
-"""
-_OWN = "|".join(sorted({name[:end] for name in _SBATCH_OWN for end in range(1, len(name) + 1)}))
-"""sbatch takes ``--outp=`` for ``--output=``."""
-_OPTION = rf"^--(?!({_OWN})(=|\Z))[a-z][a-z0-9-]*(=[A-Za-z0-9_.,:;@%+/*()\[\]&|!-]+)?\Z"
-"""``--constraint=a100``: one option of sbatch's, which a shell would take for one word."""
-_SHELL = r"^(?!\s*#(SBATCH|PBS|BSUB)).*\S"
-"""A line of shell, and none that ``sbatch`` reads as options before the script runs."""
+_OPTION = r"^--[a-z][!-~]*\Z"
+"""``--constraint=a100``: one option of sbatch's."""
 _MEMORY = r"^[0-9]{1,9}[KMGT]?\Z"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
 _TIME = r"^([0-9]{1,6}(:[0-9]{2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{2}){0,2})\Z"
@@ -130,25 +115,16 @@ SLURM = {
     ),
     "cpus": whole("16", 1, 2**16),
     "mem": text("the memory of a node as sbatch takes it", '"64G"', _MEMORY),
-    "mem_per_cpu": text("the memory of a core as sbatch takes it", '"4G"', _MEMORY),
-    "modules": list_of(
-        text("", "", r"^[A-Za-z0-9][A-Za-z0-9_.+/-]*\Z"),
-        "a list of the site's modules to load",
-        '["cuda/12.6"]',
-    ),
     "setup": list_of(
-        text("", "", _SHELL),
-        "a list of lines of shell that come first, and not #SBATCH (that is 'sbatch_args')",
+        text("", "", r"\S"),
+        "a list of lines of shell that come first",
         '["module load cuda"]',
     ),
     "sbatch_args": list_of(
         text("", "", _OPTION),
-        "a list of further options of sbatch, each one word, and none that rosetta slurm gives",
+        "a list of further options of sbatch, each one word",
         '["--constraint=a100"]',
     ),
-    "one_job": described(bool, "true or false", "true"),
-    "requeue": described(bool, "true or false", "true"),
-    "signal_seconds": whole("180", 30, 2**16),
 }
 
 TABLES = {

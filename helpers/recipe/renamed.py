@@ -64,7 +64,6 @@ KEYS: Mapping[str, Mapping[str, Name]] = {
         "memory": Name("mem"),
         "before": Name("setup"),
         "options": Name("sbatch_args"),
-        "notice": Name("signal_seconds"),
     },
 }
 """By table and old key."""

@@ -54,7 +54,6 @@ class Entry(TypedDict):
     execution: NotRequired[Literal["default", "eager", "compiled"]]
     variant: NotRequired[Annotated[str, Meta(max_length=100, pattern=r"^[a-z0-9-]*\Z")]]
     earlier: NotRequired[Annotated[list[str], Meta(max_length=10000)]]
-    without_gain: NotRequired[Annotated[int, Meta(ge=0, le=10000)]]
     process: NotRequired[Any]  # of older versions, as the next
     process_started: NotRequired[Any]
 

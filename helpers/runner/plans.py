@@ -110,8 +110,6 @@ class RunState:
     """The number of nodes, with ``devices`` devices each."""
     earlier: list[str] = field(default_factory=list)
     """The outcomes of earlier attempts, so that no run is repeated silently."""
-    without_gain: int = 0
-    """How many attempts in a row were stopped without a training step more than before."""
 
     @property
     def label(self) -> str:

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers import paths, terminal
-from helpers.errors import UnsupportedError, UserError, refusal
+from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
 from helpers.frameworks import devices, installed, parameters_of
 from helpers.launch import run_files
 from helpers.runner import (
@@ -41,9 +41,8 @@ from helpers.runner.estimate import History
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.progress_board import Lines
-from helpers.runner.slurm import this_job
 from helpers.terminal import say
-from helpers.training import checkpoint, graceful_stop, heartbeat
+from helpers.training import checkpoint, heartbeat
 
 
 def run(
@@ -88,8 +87,10 @@ def run(
 
 def _begun(experiment: Experiment, history: History, stall_minutes: float) -> int:
     """Open the experiment and work on it; whatever ends that, no process is left."""
+    had = 0, 0
     try:
         experiment.open()
+        had = _gained(experiment)
         return _work(experiment, history, stall_minutes)
     except OSError as error:
         raise UserError(
@@ -99,8 +100,13 @@ def _begun(experiment: Experiment, history: History, stall_minutes: float) -> in
     except KeyboardInterrupt as asked:
         with shutdown.held():
             _so_far(experiment)
-        more = f"{asked}; {experiment.folder} is kept, and the same command continues it"
-        raise shutdown.again(asked, more) from None
+            gained = _gained(experiment) > had
+        said = f"{asked}; {experiment.folder} is kept, and the same command continues it"
+        if not shutdown.by_slurm():
+            raise KeyboardInterrupt(said) from None
+        if not gained:  # so the next job would not either
+            said += "; no epoch and no run was finished: ask for a longer time limit"
+        raise shutdown.Stopped(said, GO_ON if gained else 1) from None
     finally:
         with shutdown.held():
             # What a signal at the wrong moment left.
@@ -112,22 +118,11 @@ def _work(experiment: Experiment, history: History, stall_minutes: float) -> int
     """The runs, then what compares them; returns the exit code."""
     with progress_board.watching(experiment, history) as shown:
         preflight.test_environments(experiment, shown)
-        before = sum(map(experiment.is_finished, experiment.runs))
         for state in experiment.runs:
             if experiment.is_finished(state):
                 shown.keep(state)
                 continue
-            if shutdown.wished():
-                asked = shutdown.InOrder("stopped as asked between two runs")
-                raise _in_order(experiment, asked, before, attempts=1)
-            had = checkpoint.position(experiment.folder / state.folder)
-            try:
-                _turn(experiment, state, shown, stall_minutes)
-            except shutdown.InOrder as asked:
-                gained = checkpoint.position(experiment.folder / state.folder) > had
-                state.without_gain = 0 if gained else state.without_gain + 1
-                experiment.note(state, state.state, state.reason)
-                raise _in_order(experiment, asked, before, state.without_gain) from None
+            _turn(experiment, state, shown, stall_minutes)
     not_compared = _compare(experiment, stall_minutes)
     headline, not_reported = _report(experiment)
     experiment.close()
@@ -146,20 +141,10 @@ def _so_far(experiment: Experiment) -> None:
         )
 
 
-def _in_order(
-    experiment: Experiment, asked: shutdown.InOrder, before: int, attempts: int
-) -> shutdown.InOrder:
-    """How far a stopped experiment is, and whether continuing it makes sense.
-
-    Args:
-        before: how many of its runs were finished when this process began.
-        attempts: how many in a row have brought the run's checkpoint no further.
-    """
-    done, runs = sum(map(experiment.is_finished, experiment.runs)), len(experiment.runs)
-    said = f"{asked}; {done} of {runs} runs are finished"
-    if attempts == 0 or done > before:
-        return shutdown.InOrder(said)
-    return this_job.without_gain(said, attempts, gone=isinstance(asked, shutdown.NodeGone))
+def _gained(experiment: Experiment) -> tuple[int, int]:
+    """The finished runs, and the epochs in the checkpoints of the others."""
+    epochs = [checkpoint.position(experiment.folder / run.folder)[0] for run in experiment.runs]
+    return sum(map(experiment.is_finished, experiment.runs)), sum(epochs)
 
 
 def _turn(experiment: Experiment, state: RunState, shown: Lines, stall_minutes: float) -> None:
@@ -236,7 +221,6 @@ def _execute(
     """Execute a run's notebook, in a kernel or by ranks; the error that ended it, or None.
 
     Raises:
-        shutdown.InOrder: it was stopped at a checkpoint, or a node is gone.
         OSError: what the runner itself writes cannot be written.
     """
     plan, folder = experiment.plan, experiment.folder / state.folder
@@ -264,27 +248,22 @@ def _execute(
             execute = partial(ranks.execute, order=preflight.order_of(plan, state))
         else:
             execute = partial(kernel_processes.execute, settled=settled)
-        with shutdown.passing_on(partial(graceful_stop.wish, folder)):
-            execute(
-                paths.NOTEBOOKS / f"{state.notebook}.ipynb",
-                folder / run_files.NOTEBOOK,
-                given,
-                kernel=state.kernel,
-                reached=lambda section, cell, cells: shown.show(
-                    section or "introduction", f"cell {cell} of {cells}"
-                ),
-                heard=shown.tell,
-                stall_minutes=stall_minutes,
-                environment=_environment(experiment, state, gpus),
-            )
+        execute(
+            paths.NOTEBOOKS / f"{state.notebook}.ipynb",
+            folder / run_files.NOTEBOOK,
+            given,
+            kernel=state.kernel,
+            reached=lambda section, cell, cells: shown.show(
+                section or "introduction", f"cell {cell} of {cells}"
+            ),
+            heard=shown.tell,
+            stall_minutes=stall_minutes,
+            environment=_environment(experiment, state, gpus),
+        )
         return None
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the runner failed, not the run
-        if getattr(error, "ename", "") == graceful_stop.Stopped.__name__:
-            raise shutdown.InOrder(str(error.evalue)) from None  # type: ignore[attr-defined]
-        if state.nodes > 1 and (why := this_job.lost_node(error)):
-            raise shutdown.NodeGone(f"{kernel_processes.reason_of(error)}; {why}") from None
         return error
     finally:
         state.seconds = time.monotonic() - started

@@ -45,7 +45,6 @@ def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> 
         (["diff"], "the following arguments are required: OLD"),
         (["report", "--json", "--out", "x"], "--json writes no file"),
         (["open", "nothing-there"], "no such experiment"),
-        (["slurm", "x.toml", "--submit", "--check"], "not allowed with argument"),
         (["copy", "Nothing", "New"], "no notebook 'Nothing': 'rosetta notebooks' lists them"),
         (["copy", "PyTorch_MultiGPU", "../out"], "use letters, digits, dash and underscore"),
         (["copy", "PyTorch_MultiGPU", "JAX_MultiGPU"], "exists already; choose another name"),

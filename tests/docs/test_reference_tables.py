@@ -45,7 +45,7 @@ def test_what_demo_may_change_is_as_the_page_says() -> None:
 
 
 def test_the_page_on_slurm_has_every_key() -> None:
-    found = [key for row in rows("slurm-settings.md", "Keys") for key in in_code(row[0])]
+    found = [key for row in rows("slurm.md", "Settings") for key in in_code(row[0])]
     assert sorted(found) == sorted(keys.SLURM)
 
 

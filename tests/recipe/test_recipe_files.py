@@ -175,7 +175,7 @@ def test_the_digest_is_of_what_decides_a_run(folder: Path) -> None:
 
     plain = digest("[train]\nepochs = 2\n")
     assert plain == digest('[train]\nepochs = 2\n[slurm]\ntime = "90"\n[sweep]\nnodes = [1]\n')
-    assert plain == digest('[ slurm ]\nmodules = [\n"a",\n]\n[train]\nepochs = 2\n')
+    assert plain == digest('[ slurm ]\nsetup = [\n"a",\n]\n[train]\nepochs = 2\n')
     assert plain != digest('[slurm]\ntime = "90"\n[train]\nepochs = 3\n')
     assert plain != digest("[train]\nepochs = 2\n# a remark\n")
     inline = [digest(f"slurm = {{cpus = {cores}}}\n[train]\nepochs = 2\n") for cores in (1, 2)]

@@ -38,7 +38,6 @@ gpus = "--gres=gpu:4"
 memory = "64G"
 before = ["true"]
 options = ["--constraint=a100"]
-notice = 60
 """
 NOW = """recipe = "resnet44-cifar10"
 [data]
@@ -70,7 +69,6 @@ gres = "gpu:4"
 mem = "64G"
 setup = ["true"]
 sbatch_args = ["--constraint=a100"]
-signal_seconds = 60
 """
 SAID = (
     "resized -> image_size, colour -> color_mode, color_mode \"grey\" -> \"grayscale\", "
@@ -78,8 +76,7 @@ SAID = (
     "task \"classes\" -> \"multiclass\", batch -> batch_size, "
     "optimizer \"momentum\" -> \"sgd\" with momentum = 0.9, scaling -> lr_scaling, "
     "drops -> lr_schedule = {gamma, milestones}, values -> quality_targets, "
-    "gpus -> gres = \"gpu:4\", memory -> mem, before -> setup, options -> sbatch_args, "
-    "notice -> signal_seconds"
+    "gpus -> gres = \"gpu:4\", memory -> mem, before -> setup, options -> sbatch_args"
 )  # fmt: skip
 
 

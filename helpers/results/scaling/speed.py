@@ -140,6 +140,6 @@ def where(compared: Comparison) -> str:
     other = set().union(*hosts.values()) - largest
     apart = (
         f" The scaling compares different machines, as {', '.join(sorted(other))} had no run on "
-        f"{max(hosts)} nodes: in one Slurm job (one_job = true) all runs have the same."
+        f"{max(hosts)} nodes: in one Slurm job all runs have the same."
     )
     return f" Machines of the runs on {said}.{apart * bool(other)}"

@@ -1,0 +1,162 @@
+"""Write and submit a recipe's batch script for Slurm.
+
+One job runs all runs of the recipe's ``[sweep]`` one after the other, on the same nodes: those with
+fewer nodes use some of them. The values of ``[slurm]`` were checked when the recipe was read
+(``recipe.keys``).
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers import paths
+from helpers.errors import GO_ON, UserError
+from helpers.recipe import file_of
+from helpers.runner import experiments, plans, sweep_file
+from helpers.runner.plans import counted
+from helpers.terminal import say
+from helpers.training import parameters
+
+LOG = "slurm-%x-%j.log"
+"""Under ``runs/``: what a job prints; sbatch puts in its name and number."""
+ON_NODES = ("devices", "gpus", "launcher", "data")
+"""Choices of which a login node cannot tell whether they can be had."""
+OF_A_JOB = ("SLURM_", "SBATCH_", "PMI_", "PMIX_")
+"""How the variables begin that a job has of Slurm, and a job queued from it would mistake for its
+own: its number of nodes, cores and tasks."""
+KEPT = "SLURM_CONF"
+"""It says where Slurm is."""
+NOTICE = 120
+"""Seconds before the time limit at which the job begins to stop."""
+TEMPLATE = f"""\
+#!/bin/bash
+# The runs of {{file}} as a Slurm job. To submit it by hand: sbatch job.sh
+#SBATCH --job-name={{name}}
+#SBATCH --nodes={{nodes}}
+#SBATCH --ntasks-per-node=1
+#SBATCH --chdir={{root}}
+#SBATCH --output={paths.RUNS.name}/{LOG}
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@{NOTICE}
+{{options}}
+export SLURM_EXPORT_ENV=ALL # for sites that start steps without variables
+{{setup}}
+unset PYTHONPATH PYTHONHOME # a loaded module's packages would replace ours
+
+# {NOTICE} s before the time limit Slurm sends USR1, and the runner stops. It ends with {GO_ON}
+# if it has finished an epoch or a run. Then the job is queued again and continues.
+.venvs/lab/bin/rosetta run --recipe {{recipe}} --name {{name}} &
+runner=$!
+trap 'kill -USR1 "$runner"' USR1
+while kill -0 "$runner" 2>/dev/null; do wait "$runner"; done
+wait "$runner" # once more, for its exit code
+code=$?
+if [ "$code" = {GO_ON} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, and the experiment of the same name that it runs."""
+
+    recipe: Path
+    name: str
+    nodes: int
+    slurm: dict[str, Any]
+    """What the recipe's table ``[slurm]`` says."""
+
+
+def job_of(path: str) -> Job:
+    """The job that a recipe's file asks for, whose ``[sweep]`` is checked."""
+    if not path.endswith(".toml"):
+        raise UserError(f"{path}: give a recipe's file, such as mine.toml (docs/recipes.md)")
+    found = file_of(path)
+    sweep = sweep_file.of_recipe(found.file)
+    choices = dict(sweep.choices)
+    name = str(choices.pop("name", found.file.path.stem))
+    experiments.check_name(name)
+    with sweep_file.located([sweep]):
+        with plans.choosing("nnodes"):
+            asked = choices.get("nnodes", [1])
+            nodes = max(int(parameters.check_number("nodes", number)) for number in asked)
+        known = {key: value for key, value in choices.items() if key not in ON_NODES}
+        plans.make_plan(**known, recipe=path, devices=[1], gpus=0)
+    return Job(found.file.path.resolve(), name, nodes, found.slurm)
+
+
+def script(job: Job) -> str:
+    """The batch script."""
+    return TEMPLATE.format(
+        file=job.recipe.name,
+        name=job.name,
+        nodes=job.nodes,
+        root=_quoted(paths.ROOT),
+        options="\n".join(f"#SBATCH {option}" for option in _options(job.slurm)),
+        setup="\n".join(job.slurm.get("setup", [])),
+        recipe=shlex.quote(str(job.recipe)),
+    )
+
+
+def _options(slurm: dict[str, Any]) -> Iterator[str]:
+    more = slurm.get("sbatch_args", [])
+    for key in ("partition", "account", "time", "gres"):
+        if key in slurm:
+            yield f"--{key}={slurm[key]}"
+    # Without a number of cores the job has its nodes for itself: others would be measured too. On
+    # some sites such a job still has only a part of their memory, unless it asks for all (0).
+    yield f"--cpus-per-task={slurm['cpus']}" if "cpus" in slurm else "--exclusive"
+    if "mem" in slurm or ("cpus" not in slurm and not any(s.startswith("--mem") for s in more)):
+        yield f"--mem={slurm.get('mem', 0)}"
+    yield from more
+
+
+def _quoted(path: Path) -> str:
+    """A path as sbatch reads it in an ``#SBATCH`` line."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def submit(job: Job) -> None:
+    """Queue the job, and say its number and where it prints."""
+    paths.RUNS.mkdir(parents=True, exist_ok=True)  # else Slurm could not write the job's output
+    for line in job.slurm.get("setup", []):
+        say(f"The job first runs this line of {job.recipe.name}: {line}")
+    number = _sbatch(script(job))
+    log = paths.RUNS / LOG.replace("%x", job.name).replace("%j", number)
+    say(f"Job {number}: {job.name}, {counted(job.nodes, 'node')}; it prints to {log}")
+
+
+def _sbatch(text: str) -> str:
+    """Queue a batch script, and return the job's number.
+
+    From inside a job (an interactive one, say) the new job does not inherit that job's variables.
+    """
+    if shutil.which("sbatch") is None:
+        raise UserError("no sbatch here: Slurm's programs are on a cluster's login node")
+    environment = dict(os.environ)
+    if "SLURM_JOB_ID" in environment:
+        found = [name for name in environment if name.startswith(OF_A_JOB) and name != KEPT]
+        environment = {name: environment[name] for name in environment.keys() - found}
+    done = subprocess.run(
+        ["sbatch", "--parsable"],
+        input=text,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    # A site's sbatch may print other lines too.
+    numbers = re.findall(r"^(\d+)(?:;\S+)?$", done.stdout, re.MULTILINE)
+    if done.returncode or not numbers:
+        said = (done.stderr + done.stdout).strip().splitlines() or ["nothing"]
+        reason = next((line for line in said if "error" in line), said[0])
+        raise UserError(f"sbatch queued no job, but said: {reason}")
+    return str(numbers[-1])
