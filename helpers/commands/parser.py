@@ -11,17 +11,6 @@ from helpers.terminal import say
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
-FORMER = {
-    "--against": "the command 'rosetta diff OLD [NEW]'",
-    "--batch": "--name for the folder of the runs, or --batch-size for images per device",
-    "--kernels": "--environments",
-    "--nodes": "--nnodes",
-    "--stall-minutes": "--hang-timeout",
-    "--to": "--out",
-    "--workers": "--num-workers, for each device",
-}
-"""Former options, and their replacements."""
-
 ELSEWHERE = {
     "--cpu": "--gpus 0 trains on the CPU",
     "--device": "--gpus 0 trains on the CPU, --devices sets the number of devices",
@@ -83,13 +72,10 @@ def number(text: str, what: str, *, least: float = 0, above: bool = False) -> fl
 
 
 def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
-    """``unrecognized arguments: --nodes 2: --nodes is now --nnodes``."""
+    """``unrecognized arguments: --framework x: did you mean --frameworks?``"""
     message = f"unrecognized arguments: {' '.join(arguments)}"
     for argument in arguments:
-        option = argument.partition("=")[0]
-        if option in FORMER:
-            return f"{message}: {option} is now {FORMER[option]}"
-        option = option.replace("_", "-")
+        option = argument.partition("=")[0].replace("_", "-")
         if option in ELSEWHERE:
             return f"{message}: {ELSEWHERE[option]}"
         if option.startswith("--") and (near := nearest(option, options, ALIKE)):

@@ -61,7 +61,6 @@ class Experiment:
 
         Leftover processes of other experiments are ended too, because they would use the devices.
         """
-        journal.check(self.folder, self.plan, self._about())
         kernel_processes.stop_marked(paths.RUNS.resolve(), spare=self._is_of_another)
         for state in self.adopted:
             folder = self.folder / state.folder
@@ -185,12 +184,7 @@ def load(name: str) -> Experiment:
         others = [folder.name for folder in journal.folders()]
         hint = f"the experiments are {', '.join(others)}" if others else "there is none yet"
         raise UserError(f"no experiment '{name}' in {paths.RUNS}: {hint}") from None
-    for path in folder.iterdir():
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise UserError(
-                f"{path}: a link or a device, not a folder or file of an experiment; remove it"
-            )
-    experiment = Experiment(folder, plan, about["started"], about["finished"], resumed=True)
+    experiment = Experiment(folder, plan, about.started, about.finished, resumed=True)
     experiment.adopt()
     return experiment
 

@@ -160,7 +160,7 @@ class Plan(Settings):
     data: str
     runs: list[RunState]
     recipe_digests: dict[str, str] = field(default_factory=dict)
-    """Digests of the recipe's file and its custom code; empty in journals of older versions."""
+    """Digests of the recipe's file and its custom code; empty for ``auto``."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that all its notebooks get."""

@@ -34,7 +34,7 @@ def problem(plan: Plan, notebook: str) -> str | None:
 
 def changed(plan: Plan) -> str | None:
     """Describe how the recipe changed since the experiment began; None if it did not change."""
-    if not plan.recipe_digests:  # auto, or a journal of an older version
+    if not plan.recipe_digests:  # auto
         return None
     try:
         now = lookup(plan.recipe).digests()

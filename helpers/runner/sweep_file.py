@@ -8,7 +8,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,6 @@ from helpers.recipe import toml_file
 from helpers.recipe.key_types import check, described, example
 from helpers.recipe.toml_file import TomlFile
 from helpers.runner import plans
-from helpers.terminal import say
 
 One = str | int
 
@@ -61,9 +59,6 @@ KEYS = LISTS | {
 """The keys, and the type of each; what a run then accepts of it says ``plans.make_plan``."""
 EXAMPLES = {key: example(kind) for key, kind in KEYS.items()}
 TABLE = "sweep"
-BATCH = "'batch' is two things: 'name' for the folder, 'batch_size' for images per device"
-FORMER = {"nodes": "nnodes", "workers": "num_workers"}
-"""Former keys, and their present names."""
 
 
 @dataclass(frozen=True)
@@ -129,29 +124,10 @@ def of_recipe(file: TomlFile) -> Sweep:
 def _choices(file: TomlFile, table: tuple[str, ...], found: Mapping[str, Any]) -> dict[str, Any]:
     choices = {}
     for key, value in found.items():
-        where, now = file.where(*table, key), FORMER.get(key, key)
-        if key == "batch":
-            raise UserError(f"{where}: {BATCH}")
-        if now != key:
-            if now in found:
-                raise UserError(f"{where}: '{key}' is the old name of '{now}': give one of them")
-            if key == "workers" and value != "default":
-                raise UserError(
-                    f"{where}: 'workers' was for all devices together; give 'num_workers', for "
-                    "each device"
-                )
-            _announce(f"{where}: the old name '{key}' is still read; the new one: {now}")
-        if now in LISTS and isinstance(value, str):  # several with commas, as an option has them
+        if key in LISTS and isinstance(value, str):  # several with commas, as an option has them
             value = [part.strip() for part in value.split(",") if part.strip()]
-        known = KEYS | {key: KEYS[now]} if now in KEYS else KEYS
-        choices[now] = _value(now, check(file, table, key, value, known))
+        choices[key] = _value(key, check(file, table, key, value, KEYS))
     return choices
-
-
-@cache
-def _announce(line: str) -> None:
-    """Print a line once, although a command reads its recipe's sweep several times."""
-    say(line, error=True)
 
 
 def _value(key: str, value: Any) -> Any:

@@ -35,8 +35,6 @@ def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> 
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
         (["frobnicate"], "unknown command 'frobnicate': the commands are run, report"),
         (["--devices", "2"], "did you mean 'rosetta run --devices'?"),
-        (["run", "--nodes", "2"], "--nodes is now --nnodes"),
-        (["run", "--workers=2"], "--workers is now --num-workers, for each device"),
         (["run", "--num_workers", "2"], "did you mean --num-workers?"),
         (["run", "--framework", "pytorch"], "did you mean --frameworks?"),
         (["run", "--device", "cpu"], "--gpus 0 trains on the CPU"),

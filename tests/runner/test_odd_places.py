@@ -16,10 +16,9 @@ from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wa
 
 from helpers import paths, record, terminal
 from helpers.__main__ import main
-from helpers.errors import UserError, exits_cleanly
+from helpers.errors import exits_cleanly
 from helpers.launch import environment_variables
 from helpers.runner import experiments, hangs, plans
-from helpers.training import parameters
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -198,19 +197,6 @@ def test_runs_that_is_no_folder(
     paths.RUNS.touch() if what == "file" else paths.RUNS.symlink_to("nowhere")
     assert suite.compare() == 2
     assert "a file, or a link that leads nowhere" in capsys.readouterr().err
-
-
-def test_a_batch_that_could_not_be_gone_on_with_is_not_begun(
-    suite: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    suite.notebook(ONE, BEGIN, FINISH)
-    suite.notebook(ONE + "_Ours", BEGIN, FINISH, framework="ours/theirs")
-    assert suite.compare("--name", "b") == 2
-    said = capsys.readouterr().err
-    assert "field runs/1/framework does not fit" in said and len(said.splitlines()) == 1
-    assert not (paths.RUNS / "b").exists()
-    with pytest.raises(UserError, match="from 0 to 1000000000"):
-        parameters.epochs_of_warmup("1e10")
 
 
 def test_a_notebook_that_a_system_hides_is_none(suite: Suite) -> None:

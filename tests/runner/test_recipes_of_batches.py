@@ -1,6 +1,5 @@
 """A batch and its recipe: the same from beginning to end, and the sweep in the recipe's file."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,7 @@ import pytest
 from helpers import __main__ as command
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import renamed
-from helpers.runner import experiments, journal, plans, recipes, run_experiment
+from helpers.runner import journal, plans, recipes, run_experiment
 from helpers.runner.plans import Plan
 
 TEXT = 'recipe = "demo"\n[train]\nepochs = 2\nbatch_size = 8\nwarmup_epochs = 0.5\n'
@@ -49,18 +47,6 @@ def test_the_journal_keeps_them(file: Path, tmp_path: Path) -> None:
     assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
     file.write_text(f"{TEXT}{OWN}# a remark\n")
     assert not found.asks_for_the_same(plan_of(file))
-
-
-def test_a_batch_of_before_the_renaming_goes_on(tmp_path: Path) -> None:
-    """The files of the recipes that ship have other names in them since, and say the same."""
-    plan, batch = plans.make_plan(devices=[1], recipe="demo"), tmp_path / "b"
-    batch.mkdir()
-    digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
-    before = replace(plan, recipe_digests={"demo.toml": digest})
-    journal.write(batch, before, {"started": "2026-11-22T09:00:00+00:00", "finished": None})
-    found, _ = journal.read(batch)
-    assert found.recipe_digests == plan.recipe_digests and found.asks_for_the_same(plan)
-    recipes.check(found)
 
 
 @pytest.mark.parametrize("name", ["mine.toml", "mine.py"])
@@ -158,9 +144,3 @@ def test_a_choice_that_cannot_be_had_is_named_with_its_line(
     assert command.main(["run", "--recipe", str(file), "--dry-run"]) == 2
     said = f"error: {file}, line 7: devices 0: a run needs at least one"
     assert capsys.readouterr().err.startswith(said)
-
-
-def test_a_batch_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
-    plan = replace(plans.make_plan(devices=[1], recipe="demo"), recipe_digests={})
-    assert recipes.changed(plan) is None
-    assert experiments.Experiment(tmp_path, plan, "now").plan.recipe_digests == {}

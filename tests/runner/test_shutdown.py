@@ -1,6 +1,5 @@
 """How a batch is stopped: signals that come twice, terminals that go, cells that hang."""
 
-import json
 import os
 import shutil
 import signal
@@ -372,29 +371,6 @@ def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None
 def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--hang-timeout", given]) == 2
     assert "give minutes, 0 or more" in capsys.readouterr().err
-
-
-def test_an_untrusted_experiment_ends_no_process_but_its_own(suite: Suite) -> None:
-    suite.without_kernels()
-    suite.notebook("PyTorch_MultiGPU", BEGIN, "raise ValueError('once')")
-    assert suite.compare("--name", "given") == 1
-    wait = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
-    stranger = subprocess.Popen(wait, start_new_session=True, stdout=subprocess.PIPE)
-    try:
-        assert stranger.stdout and stranger.stdout.readline()
-        path = paths.RUNS / "given" / "experiment.json"
-        content = json.loads(path.read_text("utf-8"))
-        content["runs"][0] |= {
-            "state": "running",
-            "process": stranger.pid,
-            "process_started": psutil.Process(stranger.pid).create_time(),
-        }
-        path.write_text(json.dumps(content), "utf-8")
-        assert suite.compare("--resume", "given") == 1
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.communicate()
 
 
 def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:

@@ -26,7 +26,6 @@ from gpumon.series import Unavailable
 from helpers import paths, record
 from helpers.__main__ import main
 from helpers.commands.run import CHOICES
-from helpers.errors import UserError
 from helpers.launch import processes
 from helpers.recipe import lookup
 from helpers.results import caveats, comparison, conclusions, shared_settings
@@ -291,7 +290,6 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ('inputs = ["real"]', "line 1: unknown key 'inputs': the keys are frameworks,"),
         ("[sweep]\nseeds = [1]", "line 1: unknown key 'sweep'"),
         ("\n'my key'.a = 1", "line 2: unknown key 'my key'"),
-        ('batch = "x"', "line 1: 'batch' is two things: 'name' for the folder, 'batch_size' for"),
         ("seeds = [1]\nseeds = [2]", "line 2: 'seeds' is given twice"),
         (
             "seeds = [1, [2]]",
@@ -615,28 +613,3 @@ def test_other_weights_within_a_seed_are_told(tmp_path: Path) -> None:
     said = dict(shared_settings.differences(loaded(tmp_path).finished))
     assert list(said) == ["initial weights differs"]
     assert "ffffffffffff (Keras, 2 devices)" in said["initial weights differs"]
-
-
-def test_a_journal_of_an_older_version_is_still_read(suite: Suite) -> None:
-    suite.without_kernels()
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    assert suite.compare("--name", "old") == 0
-    path = paths.RUNS / "old" / "experiment.json"
-    content = json.loads(path.read_text("utf-8")) | {"seed": 4}
-    for name in (*SETTINGS, "recipe_digests", "schema", "experiment"):
-        del content[name]
-    for run in content["runs"]:
-        for name in ("seed", "precision", "variant", "earlier"):
-            del run[name]
-    path.unlink()
-    former = path.with_name("batch.json")
-    former.write_text(json.dumps(content | {"batch": "old"}), encoding="utf-8")
-    batch = experiments.load("old")
-    assert batch.plan == plans.Plan("demo", str(suite.data), batch.runs, cores_per_device=1)
-    assert batch.runs[0].seed == 4 and batch.is_finished(batch.runs[0])
-    assert suite.compare("--resume", "old") == 0
-    assert path.is_file() and not former.exists(), "one journal, in the words of now"
-    former.write_text(json.dumps(content | {"batch": "old", "workers": 8}), encoding="utf-8")
-    path.unlink()
-    with pytest.raises(UserError, match="8 loader workers for all devices"):
-        experiments.load("old")
