@@ -89,21 +89,6 @@ def test_a_job_that_slurm_began_again_takes_its_own_over(
     take(lock)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"process": "1"}', "\xff", "[" * 9000, '{"process": -1, "host": "", "sin']
-)
-def test_what_we_would_not_write_holds_none_up(lock: Path, text: str) -> None:
-    lock.write_text(text, encoding="latin-1")
-    take(lock)
-
-
-def test_a_link_is_not_followed(lock: Path) -> None:
-    lock.symlink_to(lock.with_name("elsewhere"))
-    with pytest.raises(OSError, match="symbolic links"):
-        take(lock)
-    assert not lock.with_name("elsewhere").exists()
-
-
 @pytest.fixture(name="first")
 def first_fixture(suite: Suite) -> Iterator["subprocess.Popen[str]"]:
     """A job that works on the batch "one"."""
