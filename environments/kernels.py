@@ -29,8 +29,8 @@ class Kernel(NamedTuple):
 
 
 # To add an environment, add a line here, <name>.in next to this file (and <name>-gpu.in if its GPU
-# packages differ) and its GPU library in device_code.py, and run `make lock`. docs/environments.md
-# has the steps.
+# packages differ) and its GPUs in helpers/frameworks/capabilities.py, and run `make lock`.
+# docs/adding-a-framework.md has the steps.
 KERNELS = {
     "lab": Kernel("Lab (no framework)", "jupyterlab, papermill, nbmake"),
     "pytorch": Kernel("PyTorch", "torch, torchvision"),

@@ -1,4 +1,4 @@
-"""Write the locks from the .in files, and the table of the GPUs that they support."""
+"""Write the locks from the .in files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import device_code
 from kernels import KERNELS
 
 HERE = Path(__file__).resolve().parent
@@ -42,9 +41,4 @@ def make(uv: Path, python: str, kernels: list[str], more: list[str]) -> int:
         print(f"{name:15} {'locked' if not code else 'FAILED'}", flush=True)
         if code:
             return 1
-    try:
-        device_code.make(uv, python)
-    except subprocess.CalledProcessError:
-        print("capabilities.json FAILED: see above", flush=True)
-        return 1
     return 0

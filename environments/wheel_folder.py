@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import kernels
 import python311
 import sources
-from device_code import requirements
 from kernels import HERE
 
 INDEX = "wheels.json"
@@ -56,8 +55,12 @@ def locks_of(variants: Mapping[str, str]) -> list[Path]:
 
 def pins_of(locks: Iterable[Path]) -> dict[str, str]:
     """The packages of locks, `name==version`, each with the lines of its hashes."""
-    found = {pin: entry for lock in locks for pin, entry in requirements(lock).items()}
-    return {bare(pin): entry for pin, entry in found.items()}
+    entry = re.compile(r"^([a-z0-9][^ ;\\]*).*?(?=^\S|\Z)", re.M | re.S)
+    return {
+        bare(found[1]): found[0]
+        for lock in locks
+        for found in entry.finditer(lock.read_text(encoding="utf-8"))
+    }
 
 
 def bare(pin: str) -> str:

@@ -1,22 +1,48 @@
 """Find out which GPUs an environment supports, why not others, and what ails a driver.
 
-``environments/capabilities.json`` says which GPU generations the CUDA packages of each lock hold
-code for; ``make lock`` reads it out of the packages themselves (``environments/device_code.py``).
-This module applies that to a GPU and its driver. `make envs` imports it before anything is
-installed, so it uses only Python's standard library and no syntax newer than Python 3.9.
+``LOCKS`` says which GPU generations the CUDA packages of each lock have code for, and this module
+applies that to a GPU and its driver. `make envs` imports it before anything is installed, so it
+uses only Python's standard library and no syntax newer than Python 3.9.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from helpers.frameworks import ROWS
 
-FILE = Path(__file__).resolve().parents[2] / "environments" / "capabilities.json"
+
+class Code(NamedTuple):
+    """The GPU code that all CUDA packages of a lock have."""
+
+    machine_code: str
+    """Compute capabilities with machine code."""
+    driver: int
+    """The oldest NVIDIA driver."""
+    ptx: str = ""
+    """Compute capabilities with PTX alone, which the driver compiles."""
+    ptx_driver: int = 0
+    """The oldest NVIDIA driver that compiles it."""
+
+
+LOCKS = {
+    "pytorch": Code("7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0", driver=580),
+    "pytorch-gpu-cuda12": Code("7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0", driver=525),
+    "tensorflow": None,
+    "tensorflow-gpu": Code("6.0 6.1 7.0 7.5 8.0 8.6 8.9", 525, ptx="9.0 10.0 12.0", ptx_driver=555),
+    "mxnet": None,
+    "mxnet-gpu": Code("5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9", driver=450),
+    "chainer": None,
+    "chainer-gpu": Code("6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0", driver=525),
+    "horovod": None,
+    "jax": None,
+    "jax-gpu": Code("7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0", driver=525),
+}
+"""By lock, without ``.txt``, its GPU code; None without any.
+
+`make lock` does not change this table. Correct the row of a lock in which the framework, cuDNN,
+cuBLAS or NCCL gets a new version: ``cuobjdump --list-elf`` shows the architectures of a library."""
 
 CANNOT_SHARE = {row.kernel: row.cannot_share for row in ROWS if row.cannot_share}
 """Kernels whose replicas need a GPU each, and why."""
@@ -49,24 +75,17 @@ class Gpu(NamedTuple):
         return f"{self.name} ({generation(self.capability)})" if self.capability else self.name
 
 
-@lru_cache(maxsize=1)
-def table() -> dict[str, Any]:
-    """What the packages of each lock hold, by the lock's name without ``.txt``."""
-    content: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return content
-
-
 def forms(kernel: str) -> list[str]:
     """The forms of a kernel that compute on GPUs, the one to prefer first; none of ``lab``."""
-    if kernel not in table():
+    if kernel not in LOCKS:
         return []
-    return ["gpu", *sorted(n[len(kernel) + 1 :] for n in table() if n.startswith(f"{kernel}-gpu-"))]
+    return ["gpu", *sorted(n[len(kernel) + 1 :] for n in LOCKS if n.startswith(f"{kernel}-gpu-"))]
 
 
 def lock(kernel: str, form: str) -> str:
     """The lock of a form (``cpu``, ``gpu``, ``gpu-cuda12``): its own, or the kernel's only one."""
     own = f"{kernel}-{form}"
-    return own if own in table() else kernel
+    return own if own in LOCKS else kernel
 
 
 def best_form(kernel: str, gpus: Sequence[Gpu]) -> str:
@@ -81,7 +100,7 @@ def best_form(kernel: str, gpus: Sequence[Gpu]) -> str:
 
 def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     """Why a run of ``kernel``, installed in ``form``, cannot use ``gpus``; None where it can."""
-    if kernel not in table():  # no kernel of ours: nothing is known of it
+    if kernel not in LOCKS:  # no kernel of ours: nothing is known of it
         return None
     reason = _first_obstacle(kernel, form, gpus)
     if reason is None:
@@ -121,24 +140,23 @@ def driver_failure(code: int, said: str) -> str:
 
 
 def obstacle(name: str, gpu: Gpu) -> str | None:
-    """Why the packages of the lock ``name`` cannot compute on ``gpu``; None where they can.
-
-    Machine code runs on GPUs of its own generation (the same major version) and the same or a
-    newer minor version. PTX is compiled by the driver for its own and every newer generation, if
-    the driver is as new as the CUDA that made it. A library without either fails when it is used.
-    """
-    entry = table()[name]
-    if not entry["packages"]:
+    """Why the packages of the lock ``name`` cannot compute on ``gpu``; None where they can."""
+    code = LOCKS[name]
+    if code is None:
         return "has no code for GPUs"
-    if _too_old(gpu.driver, entry["driver"]):
+    here = f"this machine has {gpu.driver}: update it"
+    if _too_old(gpu.driver, code.driver):
+        return f"needs NVIDIA driver {code.driver} or newer, {here}"
+    if gpu.capability is None or _runs_on(code.machine_code, gpu.capability):
+        return None
+    if not _runs_on(code.ptx, gpu.capability):
+        first, *_, last = f"{code.machine_code} {code.ptx}".split()
+        return f"has no code for {gpu}, only for {first} to {last}"
+    if _too_old(gpu.driver, code.ptx_driver):
         return (
-            f"needs NVIDIA driver {entry['driver']} or newer, "
-            f"this machine has {gpu.driver}: update it"
+            f"has only PTX for {gpu}, which NVIDIA driver {code.ptx_driver} or newer compiles, "
+            f"{here}"
         )
-    for package, libraries in entry["packages"].items():
-        for library, code in libraries.items():
-            if why := _lacks(code, gpu):
-                return f"{library} of {package.replace('==', ' ')} {why}"
     return None
 
 
@@ -152,31 +170,10 @@ def _first_obstacle(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     return next((why for gpu in gpus if (why := obstacle(name, gpu))), None)
 
 
-def _lacks(code: dict[str, Any], gpu: Gpu) -> str | None:
-    """What a library lacks for a GPU."""
-    if gpu.capability is None:
-        return None
-    native = [_numbers(each) for each in code["machine code"]]
-    if any(each[0] == gpu.capability[0] and each <= gpu.capability for each in native):
-        return None
-    ptx = {_numbers(each): driver for each, driver in code["ptx"].items()}
-    usable = [each for each in ptx if each <= gpu.capability]
-    if not usable:
-        served = sorted([*native, *ptx])
-        return (
-            f"has no code for {gpu}, only for {generation(served[0])} to {generation(served[-1])}"
-        )
-    if _too_old(gpu.driver, ptx[max(usable)]):
-        return (
-            f"has only PTX for {gpu}, which NVIDIA driver {ptx[max(usable)]} or newer compiles, "
-            f"this machine has {gpu.driver}: update it"
-        )
-    return None
-
-
-def _numbers(generation: str) -> tuple[int, int]:
-    major, minor = generation.split(".")
-    return int(major), int(minor)
+def _runs_on(generations: str, capability: tuple[int, int]) -> bool:
+    """Whether code runs: on its own generation's major version, and the same or a newer minor."""
+    found = [tuple(map(int, each.split("."))) for each in generations.split()]
+    return any(each[0] == capability[0] and each <= capability for each in found)
 
 
 def _too_old(driver: str | None, least: int) -> bool:

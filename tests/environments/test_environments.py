@@ -178,7 +178,6 @@ def test_the_locks_of_some_kernels_can_be_made_alone(
         return subprocess.CompletedProcess(words, 0)
 
     monkeypatch.setattr(locks.subprocess, "run", compiled)
-    monkeypatch.setattr(locks.device_code, "make", lambda uv, python: None)
     assert locks.make(Path("uv"), "python", chosen, []) == 0
     assert sorted(made) == locked
 
