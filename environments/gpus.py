@@ -1,10 +1,11 @@
-"""List this machine's GPUs through the driver's library, before any package is installed."""
+"""List this machine's GPUs by nvidia-smi, before any package is installed."""
 
 from __future__ import annotations
 
-import ctypes
+import csv
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -12,7 +13,14 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from helpers.frameworks import capabilities
 from helpers.frameworks.capabilities import Gpu
 
-LONGEST = 96  # the length of NVML's longest name
+COMMAND = (
+    "nvidia-smi",
+    "--query-gpu=name,compute_cap,driver_version,mig.mode.current",
+    "--format=csv,noheader",
+)
+
+UNKNOWN = (*capabilities.NO_DRIVER, 2, 6)
+"""Exit codes, which are NVML's: also a driver without one of these fields, and no GPU."""
 
 
 class DriverError(Exception):
@@ -25,49 +33,18 @@ def found() -> tuple[Gpu, ...]:
     Raises:
         DriverError: the driver is installed and does not start.
     """
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if code := nvml.nvmlInitWithFlags(0):
-            if code in capabilities.NO_DRIVER:
-                return ()
-            nvml.nvmlErrorString.restype = ctypes.c_char_p
-            said = nvml.nvmlErrorString(code).decode("utf-8", "replace")
-            raise DriverError(capabilities.driver_failure(code, said))
-        driver = _text(nvml.nvmlSystemGetDriverVersion)
-        count = ctypes.c_uint()
-        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        gpus = tuple(_gpu(nvml, index, driver) for index in range(count.value))
-        nvml.nvmlShutdown()
-    except (OSError, AttributeError):  # no library, or one without such a function
+    if not shutil.which(COMMAND[0]):
         return ()
-    return gpus
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+    if done.returncode in UNKNOWN:
+        return ()
+    if done.returncode:
+        said = done.stdout.partition("\n")[0].removeprefix("Failed to initialize NVML: ")
+        raise DriverError(capabilities.driver_failure(done.returncode, said))
+    return tuple(_gpu(*row) for row in csv.reader(done.stdout.splitlines(), skipinitialspace=True))
 
 
-def _gpu(nvml: ctypes.CDLL, index: int, driver: str) -> Gpu:
-    handle, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-        return Gpu("GPU", None, driver)
-    name = _text(lambda *to: nvml.nvmlDeviceGetName(handle, *to))
-    failed = nvml.nvmlDeviceGetCudaComputeCapability(
-        handle, ctypes.byref(major), ctypes.byref(minor)
-    )
-    if _in_mig_mode(nvml, handle):
-        name += " in MIG mode"
-    return Gpu(name, None if failed else (major.value, minor.value), driver)
-
-
-def _in_mig_mode(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> bool:
-    """Whether the GPU is in MIG mode; drivers before 450 do not know that mode."""
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
-    try:
-        failed = nvml.nvmlDeviceGetMigMode(handle, ctypes.byref(current), ctypes.byref(pending))
-    except AttributeError:
-        return False
-    return not failed and current.value == 1
-
-
-def _text(function: Callable[..., int]) -> str:
-    """The text that an NVML function writes into its buffer."""
-    buffer = ctypes.create_string_buffer(LONGEST)
-    function(buffer, LONGEST)
-    return buffer.value.decode("utf-8", "replace")
+def _gpu(name: str, capability: str, driver: str, mig: str) -> Gpu:
+    major, _, minor = capability.partition(".")
+    known = (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+    return Gpu(f"{name} in MIG mode" if mig == "Enabled" else name, known, driver)

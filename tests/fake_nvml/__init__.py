@@ -19,6 +19,7 @@ import pytest
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 CUDA = Path(__file__).with_name("fake_cuda.c")
+SMI = Path(__file__).with_name("nvidia_smi.py")
 
 H200 = """
 {gpu} uuid GPU-{gpu}0000000-aaaa-bbbb-cccc-dddddddddddd
@@ -74,6 +75,7 @@ def library(old_driver: bool = False) -> Path:
         words = ["-DOLD_DRIVER"] if old_driver else []
         words += ["-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(source)]
         subprocess.run([compiler, *words, "-o", str(folder / name)], check=True)
+    (folder / "nvidia-smi").symlink_to(SMI)
     return folder
 
 
@@ -84,4 +86,5 @@ def environment(script: Path, old_driver: bool = False) -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": folder + (os.pathsep + known if known else ""),
         "FAKE_NVML_SCRIPT": str(script),
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
     }
