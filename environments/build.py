@@ -155,25 +155,14 @@ def run_locked(
     machine = kernels.this_machine(True if folder else options.gpu)
     if folder:
         machine = machine._replace(gpu=True, variants=tuple(folder.variants.items()))
-    note, wrong = kernels.about_processor(wanted, machine, platform.machine())
-    if wrong and not options.lock:
-        raise BuildError(wrong)
-    if note:
-        print(note, flush=True)
-    anew = list(wanted) if options.rebuild else []
-    for kernel in wanted:
-        if (
-            not anew
-            and environment.whole(kernel, machine)
-            and (damage := environment.damage(kernel))
-        ):
-            print(f"{kernel}: {damage}, so it is built again", flush=True)
-            anew.append(kernel)
-    todo = [k for k in wanted if options.lock or k in anew or not environment.whole(k, machine)]
+    if (processor := platform.machine()) != "x86_64":
+        print(f"This machine is {processor}: no build was tried on it.", flush=True)
+    anew = options.rebuild or options.lock
+    todo = [k for k in wanted if anew or not environment.whole(k, machine)]
     if folder and todo:
         print(f"Checking {folder.path}", flush=True)
         wheel_folder.check(folder, todo)
-    for kernel in anew:
+    for kernel in wanted if options.rebuild else []:
         environment.discard(kernel)
     failed = []
     if todo:

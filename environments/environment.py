@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import concurrent.futures
-import csv
 import hashlib
 import inspect
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -28,7 +26,6 @@ if TYPE_CHECKING:  # Python before 3.9 cannot evaluate it
     Wheels = concurrent.futures.Future[list[Path]]  # wheels in the making, for all environments
 
 STOP = threading.Event()  # set by Ctrl-C: start no further command
-EDITED = "certifi/cacert.pem"  # people and proxies append their own TLS certificates
 
 
 class BuildError(Exception):
@@ -96,45 +93,6 @@ def whole(kernel: str, machine: kernels.Machine) -> bool:
 def discard(kernel: str) -> None:
     """Mark an environment for a complete rebuild."""
     (VENVS / kernel / "stamp.json").unlink(missing_ok=True)
-
-
-def damage(kernel: str) -> str | None:
-    """Describe the first damaged file of an environment's packages; None if all are unchanged.
-
-    Every package lists its files with their sizes in a RECORD. Added TLS certificates do not count.
-    """
-    lock = kernels.lock_of(kernel, kernels.status(kernel)["form"])
-    pins = re.findall(r"^([a-z0-9._-]+)(?:\[.*?\])?==\S+ \\$", lock.read_text(), re.M)
-    for site in (VENVS / kernel).glob("lib/python*/site-packages"):
-        lists = {_normal(path.parent.name.split("-")[0]): path for path in site.glob("*/RECORD")}
-        if missing := [name for name in pins if _normal(name) not in lists]:
-            return f"{missing[0]} is gone"
-        for record in lists.values():
-            if not (sizes := _sizes(record)):
-                return f"{record.relative_to(site)} is damaged"
-            for name, size in sizes.items():
-                try:
-                    found = os.stat(f"{site}/{name}").st_size  # noqa: PTH116 (of 30,000 files)
-                except OSError:
-                    return f"{name} is gone"
-                if size and found != int(size) and not name.endswith(EDITED):
-                    return f"{name} has {found} bytes, not {size}"
-    return None
-
-
-def _sizes(record: Path) -> dict[str, str]:
-    """The size of each file in a RECORD ("" for variable sizes); empty if the RECORD is damaged."""
-    try:
-        with record.open(newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, ValueError, csv.Error):
-        return {}
-    fits = all(len(row) == 3 and (row[2].isdigit() or not row[2]) for row in rows)
-    return {name: size for name, _, size in rows} if fits else {}
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 # --- Building an environment -----------------------------------------------------------------
@@ -222,10 +180,6 @@ def bring_up_to_date(
             install_wheels(venv, maker, run, project.result())
         else:
             pillow, note = make(kernel, maker, project, pillow_simd)
-        if wrong := damage(kernel):
-            raise BuildError(
-                f"{wrong}, also in uv's cache: run {maker.uv} cache clean, then build again"
-            )
         kernels.write_json(venv / "stamp.json", want)
         status.update(ok=True, reason="", pillow=pillow, note=note)
     except (BuildError, concurrent.futures.CancelledError) as error:

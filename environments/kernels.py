@@ -89,34 +89,6 @@ def lock_of(kernel: str, kind: str) -> Path:
     return HERE / f"{capabilities.lock(kernel, kind)}.txt"
 
 
-LACKS_ON_ARM = {
-    "tensorflow": "tensorflow-cpu",
-    "horovod": "tensorflow-cpu",
-    "mxnet-gpu": "mxnet-cu117",
-    "chainer-gpu": "nvidia-cudnn-cu12 8.9",
-}
-"""By lock, the package that has no build for aarch64 (GH200, GB200, GB10)."""
-
-
-def about_processor(wanted: list[str], machine: Machine, processor: str) -> tuple[str, str]:
-    """A line on processors other than x86-64, and why the build cannot start; empty if none."""
-    if processor == "x86_64":
-        return "", ""
-    locks = {kernel: lock_of(kernel, variant(kernel, machine)).stem for kernel in wanted}
-    missing = {kernel: LACKS_ON_ARM[lock] for kernel, lock in locks.items() if lock in LACKS_ON_ARM}
-    if processor != "aarch64":
-        return "", f"this machine is {processor}: the locks have packages for x86-64 and aarch64"
-    if not missing:
-        return (
-            "This machine is aarch64: the locks have packages for it, but no build was tried.",
-            "",
-        )
-    named = ", ".join(f"{kernel} ({package})" for kernel, package in missing.items())
-    rest = ",".join(kernel for kernel in wanted if kernel not in missing)
-    cure = f"; build the others: --environments {rest}" if rest else ""
-    return "", f"this machine is aarch64, for which packages are missing: {named}{cure}"
-
-
 def prospects(wanted: list[str], machine: Machine) -> Iterator[str]:
     """One line for each environment: it runs on this machine's GPUs, or the reason why not."""
     kinds = list(dict.fromkeys(machine.gpus))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -294,39 +293,9 @@ def test_a_half_built_environment_is_not_used(built: Path, gone: str) -> None:
     assert not environment.whole("mxnet", CPU)
 
 
-@pytest.fixture
-def packages(built: Path) -> Path:
-    """The site-packages of the built mxnet: every package of its lock, of one file each."""
-    site = built / "mxnet" / "lib" / "python3.11" / "site-packages"
-    for name in (*locked("mxnet.txt"), "chexnet_compare", "gpumon_phases"):
-        name = name.replace("-", "_")
-        put(site / name / "__init__.py", "VERSION = 1")
-        lines = [f"{name}/__init__.py,sha256=x,11", f"{name}-1.dist-info/RECORD,,"]
-        put(site / f"{name}-1.dist-info" / "RECORD", "\n".join(lines))
-    return site
-
-
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a file deleted": (lambda site: (site / "numpy/__init__.py").unlink(), "numpy/__init__.py is"),
-    "a file emptied": (
-        lambda site: put(site / "numpy/__init__.py", ""),
-        "numpy/__init__.py has 0 bytes, not 11",
-    ),
-    "a package deleted": (
-        lambda site: list(map(shutil.rmtree, site.glob("numpy*"))),
-        "numpy is gone",
-    ),
-    "its list emptied": (lambda site: put(site / "numpy-1.dist-info/RECORD", ""), "RECORD is dam"),
-    "its list damaged": (
-        lambda site: (site / "numpy-1.dist-info/RECORD").write_bytes(b"\xff\0" * 9),
-        "RECORD is damaged",
-    ),
-}
 
 
 @pytest.fixture
@@ -344,47 +313,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
     return made
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_package_is_noticed_and_made_anew(
-    packages: Path, made: dict[str, Any], capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    assert environment.damage("mxnet") is None
+def test_a_whole_environment_is_made_anew_when_told_to(built: Path, made: dict[str, Any]) -> None:
     assert build.main(["--cpu", "--environments", "mxnet"]) == 0 and not made
-    damage, said = DAMAGE[name]
-    damage(packages)
-    assert build.main(["--cpu", "--environments", "mxnet"]) == 0
-    assert made == {"mxnet": {}}, "nothing of the old one counts"
-    assert f"mxnet: {said}" in capsys.readouterr().out.replace("numpy-1.dist-info/", "")
-
-
-def test_a_whole_environment_is_made_anew_when_told_to(
-    packages: Path, made: dict[str, Any]
-) -> None:
     assert build.main(["--cpu", "--environments", "mxnet", "--rebuild"]) == 0
     assert made == {"mxnet": {}}
-
-
-def test_a_certificate_of_ones_own_is_no_damage(packages: Path) -> None:
-    """Behind a proxy, its certificate is appended to certifi's list, in uv's cache too."""
-    certificates = packages / "certifi" / "cacert.pem"
-    put(certificates, "the proxy's certificate as well")
-    put(packages / "certifi-1.dist-info" / "RECORD", "certifi/cacert.pem,sha256=x,11")
-    assert environment.damage("mxnet") is None
-    certificates.unlink()
-    assert environment.damage("mxnet") == "certifi/cacert.pem is gone"
-
-
-def test_what_is_damaged_in_uvs_cache_is_no_environment(
-    packages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uv links files from its cache: made anew, they would be as damaged as before."""
-    (packages / "numpy/__init__.py").write_text("")
-    monkeypatch.setattr(environment, "make", lambda *_: ("pillow", ""))
-    environment.discard("mxnet")
-    maker = environment.Maker(Path("uv"), "python", CPU)
-    found = environment.bring_up_to_date("mxnet", maker, Any, Any)  # type: ignore[arg-type]
-    assert not found["ok"] and "uv cache clean" in found["reason"]
-    assert not environment.whole("mxnet", CPU)
 
 
 @pytest.mark.parametrize("setting", ["PIP_USER", "PIP_REQUIRE_VIRTUALENV"])
@@ -674,55 +606,3 @@ def test_who_has_no_compiled_part_is_told(
     monkeypatch.setattr(sources, "compiler", lambda: compiler)
     line = build.what_is_slow()
     assert said in line and bool(said) == ("two to three times" in line) and "\n" not in line
-
-
-@pytest.mark.parametrize(
-    ("processor", "given", "said"),
-    [
-        (
-            "aarch64",
-            ["--cpu", "--environments", "lab,pytorch,tensorflow"],
-            "build.py: this machine is aarch64, for which packages are missing: tensorflow "
-            "(tensorflow-cpu); build the others: --environments lab,pytorch\n",
-        ),
-        (
-            "aarch64",
-            ["--gpu", "--environments", "mxnet"],
-            "build.py: this machine is aarch64, for which packages are missing: mxnet "
-            "(mxnet-cu117)\n",
-        ),
-        (
-            "ppc64le",
-            ["--cpu", "--environments", "lab"],
-            "build.py: this machine is ppc64le: the locks have packages for x86-64 and aarch64\n",
-        ),
-    ],
-)
-def test_another_processor_is_named_with_what_lacks_packages_before_anything_is_built(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    processor: str,
-    given: list[str],
-    said: str,
-) -> None:
-    monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
-    monkeypatch.setattr(build.platform, "machine", lambda: processor)
-    monkeypatch.setattr(build, "get_maker", lambda *given: pytest.fail("it was built"))
-    assert build.main(given) == 2
-    assert capsys.readouterr().err == said
-
-
-def test_on_aarch64_the_first_line_says_that_no_build_was_tried(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(build, "alone", lambda work, command: work())
-    monkeypatch.setattr(build.platform, "machine", lambda: "aarch64")
-    monkeypatch.setattr(environment, "whole", lambda kernel, machine: True)
-    monkeypatch.setattr(environment, "damage", lambda kernel: "")
-    monkeypatch.setattr(environment, "stamped", lambda kernel: {})
-    assert build.main(["--gpu", "--environments", "lab,pytorch,jax,tensorflow"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first == (
-        "This machine is aarch64: the locks have packages for it, but no build was tried."
-    )
