@@ -9,7 +9,8 @@ FAILED = {
     "9": "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
     "18": "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580",
 }
-driver, gpus = "", {}
+driver = ""
+gpus: dict[str, dict[str, str]] = {}
 for line in Path(os.environ["FAKE_NVML_SCRIPT"]).read_text().splitlines():
     first, _, rest = line.partition(" ")
     key, _, value = rest.partition(" ")
