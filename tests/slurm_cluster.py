@@ -150,16 +150,8 @@ def unpacked() -> Path:
 
 
 @contextmanager
-def cluster(
-    folder: Path, conf: str = CONF, node: str = NODE, first: Sequence[str] = ()
-) -> Iterator[Cluster]:
+def cluster(folder: Path) -> Iterator[Cluster]:
     """A cluster whose files are in ``folder``, whose path must be short; it ends with the block.
-
-    Args:
-        folder: made where it is not there.
-        conf: its settings.
-        node: the line of each of its nodes.
-        first: words before a node's daemon, with ``{name}`` and ``{folder}``.
 
     Raises:
         CannotBeHad: with the reason to skip.
@@ -168,9 +160,9 @@ def cluster(
     ports = _free_ports(1 + len(NODES))
     for name in ("state", "log", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
-    lines = conf.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
+    lines = CONF.format(host=host, folder=folder, packages=packages, ports=ports, again=AGAIN)
     for name, port in zip(NODES, ports[1:], strict=True):
-        lines += node.format(name=name, host=host, port=port)
+        lines += NODE.format(name=name, host=host, port=port)
     (folder / "slurm.conf").write_text(lines + PARTITION.format(names=",".join(NODES)))
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
@@ -191,9 +183,7 @@ def cluster(
         "slurmctld": ["slurmctld", "-D"],
     }  # fmt: skip
     for name in NODES:
-        words = [word.format(name=name, folder=folder) for word in first]
-        step = str(folder / "bin" / "slurmstepd")
-        programs[name] = [*words, "slurmd", "-D", "-N", name, "-d", step]
+        programs[name] = ["slurmd", "-D", "-N", name, "-d", f"{folder}/bin/slurmstepd"]
     daemons: list[subprocess.Popen[bytes]] = []
     found = Cluster(folder, environment)
     try:

@@ -97,7 +97,6 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
         "hosts_network",
         "limits",
         "ranks",
-        "slurm_gpus",
         "world",
     ),
     "pytorch",

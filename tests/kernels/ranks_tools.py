@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -14,9 +13,8 @@ from typing import Any
 
 import psutil
 
-from gpumon.process import limit_sources
 from helpers import paths
-from helpers.frameworks import devices, rank_info
+from helpers.frameworks import rank_info
 from helpers.launch import launchers
 from helpers.launch.failures import RankError
 from helpers.runner import rank_watch, ranks
@@ -223,21 +221,6 @@ def fill_the_disk(number: int) -> None:
     wait_inside()
 
 
-def given() -> dict[str, Any]:
-    """What this process was given of its node, as the runner and the monitor see it."""
-    from helpers.training import loader_workers  # it imports pandas, which the others need not
-
-    cores, memory = limit_sources(os.getpid())
-    return {
-        "host": socket.gethostname(),
-        "CUDA": os.environ["CUDA_VISIBLE_DEVICES"].split(","),
-        "gpus": [gpu.uuid for gpu in devices.visible()],
-        "workers' cores": loader_workers.usable_cores(),
-        "monitor's cores": cores.read()[1],
-        "monitor's MiB": memory.read()[1],
-    }
-
-
 def run_until_killed(folder: str) -> None:
     """A runner, for another process to kill."""
     run(Path(folder), calls("wait_inside"))
@@ -263,26 +246,10 @@ def run_a_host_that_goes(folder: str) -> None:
         print(error, flush=True)
 
 
-def run_on_gpus(folder: str, launcher: str) -> None:
-    """A runner of a GPU on each node; it says what it was given, and what its ranks were."""
-    gpus = [gpu.uuid for gpu in devices.visible()]
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)  # as a batch names them
-    Path(folder).mkdir()
-    # Hosts by name alone: this machine's addresses are those of both.
-    by_name = "lambda hosts, *_: {each: network.loopback(of) for each, of in hosts.items()}"
-    patched = Path(folder) / "sitecustomize.py"
-    patched.write_text(f"from helpers import network\nnetwork.common = {by_name}\n")
-    there = os.pathsep.join(map(str, (folder, *THERE)))
-    how: dict[str, Any] = {"kind": "gpu", "devices": 1, "gpus": len(gpus), "launcher": launcher}
-    found = run(Path(folder), calls("given"), environment={"PYTHONPATH": there}, **how)
-    print(json.dumps([given(), *found]))
-
-
 if __name__ == "__main__":
     chosen: dict[str, Callable[..., None]] = {
         "slurm": run_in_an_allocation,
         "killed": run_until_killed,
         "gone": run_a_host_that_goes,
-        "gpus": run_on_gpus,
     }
     chosen[sys.argv[1]](*sys.argv[2:])

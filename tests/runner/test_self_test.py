@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import re
-import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -156,17 +155,6 @@ def test_what_it_said_itself_is_kept(small: Path) -> None:
     probe(small, FAULTS["raises"][0])
     log = (small / "probe.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "no kernel image\nmore" in log
-
-
-def test_a_killed_probe_leaves_nothing_in_the_temporary_folder(
-    small: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    empty = tmp_path_factory.mktemp("t")
-    monkeypatch.setenv("TMPDIR", str(empty))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    fault = "import tempfile; tempfile.mkdtemp(); os.kill(os.getpid(), signal.SIGKILL)"
-    assert "SIGKILL" in str(probe(small, fault).reason)
-    assert not list(empty.iterdir())
 
 
 def test_a_hang_ends_and_leaves_no_process(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,17 +357,6 @@ def test_the_command_on_gpus_stand_in(small: Path) -> None:
     ]
     both = f"{fake_nvml.uuid(1)},{fake_nvml.uuid(0)}"
     assert probed(small) == [f"pytorch {both}", f"pytorch {fake_nvml.uuid(1)}"]
-
-
-def test_ctrl_c_ends_the_probe_too(small: Path) -> None:
-    plant(small, "pytorch", HANGS)
-    running = start(small, "--environments", "pytorch", "--devices", "2")
-    pids = small / "planted" / "pids"
-    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 3)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == 130 and said.endswith("stopped by Ctrl-C\n")
-    assert not any(processes.lives(int(pid)) for pid in pids.read_text().split())
 
 
 def test_it_ends_no_process_of_a_batch_below_its_logs(small: Path) -> None:

@@ -100,19 +100,6 @@ def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
             assert run["state"] in ("waiting", "finished")
 
 
-LOST = """
-import zmq
-from jupyter_client.asynchronous import AsyncKernelClient
-lost, whole = [], AsyncKernelClient.start_channels
-def start_channels(self, *given, **named):
-    lost.append(zmq.Context.shadow(self.context.underlying).socket(zmq.DEALER))
-    return whole(self, *given, **named)
-AsyncKernelClient.start_channels = start_channels
-from helpers.runner import kernel_processes
-kernel_processes.CLOSING_SECONDS = 0.5  # they pass whole: the socket never closes
-"""
-
-
 def test_the_dead_that_none_asks_after_are_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -167,18 +154,6 @@ def test_only_a_kernel_whose_cells_all_ended_has_little_time_to_leave(
     suite.notebook(SLOW, BEGIN, "raise ValueError")
     assert suite.compare("--name", "left") == 1
     assert given == [1.0, manager().shutdown_wait_time]
-
-
-def test_a_socket_that_a_signal_left_behind_keeps_none_waiting(suite: Suite) -> None:
-    """One came between its making and its being noted: the runner hung, deaf to other signals."""
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    command = suite.start("--name", "lost", errors=subprocess.PIPE, first=LOST)
-    try:
-        shown, errors = command.communicate(timeout=120)
-    finally:
-        command.kill()
-    assert command.returncode == 0, shown + errors
-    assert suite.states("lost") == {"PyTorch_MultiGPU": "finished"} and not marked(suite, "lost")
 
 
 def test_nohup_outlives_the_terminal(suite: Suite) -> None:

@@ -1,12 +1,9 @@
 """What a batch leaves in the temporary folder: nothing, however its runs end."""
 
-import os
-import signal
-import tempfile
 from pathlib import Path
 
 import pytest
-from runner_tools import BEGIN, FINISH, REAL, Suite, images_fixture, suite_fixture, wait_for
+from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers import paths
 
@@ -45,24 +42,4 @@ def test_a_batch_leaves_nothing_whether_runs_end_or_are_killed(suite: Suite, emp
         "ends_MultiGPU": "finished", "replica_MultiGPU": "failed", "kernel_MultiGPU": "failed"
     }, told  # fmt: skip
     assert "died with exit code -9" in told
-    assert not list(empty.iterdir())
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_batch_that_is_stopped_leaves_nothing(
-    suite: Suite, empty: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a killed runner leaves is removed when it is resumed."""
-    suite.notebook("PyTorch_MultiGPU", REAL, LEAVE, WAIT)
-    command = suite.start("--name", "b", env={"TMPDIR": str(empty)})
-    try:
-        wait_for((suite.run("b", "PyTorch_MultiGPU") / "waits").exists)
-        assert list(empty.iterdir()), "else nothing is tested"
-    finally:
-        os.kill(command.pid, number)
-        command.communicate(timeout=300)
-    if number == signal.SIGKILL:
-        suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-        monkeypatch.setattr(tempfile, "tempdir", str(empty))
-        assert suite.compare("--name", "b") == 0
     assert not list(empty.iterdir())
