@@ -14,8 +14,8 @@ from gpumon.errors import MonitorError
 INTERRUPTED = 130
 """Exit code after Ctrl-C, SIGTERM or a closed terminal, as shells have it."""
 GO_ON = 75
-"""Exit code of an experiment that stopped at a checkpoint and can be resumed (sysexits: a temporary
-failure)."""
+"""Exit code of an experiment that SIGUSR1 stopped after an epoch or a run, and that can be resumed
+(sysexits: a temporary failure)."""
 ALIKE = 0.65
 """How alike a name and a known one are, 1 if equal, of which the one may be meant for the other."""
 STDOUT = "standard output"

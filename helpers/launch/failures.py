@@ -16,8 +16,6 @@ from helpers.launch import run_files
 TOGETHER = 2e9
 """Nanoseconds in which one rank's death and the others' errors are distinguished by kind."""
 OUT_OF_MEMORY = 9
-TERMINATED = "Terminated"
-"""The ``ename`` of a :class:`RankError` where a signal from outside has ended the launcher."""
 
 
 class RankError(Plain, RuntimeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -94,10 +93,7 @@ class Watch:
                 f"machine) for {self._stood:.0f} s, so its ranks have ended themselves"
             )
         how, log = self._process.returncode, self._folder.parent / LOG
-        raise RankError(
-            f"{self._launcher} ended with exit code {how}: see {log}",
-            failures.TERMINATED if how in (-signal.SIGTERM, 128 + signal.SIGTERM) else "",
-        )
+        raise RankError(f"{self._launcher} ended with exit code {how}: see {log}")
 
     def _check_joined(self, now: float) -> None:
         """Raise where not all have come in time."""
