@@ -32,7 +32,7 @@ _LAZY = {
     "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
-_MODULES = ("callbacks", "otel")
+_MODULES = ("callbacks",)
 
 
 def load_ipython_extension(shell: Any) -> None:

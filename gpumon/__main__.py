@@ -181,7 +181,7 @@ def parser() -> Parser:
         commands,
         "export",
         _export,
-        "write a trace as CSV, Parquet, Prometheus text or a Chrome trace",
+        "write a trace as CSV or a Chrome trace",
     )
     _add_traces(export)
     export.add_argument(
@@ -190,7 +190,7 @@ def parser() -> Parser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="write to FILE (required): .csv, .parquet, .prom for Prometheus, .json for Chrome",
+        help="write to FILE (required): .csv, .json for Chrome",
     )
     export.add_argument(
         "--profile",
@@ -198,16 +198,6 @@ def parser() -> Parser:
         metavar="FILE",
         help="add the events of this torch.profiler trace to the .json file (default: none)",
     )
-
-    serve = _command(commands, "serve", _serve, "serve the latest values to Prometheus over HTTP")
-    _add_followed(serve, "serve")
-    serve.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="listen on ADDRESS (default: 127.0.0.1, which only this machine can reach)",
-    )
-    serve.add_argument("--port", type=int, default=9401, help="listen on port PORT (default: 9401)")
 
     devices = _command(
         commands, "devices", _devices, "list what gpumon can measure on this machine"
@@ -375,17 +365,6 @@ def _merge(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     print(_read(options.trace).export(options.out, profile=options.profile))
-
-
-def _serve(options: argparse.Namespace) -> None:
-    from gpumon.prometheus import server
-
-    with _followed(options.trace, interval=1.0) as prefix:
-        with server(prefix, options.host, options.port) as serving:
-            where = f"http://{options.host}:{serving.server_address[1]}/metrics"
-            print(f"gpumon: serving {where}; end with Ctrl-C", file=sys.stderr, flush=True)
-            with contextlib.suppress(KeyboardInterrupt):
-                serving.serve_forever()
 
 
 def _devices(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""This module exports a trace as CSV, Parquet, Prometheus text or Chrome trace."""
+"""This module exports a trace as CSV or Chrome trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-FORMATS = ("csv", "parquet", "prom", "json")
+FORMATS = ("csv", "json")
 BASE = "baseTimeNanoseconds"
 """The field in which torch.profiler says from when its microseconds count."""
 FIRST_PROCESS = 2_000_000_000
@@ -43,29 +43,16 @@ def export(
     path = Path(target)
     kind = kind or path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
-        raise MonitorError(
-            f"cannot export to {path}: no format {kind!r}; use .csv, .parquet, .prom or .json"
-        )
+        raise MonitorError(f"cannot export to {path}: no format {kind!r}; use .csv or .json")
     if profile is not None and kind != "json":
         raise MonitorError(f"cannot export to {path} with a profile: use .json")
-    if kind == "parquet":
-        with required_for("Parquet"):
-            import pandas  # noqa: F401
-            import pyarrow  # noqa: F401
 
     def write(file: Path) -> None:
-        if kind == "prom":
-            file.write_bytes(_prometheus(recording))
-        elif kind == "json":
+        if kind == "json":
             document = chrome_document(recording, Path(profile) if profile else None)
             file.write_text(json.dumps(document), encoding="utf-8")
-        elif kind == "csv":
-            _write_csv(recording, file)
         else:
-            frame = to_pandas(recording)
-            frame.insert(0, "wall time", _wall_times(recording))
-            frame.insert(1, "phase", _phases(recording))
-            frame.to_parquet(file)
+            _write_csv(recording, file)
 
     write_atomically(path, write)
     return path
@@ -154,13 +141,6 @@ def _phases(recording: Recording) -> list[str]:
             first, last = (bisect_left(recording.times, t) for t in (mark.start, mark.end))
             found[first:last] = [mark.name] * (last - first)
     return found
-
-
-def _prometheus(recording: Recording) -> bytes:
-    from gpumon.prometheus import exposition, metrics
-
-    last = {key: column[-1] for key, column in zip(recording.keys, recording.columns) if column}
-    return exposition(metrics(recording.header, last))[0]
 
 
 def chrome_document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:

@@ -233,13 +233,12 @@ class Trace:
     ) -> Path:
         """Write the trace to a file in another program's format.
 
-        CSV and Parquet contain every sample, with its wall time and outermost phase. A ``.prom``
-        file contains the last value of each series, for Prometheus' node exporter. A ``.json`` file
+        A CSV file contains every sample, with its wall time and outermost phase. A ``.json`` file
         is a Chrome trace, which Perfetto opens. An existing file is replaced as a whole.
 
         Args:
             target: the file to write.
-            kind: ``"csv"``, ``"parquet"``, ``"prom"`` or ``"json"``. None: the file's extension.
+            kind: ``"csv"`` or ``"json"``. None: the file's extension.
             profile: a torch.profiler trace to add to a ``.json`` file.
             window: start and end in seconds. None: the whole trace.
 

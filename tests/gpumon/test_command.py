@@ -248,7 +248,7 @@ def test_live_outside_a_notebook_says_how_to_follow(
         (["export", "t", "-o", "t.json", "--with", "p"], "--with is now --profile"),
         (["plot", "t", "--titel", "x"], "unknown option --titel: did you mean --title?"),
         (["watch", "--gpus", "0"], "unknown option --gpus; run gpumon watch --help"),
-        (["serve", "a", "b"], "unexpected arguments: b; run gpumon serve --help"),
+        (["devices", "b"], "unexpected arguments: b; run gpumon devices --help"),
         (["merge", "t"], "required: -o/--out; run gpumon merge --help"),
         (["no-such"], "invalid choice: 'no-such'"),
     ],
@@ -262,9 +262,7 @@ def test_an_unknown_option_suggests_the_present_one_in_one_line(
 
 
 def test_every_option_has_a_help_text_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in (
-        *("record", "watch", "summary", "plot", "compare", "merge", "export", "serve", "devices"),
-    ):
+    for name in (*("record", "watch", "summary", "plot", "compare", "merge", "export", "devices"),):
         with pytest.raises(SystemExit):
             main([name, "--help"])
         text = " ".join(capsys.readouterr().out.split("options:")[1].split())

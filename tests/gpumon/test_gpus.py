@@ -294,6 +294,3 @@ def test_a_gpu_without_memory_of_its_own_or_a_list_of_processes(
     row = trace.summary().to_pandas().query("phase == '(all)' and device == 'gpu0'").iloc[0]
     assert row["utilisation mean (%)"] == 50 and math.isnan(row["memory peak (MiB)"])
     trace.plot().savefig(tmp_path / "chart.png")
-    trace.export(tmp_path / "trace.prom")
-    gpus = [line for line in (tmp_path / "trace.prom").read_text().splitlines() if "gpu0" in line]
-    assert gpus and not any("memory" in line and "bytes" in line for line in gpus)

@@ -135,9 +135,7 @@ def elsewhere(system: str, *words: str, cwd: Path) -> subprocess.CompletedProces
     return python("-c", f"SYSTEM = {system!r}\n{ELSEWHERE}{main}", *words, cwd=cwd)
 
 
-@pytest.mark.parametrize(
-    "words", [("record", "--", "true"), ("devices",), ("watch", "--once"), ("serve",)]
-)
+@pytest.mark.parametrize("words", [("record", "--", "true"), ("devices",), ("watch", "--once")])
 def test_windows_says_in_one_line_that_it_cannot_record(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

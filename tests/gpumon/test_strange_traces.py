@@ -124,7 +124,7 @@ def look(prefix: Path) -> None:
         trace.diagnosis(),
     )
     assert "\x1b" not in trace.html()
-    for kind in ("csv", "json", "prom"):
+    for kind in ("csv", "json"):
         trace.export(prefix.with_name(f"out.{kind}"))
 
 

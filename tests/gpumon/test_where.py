@@ -1,225 +1,25 @@
-"""Where people look: HTTP, OpenTelemetry, Chrome traces, callbacks, cell magic, decorators."""
+"""Where people look: Chrome traces, callbacks, cell magic, decorators."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import http.client
 import json
 import os
-import re
-import socket
-import struct
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpumon_tools import ROOT, Marks, python, write
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
-from prometheus_client.parser import text_string_to_metric_families as plain
 
 import gpumon
-from gpumon import callbacks, export, prometheus, record
+from gpumon import callbacks, export, record
 from gpumon.__main__ import main
 from gpumon.phases import Marker
-from gpumon.trace_files import create, marks_file, read_marks
-
-sys.path.append(str(ROOT / "benchmarks"))
-
-import long_trace
+from gpumon.trace_files import marks_file, read_marks
 
 MARKS: Marks = (("train", 1.0, 3.0, {"epoch": 1}), ("train/step", 1.0, 2.0, {}))
-
-
-def growing(prefix: Path) -> Path:
-    """A trace that began four seconds ago and is being written."""
-    more: dict[str, list[float | None]] = {"gpu0/energy (J)": [0.0, 5.0, 7.0, 9.5]}
-    path = write(
-        prefix, {"gpu0": [10, 20, 30, 40]}, unix=time.time() - 3, marks=MARKS[:1], more=more
-    )
-    lines = path.with_name(prefix.name + ".jsonl").read_text().splitlines()
-    path.with_name(prefix.name + ".jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    marks = path.with_name(prefix.name + ".marks.jsonl")
-    marks.write_text("\n".join(marks.read_text().splitlines()[:-1]) + "\n")  # still open
-    return path
-
-
-@contextlib.contextmanager
-def served(prefix: Path) -> Iterator[int]:
-    with prometheus.server(prefix, "127.0.0.1", 0) as running:
-        thread = threading.Thread(target=running.serve_forever, args=[0.05])
-        thread.start()
-        try:
-            yield running.server_address[1]
-        finally:
-            running.shutdown()
-            thread.join()
-
-
-def ask(port: int, path: str, **headers: str) -> tuple[int, str, str]:
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    link.request("GET", path, headers=headers)
-    answer = link.getresponse()
-    return answer.status, answer.headers["Content-Type"], answer.read().decode()
-
-
-def test_it_serves_both_formats_to_this_machine_alone(tmp_path: Path) -> None:
-    prefix = growing(tmp_path / "t")
-    with served(prefix) as port:
-        code, kind, text = ask(port, "/metrics")
-        assert code == 200 and kind.startswith("text/plain; version=")
-        labels = '{device="gpu0",host="node",product="NVIDIA H200",uuid="GPU-node-gpu0"}'
-        assert (
-            f"# TYPE gpumon_energy_joules_total counter\ngpumon_energy_joules_total{labels} 9.5"
-            in text
-        )
-        assert f"gpumon_utilisation_percent{labels} 40.0\n" in text
-        assert 'gpumon_up{host="node"} 1.0\n' in text
-        assert 'gpumon_phase{host="node",phase="train"} 1.0\n' in text
-        code, kind, text = ask(
-            port, "/metrics", Accept="application/openmetrics-text;version=1.0.0"
-        )
-        assert code == 200 and kind.startswith("application/openmetrics-text; version=1.0.0")
-        assert text.endswith("\n# EOF\n")
-        assert "# TYPE gpumon_energy_joules counter\n# UNIT gpumon_energy_joules joules\n" in text
-        with (prefix.parent / "t.jsonl").open("a") as more:
-            more.write("[4.0,0,55]\n")
-        assert "gpumon_utilisation_percent" + labels + " 55.0\n" in ask(port, "/metrics")[2]
-        assert ask(port, "/metrics", Host="evil.example:80")[0] == 403
-        assert ask(port, "/etc/passwd")[0] == 404 and ask(port, "/")[0] == 200
-        with (prefix.parent / "t.jsonl").open("a") as more:
-            more.write('{"t":5,"event":"end","why":"closed"}\n')
-        assert "gpumon_utilisation" not in ask(port, "/metrics")[2]
-        assert main(["serve", str(prefix), "--port", str(port)]) == 2
-
-
-def test_a_later_recording_of_the_same_name_is_served(tmp_path: Path) -> None:
-    path = growing(tmp_path / "t")
-    with path.with_name("t.jsonl").open("a") as more:
-        more.write('{"t":5,"event":"end","why":"closed"}\n')
-    with served(path) as port:
-        assert 'gpumon_up{host="node"} 0' in ask(port, "/metrics")[2]
-        os.close(create(path.with_name("t.jsonl")))  # as a Monitor begins
-        growing(path)
-        text = ask(port, "/metrics")[2]
-        assert 'gpumon_up{host="node"} 1' in text
-        assert re.search(r"gpumon_utilisation_percent{.*gpu0.*} 40.0\n", text)
-
-
-def test_who_hangs_up_is_no_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with served(growing(tmp_path / "t")) as port:
-        for said in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\n"):
-            with socket.create_connection(("127.0.0.1", port)) as link:
-                link.sendall(said)
-                time.sleep(0.1)
-                # Reset, not closed.
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert ask(port, "/metrics")[0] == 200
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_who_is_slow_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "SECONDS", 1.0, raising=False)
-    with served(growing(tmp_path / "t")) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=0.2) as link:
-            begun, hung_up = time.monotonic(), False
-            while not hung_up and time.monotonic() < begun + 15:  # a byte now and then
-                try:
-                    link.sendall(b"x")
-                    hung_up = link.recv(1) == b""
-                except TimeoutError:
-                    continue
-                except ConnectionError:
-                    hung_up = True
-        assert hung_up and time.monotonic() > begun + 0.9
-        assert ask(port, "/metrics")[0] == 200
-
-
-def test_so_many_connections_are_held_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(prometheus, "MOST", 5, raising=False)
-    with served(growing(tmp_path / "t")) as port, contextlib.ExitStack() as stack:
-        links = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
-            for _ in range(8)
-        ]
-        assert [link.recv(1) for link in links[5:]] == [b""] * 3
-        links[0].sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert links[0].recv(12) == b"HTTP/1.0 200"
-        while links[0].recv(1000):  # until it is closed, which makes room for another
-            pass
-        assert ask(port, "/metrics")[0] == 200
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_their_own_parsers_take_both_formats(tmp_path: Path) -> None:
-    """What only grows is a counter, and says so in its name; what is not available is no zero."""
-    last: dict[str, Any] = {"power": None, "energy": [0.0, 9.5], "more": {"host/cpu1 (%)": [3, 3]}}
-    hosts = [
-        write(tmp_path / str(number), {"gpu0": [1, 42]}, host=name, boot=name, **last)
-        for number, name in enumerate(('n"1\\', "n2"))
-    ]
-    found = gpumon.read(hosts)
-    columns = zip(found.recording.keys, found.recording.columns, strict=True)
-    metrics = prometheus.metrics(found.header, {key: column[-1] for key, column in columns})
-    exported = found.export(tmp_path / "t.prom").read_text()
-    assert exported == prometheus.exposition(metrics)[0].decode()
-    openmetrics = prometheus.exposition(metrics, "application/openmetrics-text;version=1.0.0")[0]
-    for parse, text in ((plain, exported), (strict, openmetrics.decode())):
-        families = {family.name: family for family in parse(text)}
-        assert {family.type for family in families.values()} == {"counter", "gauge"}
-        energy = families["gpumon_energy_joules"]
-        assert energy.type == "counter"
-        assert [sample.value for sample in energy.samples] == [9.5, 9.5]
-        (cpu, _) = families["gpumon_cpu_core_percent"].samples
-        assert (cpu.labels["core"], cpu.labels["host"]) == ("1", 'n"1\\, n2')
-        assert families["gpumon_memory_used_bytes"].samples[0].value == 101 * 2**20
-        assert "gpumon_power_watts" not in families
-        for family in families.values():
-            keys = [tuple(sorted(sample.labels.items())) for sample in family.samples]
-            assert len(keys) == len(set(keys))
-
-
-def asked(expression: str) -> list[str]:
-    return re.findall(r"gpumon_[a-z_]+", expression)
-
-
-def dashboard() -> dict[str, Any]:
-    return dict(json.loads((ROOT / "gpumon" / "grafana.json").read_text()))
-
-
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    keys = dict.fromkeys(long_trace.series_of(1), 1.0)  # those of a sampler: see test_size.py
-    header = {"host": "h", "devices": []}
-    known = {one.full_name for one in prometheus.metrics(header, keys)} | {"gpumon_up"}
-    panels = dashboard()["panels"]
-    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
-    expressions += [one["query"] for one in dashboard()["templating"]["list"]]
-    wanted = {name for expression in expressions for name in asked(expression)}
-    assert len(panels) >= 10 and wanted <= known, wanted - known
-
-
-def test_opentelemetry_observes_what_there_is(tmp_path: Path) -> None:
-    pytest.importorskip("opentelemetry.sdk", reason="no OpenTelemetry SDK here")
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
-    reader = InMemoryMetricReader()
-    meter = MeterProvider([reader]).get_meter("test")
-    assert "gpumon_power_watts" in gpumon.otel.observe(growing(tmp_path / "t"), meter)
-    data = reader.get_metrics_data()
-    found = {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
-    (point,) = found["gpumon_utilisation_percent"].data.data_points
-    assert point.value == 40 and point.attributes["device"] == "gpu0"
-    assert found["gpumon_power_watts"].unit == "W"
-    (point,) = found["gpumon_energy_joules"].data.data_points
-    assert point.value == 9.5
 
 
 def test_chromes_trace_has_slices_counters_and_a_profile_beside(tmp_path: Path) -> None:
