@@ -7,8 +7,8 @@
 >>> monitor.plot()
 
 Recording, ``gpumon summary`` and the CSV export need no optional package. Charts need matplotlib
-and NumPy, tables in Python need pandas, and ``gpumon watch`` needs rich. gpumon imports these
-packages only when a function needs them, because the sampling process must stay small.
+and NumPy, and tables in Python need pandas. gpumon imports these packages only when a function
+needs them, because the sampling process must stay small.
 """
 
 from __future__ import annotations
@@ -32,19 +32,9 @@ _LAZY = {
     "compare": "gpumon.drawing.comparison",
     "read": "gpumon.trace",
 }
-_MODULES = ("callbacks",)
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Add the cell magic ``%%gpumon``; IPython calls this for ``%load_ext gpumon``."""
-    from gpumon.record import register
-
-    register(shell)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"gpumon.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'gpumon' has no attribute {name!r}")
     with required_for(f"gpumon.{name}"):

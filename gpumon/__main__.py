@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import json
 import os
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
@@ -99,19 +96,6 @@ def parser() -> Parser:
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND ...",
         help="run this command with its arguments",
-    )
-
-    watch = _command(
-        commands,
-        "watch",
-        _watch,
-        "show the latest values of a trace or of this machine in the terminal",
-    )
-    _add_followed(watch, "show")
-    watch.add_argument(
-        "--once",
-        action="store_true",
-        help="print the current values and exit (default: update until Ctrl-C)",
     )
 
     summary = _command(commands, "summary", _summary, "print statistics for each phase and device")
@@ -216,16 +200,6 @@ def _command(commands: Any, name: str, run: Run, text: str) -> argparse.Argument
     return command
 
 
-def _add_followed(command: argparse.ArgumentParser, verb: str) -> None:
-    command.add_argument(
-        "trace",
-        nargs="?",
-        type=Path,
-        metavar="TRACE",
-        help=f"{verb} this trace (default: this machine, recorded from now on)",
-    )
-
-
 def _add_traces(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "trace",
@@ -260,20 +234,6 @@ def _read(trace: Any) -> Trace:
     return found
 
 
-@contextlib.contextmanager
-def _followed(trace: Path | None, interval: float) -> Iterator[Path]:
-    """The prefix of a trace, or of this machine's, which is recorded meanwhile."""
-    from gpumon.monitor import machine_monitor
-    from gpumon.trace_files import prefix_of
-
-    if trace is not None:
-        yield prefix_of(trace)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        with machine_monitor(Path(folder) / "trace", interval) as monitor:
-            yield monitor.path
-
-
 def _record(options: argparse.Namespace) -> int:
     from gpumon.launch import rank_info
     from gpumon.monitor import Monitor
@@ -292,15 +252,6 @@ def _record(options: argparse.Namespace) -> int:
         what = f"'{path}*'" if here.is_distributed else path
         print(f"gpumon: trace in {path}; see it with: gpumon plot {what}", file=sys.stderr)
     return code
-
-
-def _watch(options: argparse.Namespace) -> None:
-    from gpumon.live import watch
-
-    with _followed(options.trace, interval=0.25) as prefix:
-        if options.once and options.trace is None:
-            time.sleep(1.3)  # until the slowest series has a value
-        watch(prefix, once=options.once)
 
 
 def _summary(options: argparse.Namespace) -> None:

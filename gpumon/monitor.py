@@ -57,7 +57,7 @@ class Monitor:
         rank: the rank of this process. None: the rank that torchrun, MPI or Slurm sets. Ranks above
             0 write to ``PATH-rankN``; ``gpumon.read("PATH*")`` reads all ranks together.
         live: True: in a notebook, redraw a chart under the cell every few seconds, in another
-            process; in a terminal, print the command that follows the trace.
+            process. Elsewhere, nothing is drawn.
         max_trace_mb: the maximum size of the compressed samples of a long trace, in MB. gpumon
             drops the oldest samples first and keeps their 20 s means. None: keep all samples.
 
@@ -292,13 +292,12 @@ class Monitor:
     def _show(self) -> None:
         from gpumon.live_chart import LiveView, in_notebook
 
-        if in_notebook():
-            try:
-                self._view = LiveView(self.path, LIVE_SECONDS)
-            except MonitorError as error:
-                warn(f"recording continues without the chart: {error}")
-        else:
-            print(f"follow it with: gpumon watch {self.path}", file=sys.stderr)
+        if not in_notebook():
+            return
+        try:
+            self._view = LiveView(self.path, LIVE_SECONDS)
+        except MonitorError as error:
+            warn(f"recording continues without the chart: {error}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -368,14 +367,6 @@ def create_files(monitor: Monitor) -> FileLock:
             "choose another path for Monitor"
         ) from error
     return lock
-
-
-def machine_monitor(path: Path, interval: float) -> Monitor:
-    """A monitor of a whole machine for live display: all processes count as its own."""
-    monitor = Monitor(path, interval)
-    monitor._program_root = None
-    monitor.max_trace_mb = 0
-    return monitor
 
 
 def record_local_ranks(monitor: Monitor) -> None:

@@ -1,14 +1,12 @@
-"""``gpumon record`` records a command, and the IPython magic ``%%gpumon`` a notebook cell."""
+"""``gpumon record`` records a command."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import functools
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -16,10 +14,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from gpumon import clocks
-from gpumon.errors import MonitorError, required_for
+from gpumon.errors import MonitorError
 from gpumon.launch import RankInfo, check_can_record
 from gpumon.monitor import Monitor, create_files, record_local_ranks
 from gpumon.phases import TRACE_VARIABLE, write_clock_offset
@@ -36,7 +34,6 @@ PASSED_ON = signal.valid_signals() - {
 ALONE = RankInfo()
 TO_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
-USAGE = "%%gpumon [TRACE] [--interval SECONDS] [--live]"
 
 
 def record(command: Sequence[str], monitor: Monitor, rank_info: RankInfo = ALONE) -> int:
@@ -163,39 +160,3 @@ def default_path(rank_info: RankInfo = ALONE) -> Path:
         number += 1
         path = Path(f"gpumon-trace-{number}")
     return path
-
-
-def register(shell: Any) -> None:
-    """Add the magic to an IPython shell."""
-
-    def gpumon(line: str, cell: str) -> None:
-        given = options(line)
-        with required_for("%%gpumon"):
-            import matplotlib  # noqa: F401
-        trace = given.trace or default_path()
-        with Monitor(trace, given.interval, live=given.live) as monitor:
-            done = shell.run_cell(cell)
-        done.raise_error()  # otherwise "run all cells" would continue with the next cell
-        if not given.live:
-            from IPython.display import display
-
-            display(monitor.plot())
-
-    shell.register_magic_function(gpumon, magic_kind="cell", magic_name="gpumon")
-
-
-class _Line(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise MonitorError(f"{message}: use {USAGE}")
-
-
-def options(line: str) -> argparse.Namespace:
-    """The options behind ``%%gpumon``; MonitorError for what it cannot take."""
-    parser = _Line("%%gpumon", add_help=False)
-    parser.add_argument("trace", nargs="?", type=Path)
-    parser.add_argument("--interval", type=float, default=0.1)
-    parser.add_argument("--live", action="store_true")
-    try:
-        return parser.parse_args(shlex.split(line))
-    except ValueError as error:  # a quote that is not closed
-        parser.error(f"{error} in {line}")

@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from gpumon.clocks import boot_id
 from gpumon.gpu import gpu_sources
 from gpumon.gpu_events import ProgramProcesses
@@ -67,8 +65,6 @@ def collect_sources(
 
 def program_processes(config: dict[str, Any]) -> list[int]:
     """The watched program's processes, and those that its launcher started, where it has one."""
-    if config["program_root"] is None:
-        return psutil.pids()
     if sys.platform == "linux":
         return list(tree(config["program_root"]))
     return [config["parent"]]

@@ -99,11 +99,6 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     return sorted(map(prefix_of, files), key=lambda prefix: (len(str(prefix)), prefix))
 
 
-def read_header(prefix: Path) -> dict[str, Any]:
-    """The header of a trace, checked; or a MonitorError."""
-    return next(iter(read_lines(prefix)))  # type: ignore[no-any-return]
-
-
 def read_lines(prefix: Path) -> Iterator[Any]:
     """The lines of a trace: its checked header first, then the others, None for a damaged one.
 

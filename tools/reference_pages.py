@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-MODULES = ("gpumon", "gpumon.callbacks", "data_prep")
+MODULES = ("gpumon", "data_prep")
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises")
 HEAD = re.compile(rf"^({'|'.join(SECTIONS)}):$")
 ENTRY = re.compile(r"^(?: {4})(\**\w[\w.*, ]*?)(?: \([^)]*\))?: +(.*)$")

@@ -18,7 +18,7 @@ from gpumon_tools import ROOT, python, write
 import gpumon
 
 GPUMON = ROOT / "gpumon"
-OPTIONAL = {"IPython", "matplotlib", "numpy", "pandas", "rich"}
+OPTIONAL = {"IPython", "matplotlib", "numpy", "pandas"}
 NEEDED = {"filelock", "psutil", "pynvml"}
 PROJECT = tomllib.loads((GPUMON / "pyproject.toml").read_text())["project"]
 
@@ -116,7 +116,6 @@ USES = {
     ],
     "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
     "tables": ["print(gpumon.read('t').phases()); gpumon.read('t').to_pandas()"],
-    "watch": ["watch t --once"],
 }
 """What each extra is for, as commands or as Python."""
 
@@ -241,7 +240,6 @@ def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
         ("plot t", "matplotlib"),
         ("plot t -o t.html", "numpy"),
         ("compare t", "matplotlib"),
-        ("watch t --once", "rich"),
     ],
 )
 def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, package: str) -> None:
@@ -301,7 +299,6 @@ COMMANDS = {
     "main(['export', 't', '-o', 't.json'])": set(),
     "main(['merge', 't', 't2', '-o', 'all'])": set(),
     "main(['plot', 't', '-o', 't.html'])": {"numpy"},
-    "main(['watch', 't', '--once'])": {"rich"},
     "import gpumon.sampler": {"psutil"},
 }
 """What each loads of what is heavy; matplotlib and others load more of it themselves."""

@@ -230,14 +230,6 @@ def test_the_drawing_process_draws_and_ends_with_its_parent(tmp_path: Path) -> N
     assert chart_file(monitor.path).read_bytes().startswith(b"\x89PNG")
 
 
-def test_live_outside_a_notebook_says_how_to_follow(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with gpumon.Monitor(tmp_path / "trace", live=True):
-        pass
-    assert f"gpumon watch {tmp_path / 'trace'}" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -247,7 +239,6 @@ def test_live_outside_a_notebook_says_how_to_follow(
         (["summary", "t", "--idle-below", "5"], "--idle-below is now --idle-threshold"),
         (["export", "t", "-o", "t.json", "--with", "p"], "--with is now --profile"),
         (["plot", "t", "--titel", "x"], "unknown option --titel: did you mean --title?"),
-        (["watch", "--gpus", "0"], "unknown option --gpus; run gpumon watch --help"),
         (["devices", "b"], "unexpected arguments: b; run gpumon devices --help"),
         (["merge", "t"], "required: -o/--out; run gpumon merge --help"),
         (["no-such"], "invalid choice: 'no-such'"),
@@ -262,7 +253,7 @@ def test_an_unknown_option_suggests_the_present_one_in_one_line(
 
 
 def test_every_option_has_a_help_text_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in (*("record", "watch", "summary", "plot", "compare", "merge", "export", "devices"),):
+    for name in (*("record", "summary", "plot", "compare", "merge", "export", "devices"),):
         with pytest.raises(SystemExit):
             main([name, "--help"])
         text = " ".join(capsys.readouterr().out.split("options:")[1].split())

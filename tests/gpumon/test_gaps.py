@@ -23,7 +23,6 @@ from runner_tools import wait_for
 import gpumon
 from gpumon.drawing import interactive
 from gpumon.drawing.lanes import condense
-from gpumon.live import Follower
 from gpumon.scheduler import Scheduler
 from gpumon.series import Series, Source
 from gpumon.writer import Writer
@@ -176,27 +175,6 @@ def test_merging_does_not_fill_what_one_trace_lacks(tmp_path: Path) -> None:
     assert summary.loc[("(all)", "gpu2"), "measured (s)"] == pytest.approx(5)
     assert summary.loc[("(all)", "gpu3"), "energy (J)"] == pytest.approx(500)
     assert [gap["seconds"] for gap in alone.recording.gaps] == [15]
-
-
-def test_the_terminal_shows_a_gap(tmp_path: Path) -> None:
-    pytest.importorskip("rich", reason="gpumon watch needs rich")
-    from rich.console import Console
-
-    from gpumon.live import render
-
-    prefix = write(tmp_path / "t", {"gpu0": STEPS}, without=HOLE, unix=time.time())
-    follower = Follower(prefix)
-    history = list(follower.history["gpu0/utilisation (%)"])
-    assert history[:3] == [100] * 3 and np.isnan(history[3:9]).all() and history[9:] == [20] * 3
-    assert follower.seconds_silent(time.time() + 100) == 0  # it has ended
-    follower.ended = None
-    follower.time -= 100
-    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
-    console.print(render(follower, 100))
-    told = console.export_text()
-    assert "no sample for" in told and "20%" not in told  # what was last heard is not now
-    follower.time += 100
-    assert follower.seconds_silent(time.time() + 100) == pytest.approx(100 - 11, abs=5)
 
 
 def test_the_sampler_says_why_it_did_not_sample(

@@ -14,7 +14,6 @@ from test_charts import in_the_page, in_the_picture
 
 import gpumon
 from gpumon import (
-    live,
     long_traces,
     merge,
     recording,
@@ -22,7 +21,6 @@ from gpumon import (
     writer,
 )
 from gpumon.long_traces import ROW_SECONDS, parts_folder, tiers_file
-from gpumon.monitor import machine_monitor
 from gpumon.trace_files import samples_file
 
 SECONDS = 200
@@ -221,26 +219,6 @@ def test_a_limit_below_one_part_keeps_the_means_of_all(tmp_path: Path, small: No
     assert len(gpumon.read(saved).recording.times) > SECONDS
 
 
-def test_a_machine_that_is_only_looked_at_leaves_no_more_than_one_file(
-    tmp_path: Path, small: None
-) -> None:
-    """As `gpumon serve` and `gpumon watch` record it without a trace, for days."""
-    limit = machine_monitor(tmp_path / "t", 0.25).max_trace_mb
-    made = Recorded(tmp_path / "t", limit=limit)
-    watched = live.Follower(tmp_path / "t")
-    for _ in range(round(SECONDS / 5)):
-        made.go(5)
-        watched.poll()
-        assert samples_file(tmp_path / "t").stat().st_size < 5000
-        assert watched.now["gpu0/memory used (MiB)"] == 100 + made.number - 1
-    assert len(watched.history["gpu0/utilisation (%)"]) == SECONDS / STEP
-    made.end()
-    watched.poll()
-    assert watched.ended == "closed"
-    assert [file.name for file in tmp_path.glob("t*")] == ["t.jsonl"]
-    assert gpumon.read(tmp_path / "t").recording.end == SECONDS
-
-
 @pytest.mark.parametrize("in_the_way", ["t.parts", "t.tiers", ".t.jsonl.new"])
 def test_a_part_that_cannot_be_begun_costs_no_sample(
     tmp_path: Path,
@@ -335,27 +313,6 @@ def test_a_sample_is_a_line_of_json_that_names_what_changed(tmp_path: Path) -> N
     found = [json.loads(line) for line in samples_file(tmp_path / "t").read_text().splitlines()]
     whole = [0.0, *(x for n, v in enumerate([1, None, -0.5, 1e-7, 4000.0, 4.0]) for x in (n, v))]
     assert found[1:] == [whole, [0.1, 0, None], [0.2, 1, 7.25], [0.3], [0.4, 1, None]]
-
-
-def test_following_reads_only_what_is_new(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Recorded(tmp_path / "t")
-    watched = live.Follower(tmp_path / "t")
-    parsed: list[bytes] = []
-    whole = live.parse
-
-    def counted(line: bytes) -> Any:
-        parsed.append(line)
-        return whole(line)
-
-    monkeypatch.setattr(live, "parse", counted)
-    for seconds in range(5, 51, 5):  # parts are begun meanwhile
-        made.go(5)
-        watched.poll()
-        assert len(watched.history["gpu0/utilisation (%)"]) == seconds / STEP
-        assert len(parsed) < 80
-        parsed.clear()
 
 
 @pytest.mark.parametrize(

@@ -228,28 +228,3 @@ def test_web_page_is_self_contained_and_its_script_parses(tmp_path: Path) -> Non
         pytest.skip("no node here, so the script is not parsed")
     script = Path(interactive.__file__).with_name("interactive.js")
     subprocess.run([node, "--check", str(script)], check=True)
-
-
-def test_terminal_view(tmp_path: Path) -> None:
-    pytest.importorskip("rich", reason="gpumon watch needs rich")
-    from rich.console import Console
-
-    from gpumon.live import Follower, render, sparkline
-
-    prefix = write(tmp_path / "t", {"gpu0": [0, 50, 100]}, marks=(("train", 1.0, 2.0, {}),))
-    marks = prefix.with_name("t.marks.jsonl")
-    marks.write_text("".join(line + "\n" for line in marks.read_text().splitlines()[:-1]))
-    follower = Follower(prefix)
-    assert follower.phase == "train" and follower.ended == "closed"
-    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
-    console.print(render(follower, 100))
-    text = console.export_text()
-    assert "gpu0" in text and "100%" in text and "▄█" in text and "N/A" in text
-    assert sparkline([0, 100, math.nan], 3) == " █·"
-    assert not follower.poll()
-    with prefix.with_name("t.jsonl").open("a") as file:
-        file.write("[9,0,7")
-        file.flush()
-        assert not follower.poll()
-        file.write("]\n")
-    assert follower.poll() and follower.now["gpu0/utilisation (%)"] == 7

@@ -35,7 +35,6 @@ def reading(folder: Path, command: str = "summary") -> list[str]:
         "plot": ["-o", str(folder / "out.png")],
         "html": ["-o", str(folder / "out.html")],
         "export": ["-o", str(folder / "out.csv")],
-        "watch": ["--once"],
         "compare": ["-o", str(folder / "out.png")],
     }[command]
     name = "plot" if command == "html" else command
@@ -165,17 +164,16 @@ WRONG = [
     Case("trace: device without product", device("html", product=None), "'product' is no text"),
     Case("trace: negative memory", device("plot", **{"memory total (MiB)": -1}), "is no amount"),
     Case("trace: a series twice", header(series=[{"key": "a/b"}] * 2), "a key comes twice"),
-    Case("trace: series of numbers", header("watch", series=[1, 2]), r"series\[0\]: is no object"),
+    Case("trace: series of numbers", header(series=[1, 2]), r"series\[0\]: is no object"),
     Case("trace: too many series",
          header(series=[{"key": f"a/{n}"} for n in range(MOST_SERIES + 1)]), "lists more than"),
     Case("trace: newer version", header(gpumon=99), "format 99.*update gpumon"),
-    Case("trace: newer version followed", header("watch", gpumon=2), "format 2.*update gpumon"),
     *[
         Case(f"trace: version {version!r}", header(gpumon=version), "'gpumon' is no trace format")
         for version in (0, -1, True, "1", None, 0.5)
     ],
     Case("trace: deep header", content(b'{"gpumon":1,"x":' + b"[" * 200_000), "no whole line"),
-    Case("trace: deep list", content(b"[" * 200_000 + b"]" * 200_000 + b"\n", "watch"),
+    Case("trace: deep list", content(b"[" * 200_000 + b"]" * 200_000 + b"\n"),
          "no header line"),
     Case("trace: binary", content(bytes(range(256)) * 40, "plot"), "no header line"),
     Case("trace: only zeros", content(bytes(5000), "compare"), "no whole line"),
@@ -184,7 +182,6 @@ WRONG = [
     Case("trace: packed", content(gzip.compress(b'{"gpumon": 1}\n' * 99)), "no header|no whole"),
     Case("trace: in a zip", instead(zipped), "no header line|no whole line"),
     Case("trace: a pipe", instead(os.mkfifo), "is not a file that could hold a trace"),
-    Case("trace: a pipe followed", instead(os.mkfifo, "watch"), "is not a file that could hold"),
     Case("trace: a folder", instead(Path.mkdir), "cannot read the trace|is not a file"),
     Case("trace: endless", instead(lambda file: file.symlink_to("/dev/zero")), "is not a file"),
     Case("trace: link to itself", instead(lambda file: file.symlink_to(file)), "symbolic links"),
@@ -316,9 +313,8 @@ HARMLESS = [
     Case("trace: formula in a phase", mark(r"$\frac{$ ^_", "plot"), "^$", 0, KEEPS),
     Case("trace: markup in a phase", mark("</script><b>&'\"", "html"), "^$", 0, KEEPS),
     Case("trace: half a letter in a phase", mark("\ud800", "summary"), "^$", 0, KEEPS),
-    Case("trace: escapes in a phase shown", mark(ESCAPES, "watch"), "^$", 0, KEEPS),
     Case("trace: escapes in a phase drawn", mark(ESCAPES, "plot"), "^$", 0, KEEPS),
-    Case("trace: escapes in the host", header("watch", host=ESCAPES), "^$", 0),
+    Case("trace: escapes in the host", header(host=ESCAPES), "^$", 0),
     Case("trace: images that are no number",
          line('["B", 1000000000000, 7, 9, "x", {"items": "many"}]', file=KEEPS[1]), "^$", 0),
     Case("trace: attributes named as columns",
