@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from gpumon import __version__
-from gpumon.errors import MonitorError, required_for, warnings_as_lines
+from gpumon.errors import MonitorError, warnings_as_lines
 from gpumon.trace_files import write_atomically
 
 if TYPE_CHECKING:
@@ -24,36 +23,12 @@ PICTURES = ("png", "svg", "pdf")
 Run = Callable[[argparse.Namespace], Optional[int]]
 """Runs a parsed command; returns an exit code other than 0."""
 
-FORMER = {
-    "--gpus": "--gpu-ids",
-    "--idle-below": "--idle-threshold",
-    "--limit": "--max-trace-mb",
-    "--provenance": "--metadata",
-    "--with": "--profile",
-}
-"""Former names of options, and the names that replaced them."""
-
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line and suggest an option for an unknown one."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        options, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(self._unknown(unknown))
-        return options, []
+    """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         raise MonitorError(f"{message}; run {self.prog} --help for a list of options")
-
-    def _unknown(self, arguments: Sequence[str]) -> str:
-        option = next((text for text in arguments if text.startswith("-")), "").partition("=")[0]
-        if not option:
-            return f"unexpected arguments: {' '.join(arguments)}"
-        if FORMER.get(option) in self._option_string_actions:
-            return f"unknown option {option}: {option} is now {FORMER[option]}"
-        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
-        return f"unknown option {option}" + (f": did you mean {near[0]}?" if near else "")
 
 
 def parser() -> Parser:
@@ -132,33 +107,6 @@ def parser() -> Parser:
         metavar="NAMES",
         help="draw these series too, separated by commas, such as temperature,clocks,PCIe "
         "(default: none)",
-    )
-
-    compare = _command(
-        commands, "compare", _compare, "list the differences between traces and draw them"
-    )
-    compare.add_argument(
-        "trace",
-        nargs="+",
-        metavar="NAME=TRACE",
-        help="compare this trace, labelled NAME (default label: the name of its folder)",
-    )
-    compare.add_argument(
-        "--align",
-        metavar="PHASE",
-        help="set time 0 of each trace to the first start of PHASE (default: the trace's start)",
-    )
-    _add_chart(compare, "write the chart to FILE: .png, .svg or .pdf (default: gpumon-compare.png)")
-
-    merge = _command(commands, "merge", _merge, "merge traces of ranks and hosts into one trace")
-    _add_traces(merge)
-    merge.add_argument(
-        "-o",
-        "--out",
-        type=Path,
-        required=True,
-        metavar="TRACE",
-        help="write the merged trace to TRACE (required)",
     )
 
     export = _command(
@@ -288,32 +236,6 @@ def _plot(options: argparse.Namespace) -> None:
         _save(trace.plot(**look), out)
 
 
-def _compare(options: argparse.Namespace) -> None:
-    from gpumon.trace_comparison import describe
-
-    traces: dict[str, Trace] = {}
-    for text in options.trace:
-        name, equals, path = text.rpartition("=")
-        name = name if equals else _name_of(path, options.trace)
-        if name in traces:
-            raise MonitorError(
-                f"two traces have the label {name}: give each trace its own, as NAME=TRACE"
-            )
-        traces[name] = _read(path)
-    drawn = _compared(options, traces)
-    (first, before), *others = traces.items()
-    for number, (name, after) in enumerate(others):
-        print("\n" * (number > 0) + "\n".join(describe(before, after, (first, name))))
-    if drawn is not None:
-        _save(drawn, options.out or Path("gpumon-compare.png"))
-
-
-def _merge(options: argparse.Namespace) -> None:
-    from gpumon.merge import save
-
-    print(save(_read(options.trace).recording, options.out))
-
-
 def _export(options: argparse.Namespace) -> None:
     print(_read(options.trace).export(options.out, profile=options.profile))
 
@@ -325,26 +247,6 @@ def _devices(options: argparse.Namespace) -> None:
     print(json.dumps(found, indent=1) if options.json else describe(found))
 
 
-def _name_of(path: str, among: Sequence[str]) -> str:
-    """The label of a trace without a name: its folder, or its file if the folder has several."""
-    folder = Path(path).parent
-    alike = sum(Path(other.rpartition("=")[2]).parent == folder for other in among) > 1
-    return Path(path).name if alike else folder.name or path
-
-
-def _compared(options: argparse.Namespace, traces: dict[str, Trace]) -> object | None:
-    """The chart; None where it cannot be drawn and no option asks for a chart."""
-    try:
-        with required_for("gpumon compare"):
-            from gpumon.drawing.comparison import compare
-    except MonitorError as error:
-        if options.out or options.align or len(traces) < 2:
-            raise
-        print(f"gpumon: no chart: {error}", file=sys.stderr)
-        return None
-    return compare(traces, theme=options.theme, title=options.title, align=options.align)
-
-
 def _kind(path: Path) -> str:
     return path.suffix.lstrip(".").lower()
 
@@ -354,7 +256,7 @@ def _save(figure: object, out: Path) -> None:
 
     kind = _kind(out)
     if kind not in PICTURES:
-        raise MonitorError(f"cannot draw to {out}: use .png, .svg or .pdf (gpumon plot: or .html)")
+        raise MonitorError(f"cannot draw to {out}: use .png, .svg, .pdf or .html")
     data = io.BytesIO()
     figure.savefig(data, format=kind, dpi=150)  # type: ignore[attr-defined]
     _write(out, data.getvalue())

@@ -3,7 +3,7 @@
 The recorder of rank 0 answers queries for its clock, and writes its address to ``PATH.clock``; the
 recorders of other hosts query it. An answer is given between the query and its arrival, whatever
 the network does: of many answers, the narrowest bounds count. Without an answer (no shared
-folder, a firewall), the offset stays unknown, and a note in the merged trace says so.
+folder, a firewall), the offset stays unknown, and a note under the chart says so.
 """
 
 from __future__ import annotations
@@ -186,12 +186,6 @@ def offset_sentence(offset: ClockOffset, machine: str, reference: str) -> str:
         f"The clock of {machine} was {abs(wall):.6f} s {way} that of {reference}, within "
         f"{within:.6f} s, measured during the run, and is corrected."
     )
-
-
-def stated_offsets(header: dict[str, Any]) -> list[str]:
-    """What a merged trace's header, which may come from anywhere, says of the clocks."""
-    found = header.get("clocks")
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def unknown_offset(machines: Sequence[str], traces: Sequence[Path]) -> str:

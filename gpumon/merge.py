@@ -9,8 +9,6 @@ is in two of the traces is refused.
 
 from __future__ import annotations
 
-import json
-import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -21,7 +19,6 @@ from typing import Any
 from gpumon import clocks
 from gpumon.errors import MonitorError
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.trace_files import marks_file, prefix_of, samples_file, write_atomically
 from gpumon.trace_format import is_clock_offset
 
 
@@ -32,14 +29,10 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     """
     if len(recordings) == 1:
         return recordings[0]
-    sources = _sources(recordings)
+    _refuse_copies(recordings)
     names = _machine_names(recordings)
     several = len(set(names)) > 1
     shifts, sentences = _shifts(recordings, names)
-    # Those of a trace that was merged before still hold.
-    sentences = [
-        text for part in recordings for text in clocks.stated_offsets(part.header)
-    ] + sentences
     ends = [part.end + shift for part, shift in zip(recordings, shifts)]
     end = max(ends)
     # Where one ends before the others is a moment too: from there on its values are unknown.
@@ -101,7 +94,7 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     devices.sort(key=lambda device: device["kind"] == "host")
     return Recording(
         recordings[0].prefix,
-        _header(recordings, names, devices, series) | {"clocks": sentences, "sources": sources},
+        _header(recordings, names, devices, series) | {"clocks": sentences},
         times,
         columns,
         sorted(events, key=lambda event: event["t"]),
@@ -112,22 +105,18 @@ def merge(recordings: Sequence[Recording]) -> Recording:
     )
 
 
-def _sources(recordings: Sequence[Recording]) -> list[str]:
-    """Identifiers of all recordings, also of those inside merged traces; none comes twice."""
-    found: dict[str, Path] = {}
+def _refuse_copies(recordings: Sequence[Recording]) -> None:
+    """Raise MonitorError if two of the traces hold the same recording, as a copy does."""
+    found: dict[tuple[str, float, Any], Path] = {}
     for part in recordings:
         header = part.header
-        start, sampler = header["start (monotonic s)"], header.get("sampler")
-        own = [f"{header['boot'] or header['host']} {start} {sampler}"]
-        listed = header.get("sources")  # which may come from anywhere
-        whole = isinstance(listed, list) and all(isinstance(each, str) for each in listed)
-        for source in listed if listed and whole else own:
-            if found.setdefault(source, part.prefix) != part.prefix:
-                raise MonitorError(
-                    f"{found[source]} and {part.prefix} hold the same recording, which would "
-                    "count twice: leave one out"
-                )
-    return list(found)
+        boot, start = header["boot"] or header["host"], header["start (monotonic s)"]
+        first = found.setdefault((boot, start, header.get("sampler")), part.prefix)
+        if first != part.prefix:
+            raise MonitorError(
+                f"{first} and {part.prefix} hold the same recording, which would count twice: "
+                "leave one out"
+            )
 
 
 def _machine_names(recordings: Sequence[Recording]) -> list[str]:
@@ -200,50 +189,3 @@ def _header(
         "devices": devices,
         "series": series,
     }
-
-
-def save(recording: Recording, target: Path) -> Path:
-    """Write a merged recording as a new trace, which every command reads.
-
-    Raises MonitorError where it cannot be written, or there is a trace already.
-    """
-    prefix = prefix_of(target)
-    for file in (samples_file(prefix), marks_file(prefix)):
-        if file.exists():
-            raise MonitorError(f"{file} exists already: choose another name for the merged trace")
-    # Marks first: once the samples exist, the trace is complete.
-    write_atomically(marks_file(prefix), lambda part: part.write_text(_marks(recording)))
-    write_atomically(samples_file(prefix), lambda part: part.write_text(_lines(recording)))
-    return samples_file(prefix)
-
-
-def _lines(recording: Recording) -> str:
-    header = {**recording.header, "merged": True, "interval (s)": recording.step}
-    packed = ("parts", "dropped")  # of the first trace; this one has all in its lines
-    lines = [json.dumps({key: value for key, value in header.items() if key not in packed})]
-    # Another's end is no end of the whole.
-    lines += [json.dumps(event) for event in recording.events if event["event"] != "end"]
-    before: list[float | None] = [None] * len(recording.columns)
-    for place, moment in enumerate(recording.times):
-        line: list[Any] = [round(moment, 6)]
-        for number, column in enumerate(recording.columns):
-            value = None if math.isnan(column[place]) else column[place]
-            if value != before[number]:
-                line += [number, value]
-                before[number] = value
-        lines.append(json.dumps(line))
-    lines.append(json.dumps({"t": recording.end, "event": "end", "why": "merged"}))
-    return "\n".join(lines) + "\n"
-
-
-def _marks(recording: Recording) -> str:
-    origin = recording.header["start (monotonic s)"]
-    processes: dict[int | str, int] = {}
-    lines = [json.dumps({"gpumon marks": 1})]
-    for number, mark in enumerate(recording.marks):
-        process = processes.setdefault(mark.process, len(processes) + 1)
-        moments = [round((moment + origin) * 1e9) for moment in (mark.start, mark.end)]
-        lines.append(json.dumps(["B", moments[0], process, number, mark.name, mark.attributes]))
-        if not mark.open:
-            lines.append(json.dumps(["E", moments[1], process, number]))
-    return "\n".join(lines) + "\n"

@@ -115,11 +115,6 @@ class Marker:
             raise MonitorError(
                 f"phase({name!r}) is not valid: give the phase a name, such as phase('train')"
             )
-        if "images" in attributes:
-            raise MonitorError(
-                f"phase({name!r}, images=...) is not valid: images= is now items=, as in "
-                f"phase({name!r}, items=1120)"
-            )
         return Phase(self, name, attributes)
 
     def _write(self, line: str) -> None:

@@ -22,7 +22,7 @@ from gpumon.long_traces import (
 )
 from gpumon.stats import find_gaps
 from gpumon.trace_files import read_lines, read_marks
-from gpumon.trace_format import current_attributes, is_event, is_number, is_sample
+from gpumon.trace_format import is_event, is_number, is_sample
 
 NAN = float("nan")
 MOST_VALUES = 20_000_000
@@ -184,12 +184,9 @@ def recording(
     for mark in marks:
         mark.end = end if mark.open else mark.end
     noted = [event for event in events if event["event"] == "gap"]
-    if header.get("merged"):  # the gaps of its parts, which have their rows already
-        found, starts = [gap for gap in noted if is_number(gap.get("seconds"), 0)], []
-    else:
-        # A rank that only marks phases has nothing to miss.
-        found = find_gaps(times, end, step, noted) if columns else []
-        starts = [gap["t"] for gap in found]
+    # A rank that only marks phases has nothing to miss.
+    found = find_gaps(times, end, step, noted) if columns else []
+    starts = [gap["t"] for gap in found]
     places = [bisect_right(times, start) for start in starts]
     events = [event for event in events if event["event"] != "gap"] + found
     return Recording(
@@ -302,7 +299,6 @@ def _marks(lines: list[list[Any]], origin: float) -> list[Mark]:
     for line in lines:
         if line[0] == "B":
             _, moment, process, place, name, attributes = line
-            attributes = current_attributes(attributes)
             start = moment / 1e9 - origin
             mark = Mark(name, start, start, process, attributes, open=True)
             waiting[process, place] = mark

@@ -17,7 +17,6 @@ from gpumon.errors import MonitorError
 from gpumon.trace_format import (
     DAMAGED,
     check_header,
-    current_header,
     is_clock_offset,
     is_mark,
     parse_lines,
@@ -109,7 +108,7 @@ def read_lines(prefix: Path) -> Iterator[Any]:
     lines = parse_lines(path)
     for line in lines:
         if isinstance(line, dict) and "gpumon" in line:
-            header = current_header(line)
+            header = line
             break
         some = True
         damaged += 1

@@ -176,11 +176,6 @@ EVENTS = {
 }
 
 
-FORMER_HEADER = {"apart": "clock offset"}
-FORMER_ATTRIBUTES = {"images": "items"}
-"""Names in traces of older versions, and the names that replaced them."""
-
-
 def first_error(found: Any, fields: dict[str, Field], where: str = "") -> str | None:
     """What is wrong with an object, as ``'interval (s)' is no interval``; None if nothing is."""
     if not isinstance(found, dict):
@@ -189,18 +184,6 @@ def first_error(found: Any, fields: dict[str, Field], where: str = "") -> str | 
         if not field.check(found.get(name)):
             return f"{where}{name!r} is no {field.expected}"
     return None
-
-
-def current_header(header: dict[str, Any]) -> dict[str, Any]:
-    """The header with present names where an older gpumon wrote former ones."""
-    return {FORMER_HEADER.get(name, name): value for name, value in header.items()}
-
-
-def current_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    """A phase's attributes with present names where an older gpumon wrote former ones."""
-    former = FORMER_ATTRIBUTES.keys() & attributes.keys()
-    kept = {name: value for name, value in attributes.items() if name not in former}
-    return kept | {FORMER_ATTRIBUTES[name]: attributes[name] for name in former}
 
 
 def check_header(header: dict[str, Any], path: Path) -> None:

@@ -111,10 +111,8 @@ USES = {
     "nothing": [
         "export t -o t.csv",
         "export t -o t.json",
-        "merge t -o all",
-        "compare a=t b=t",
     ],
-    "plot": ["plot t -o chart.png", "plot t -o chart.html", "compare a=t b=t -o both.png"],
+    "plot": ["plot t -o chart.png", "plot t -o chart.html"],
     "tables": ["print(gpumon.read('t').phases()); gpumon.read('t').to_pandas()"],
 }
 """What each extra is for, as commands or as Python."""
@@ -239,7 +237,6 @@ def test_a_summary_says_the_same_with_and_without_pandas(trace: Path) -> None:
     [
         ("plot t", "matplotlib"),
         ("plot t -o t.html", "numpy"),
-        ("compare t", "matplotlib"),
     ],
 )
 def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, package: str) -> None:
@@ -250,15 +247,6 @@ def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, pa
         done.stderr
     )
     assert sorted(trace.parent.iterdir()) == before
-
-
-def test_what_changed_is_said_without_the_chart_that_cannot_be_drawn(trace: Path) -> None:
-    write(trace.with_name("t2"), {"gpu0": [10, 90, None]})
-    done = without_extras(MAIN, "compare", "t", "t2", cwd=trace.parent)
-    assert done.returncode == 0 and done.stdout.startswith("t -> t2\n")
-    assert re.fullmatch(r"gpumon: no chart: .+ pip install matplotlib\n", done.stderr)
-    asked = without_extras(MAIN, "compare", "t", "t2", "-o", "c.png", cwd=trace.parent)
-    assert asked.returncode == 2 and asked.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -297,7 +285,6 @@ COMMANDS = {
     "main(['summary', 't'])": set(),
     "main(['export', 't', '-o', 't.csv'])": set(),
     "main(['export', 't', '-o', 't.json'])": set(),
-    "main(['merge', 't', 't2', '-o', 'all'])": set(),
     "main(['plot', 't', '-o', 't.html'])": {"numpy"},
     "import gpumon.sampler": {"psutil"},
 }

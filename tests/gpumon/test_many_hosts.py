@@ -18,10 +18,9 @@ import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon import clocks, launch, merge
+from gpumon import clocks, launch
 from gpumon.__main__ import main
 from gpumon.record import default_path
-from gpumon.trace_notes import problems
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIEXEC = ROOT / ".venvs" / "pytorch" / "bin" / "mpiexec"
@@ -334,72 +333,26 @@ def test_clocks_of_traces_that_name_no_boot_are_told_by_the_traces(tmp_path: Pat
     assert told_of_two.startswith("The clock offset between other and node is not known")
 
 
-def test_clocks_in_a_header_are_not_believed_unchecked(tmp_path: Path) -> None:
-    two_hosts(tmp_path, None)
-    file = tmp_path / "t-rank1.jsonl"
-    first, _, rest = file.read_text().partition("\n")
-    header = json.loads(first) | {"apart": {**AHEAD, "ahead (s)": "x"}, "clocks": 5}
-    file.write_text(f"{json.dumps(header)}\n{rest}")
-    (told,) = gpumon.read(tmp_path / "t*").recording.header["clocks"]
-    assert "is not known" in told
-    assert main(["summary", str(tmp_path / "t-rank1")]) == 0
+# --- On one axis -----------------------------------------------------------------------------
 
 
-# --- Merged into one -------------------------------------------------------------------------
+def test_a_copy_of_a_recording_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "t", {"gpu0": [10.0] * 4})
+    for ending in (".jsonl", ".marks.jsonl"):
+        shutil.copy(tmp_path / f"t{ending}", tmp_path / f"copy{ending}")
+    with pytest.raises(gpumon.MonitorError, match="hold the same recording"):
+        gpumon.read([tmp_path / "t", tmp_path / "copy"])
 
 
-def test_merge_writes_a_trace_that_says_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    merged = two_hosts(tmp_path, AHEAD)
-    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 0
-    told = capsys.readouterr()
-    assert told.out == f"{tmp_path / 'all.jsonl'}\n" and "is corrected" in told.err
-    again = gpumon.read(tmp_path / "all")
-    assert again.summary().to_pandas().equals(merged.summary().to_pandas())
-    assert list(again.phases()["start (s)"]) == pytest.approx(list(merged.phases()["start (s)"]))
-    assert again.recording.header["clocks"] == merged.recording.header["clocks"]
-    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 2
-    assert "exists already" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("twice", ["a host of it", "a copy", "another with that host"])
-def test_no_recording_counts_twice_in_a_merged_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], twice: str
-) -> None:
-    two_hosts(tmp_path, AHEAD)
-    write(tmp_path / "n3", {"gpu0": [10.0] * 4}, host="n3", boot="boot-c")
-    assert main(["merge", str(tmp_path / "t*"), "-o", str(tmp_path / "all")]) == 0
-    one, other = tmp_path / "all", tmp_path / "t"
-    if twice == "a copy":
-        one = tmp_path / "copy"
-        for ending in (".jsonl", ".marks.jsonl"):
-            shutil.copy(f"{other}{ending}", f"{one}{ending}")
-    if twice == "another with that host":
-        other = tmp_path / "others"
-        assert main(["merge", str(tmp_path / "t"), str(tmp_path / "n3"), "-o", str(other)]) == 0
-    capsys.readouterr()
-    assert main(["merge", str(one), str(other), "-o", str(tmp_path / "again")]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told == (
-        f"gpumon: {one} and {other} hold the same recording, which would count twice: leave one out"
-    )
-    assert not (tmp_path / "again.jsonl").exists()
-    # What has nothing in common is merged, also in steps.
-    assert main(["summary", str(tmp_path / "all"), str(tmp_path / "n3")]) == 0
-
-
-def test_gaps_of_a_part_are_no_other_hosts(tmp_path: Path) -> None:
+def test_a_gap_of_one_host_is_none_of_another(tmp_path: Path) -> None:
     values: list[float | None] = [50.0] * 20
     write(tmp_path / "t", {"gpu0": values}, host="n1", without=range(6, 12))
     write(tmp_path / "u", {"gpu0": values}, host="n2", boot="boot-b")
     merged = gpumon.read([tmp_path / "t", tmp_path / "u"])
-    assert main(["merge", str(tmp_path / "t"), str(tmp_path / "u"), "-o", str(tmp_path / "v")]) == 0
-    again = gpumon.read(tmp_path / "v")
-    assert [gap["seconds"] for gap in again.recording.gaps] == [6.0]
-    assert len(merged.recording.gaps) == 1 and again.summary().to_pandas().equals(
-        merged.summary().to_pandas()
-    )
+    assert [gap["seconds"] for gap in merged.recording.gaps] == [6.0]
+    table = merged.summary().to_pandas().set_index(["phase", "device"])["measured (s)"]
+    assert table["(all)", "n1:gpu0"] == pytest.approx(14)
+    assert table["(all)", "n2:gpu0"] == pytest.approx(20)
 
 
 def test_a_trace_named_twice_counts_once(tmp_path: Path) -> None:
@@ -416,13 +369,3 @@ def test_a_pattern_may_be_of_folders(tmp_path: Path) -> None:
     trace = gpumon.read(tmp_path / "all [1]" / "node*" / "trace")
     names = ["node2", "node10", "node[1]"]
     assert [device["machine"] for device in trace.devices if device["kind"] == "gpu"] == names
-
-
-def test_what_was_said_of_clocks_is_said_of_a_merged_trace_merged_again(tmp_path: Path) -> None:
-    hosts = [
-        write(tmp_path / name, {"gpu0": [10.0] * 4}, host=name, boot=boot, rank=rank)
-        for rank, (name, boot) in enumerate([("a", "x"), ("b", "y"), ("c", "x")])
-    ]
-    merged = merge.save(gpumon.read(hosts[:2]).recording, tmp_path / "merged")
-    (told,) = problems(gpumon.read([merged, hosts[2]]).recording)
-    assert "between b and a is not known" in told

@@ -94,9 +94,7 @@ def test_it_records_and_says_what_it_saw(version: str, packages: Path, tmp_path:
     for name in ("a", "b"):
         run("-c", main, "record", "--interval", "0.05", "--out", name, *program)
     assert "train" in run("-c", main, "summary", "a")
-    assert run("-c", main, "compare", "a", "b").startswith("a -> b\n")
-    run("-c", main, "merge", "a", "b", "-o", "all")
-    assert run("-c", main, "summary", "all", "--csv").count("train") == 1
+    assert run("-c", main, "summary", "a", "b", "--csv").count("train") == 1
     assert run("-c", main, "export", "a", "-o", "a.json")
     run("-c", main, "devices")
 
@@ -149,7 +147,6 @@ def test_windows_reads_what_others_recorded(tmp_path: Path) -> None:
         write(tmp_path / name, {"gpu0": [10, 20, 30]}, marks=(("train", 0.0, 3.0, {}),))
     for words in (
         "summary a",
-        "compare a b",
         "export a -o a.csv",
         "plot a -o a.html",
     ):

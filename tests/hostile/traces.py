@@ -35,7 +35,6 @@ def reading(folder: Path, command: str = "summary") -> list[str]:
         "plot": ["-o", str(folder / "out.png")],
         "html": ["-o", str(folder / "out.html")],
         "export": ["-o", str(folder / "out.csv")],
-        "compare": ["-o", str(folder / "out.png")],
     }[command]
     name = "plot" if command == "html" else command
     return ["gpumon", name, str(folder / "t"), *more]
@@ -157,7 +156,7 @@ WRONG = [
     Case("trace: boot is a list", header(boot=[]), "'boot' is no text"),
     Case("trace: rank is text", header(rank="first"), "'rank' is no rank"),
     Case("trace: nvml is missing", header("plot", nvml=...), "'nvml' is no object"),
-    Case("trace: devices are text", header("compare", devices=["gpu0"]), r"devices\[0\]: is no"),
+    Case("trace: devices are text", header(devices=["gpu0"]), r"devices\[0\]: is no"),
     Case("trace: a device twice",
          header(devices=[{"name": "a", "kind": "gpu", "product": "p"}] * 2), "a name comes twice"),
     Case("trace: strange device", device(kind=ESCAPES), r"devices\[0\]: 'kind' is no kind"),
@@ -176,7 +175,7 @@ WRONG = [
     Case("trace: deep list", content(b"[" * 200_000 + b"]" * 200_000 + b"\n"),
          "no header line"),
     Case("trace: binary", content(bytes(range(256)) * 40, "plot"), "no header line"),
-    Case("trace: only zeros", content(bytes(5000), "compare"), "no whole line"),
+    Case("trace: only zeros", content(bytes(5000)), "no whole line"),
     Case("trace: empty", content(b"", "export"), "holds no whole line"),
     Case("trace: cut in its header", content(b'{"gpumon": 1, "vers'), "holds no whole line"),
     Case("trace: packed", content(gzip.compress(b'{"gpumon": 1}\n' * 99)), "no header|no whole"),
@@ -191,7 +190,6 @@ WRONG = [
     Case("trace: marks are endless", instead(endless, "html", "t.marks.jsonl"), "lines has no end"),
     Case("trace: not there", asked("summary", "{}/" + ESCAPES), "no trace at .*does not exist"),
     Case("trace: no name", asked("plot", ".jsonl"), "does not exist"),
-    Case("trace: escapes in a phase", mark(ESCAPES, "compare", "--align", "x"), "have .*owned"),
     Case("trace: with a byte order mark", rewritten(lambda data: b"\xef\xbb\xbf" + data),
          "no header line"),
     Case("trace: of wide characters", rewritten(lambda data: data.decode().encode("utf-16")),
@@ -371,9 +369,6 @@ REQUESTS = [
     Case("gpumon: unknown table", asked("export", "{}/t", "-o", "{}/x.xlsx"), "no format 'xlsx'",
          keeps=KEEPS),
     Case("gpumon: unknown picture", asked("plot", "{}/t", "-o", "{}/x.\x1b[2J"), "cannot draw to",
-         keeps=KEEPS),
-    Case("gpumon: two of a name", asked("compare", "a={}/t", "a={}/t"),
-         "two traces have the label a",
          keeps=KEEPS),
     Case("gpumon: GPU 99", asked("record", "--gpu-ids", "99", "--out", "{}/n", "--", "true"),
          "no GPU '?99'? on this machine", keeps=KEEPS),
