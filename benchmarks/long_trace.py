@@ -2,10 +2,8 @@
 
     python benchmarks/long_trace.py [--quick] [--days N] [--gpus N]
 
-The samples of the first hour go through the sampler's own writer, with its parts and rows; the rows
-of the rest repeat that hour's, moved on in time, since that is all that a reader takes of it, up to
-the hour's last samples, which are in no part yet. Each reader runs in a process of its own. Disk
-space a day is that of the written hour, times 24.
+The samples go through the sampler's own writer, as many and as far apart as a recording of so long
+has once its writer has thinned it out. Each reader runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ import random
 import subprocess
 import sys
 import tempfile
-from array import array
 from pathlib import Path
 from typing import Any
 
 import quick
 
-from gpumon import gpu_activity, long_traces
-from gpumon.long_traces import ROW_SECONDS, decode_row, encode_row, tiers_file
-from gpumon.trace_format import FORMAT
+from gpumon import gpu_activity
+from gpumon.trace_format import FORMAT, MOST_VALUES
 from gpumon.writer import Writer
 
 INTERVAL = 0.1
@@ -105,8 +101,8 @@ def series_of(gpus: int) -> dict[str, tuple[float, float, float, int]]:
     return each | HOST_NOISE
 
 
-def header_of(gpus: int) -> dict[str, Any]:
-    """A trace of H100s with every series that they have."""
+def header_of(gpus: int, thinned: int) -> dict[str, Any]:
+    """A trace of H100s with every series that they have, one of ``thinned`` samples kept."""
     devices: list[dict[str, Any]] = [
         {"name": f"gpu{gpu}", "kind": "gpu", "uuid": f"GPU-{gpu}", "product": "NVIDIA H100"}
         | {"memory total (MiB)": 81559, "power limit (W)": 700.0}
@@ -121,7 +117,8 @@ def header_of(gpus: int) -> dict[str, Any]:
         "boot": "b",
         "rank": None,
         "clock": "monotonic",
-        "interval (s)": INTERVAL,
+        "interval (s)": INTERVAL * thinned,
+        "thinned": thinned,
         "nvml": {"available": True},
         "start (monotonic s)": 0.0,
         "start (unix s)": 1.8e9,
@@ -130,65 +127,42 @@ def header_of(gpus: int) -> dict[str, Any]:
     }
 
 
-def write(prefix: Path, gpus: int, seconds: float) -> None:
-    """The first of the samples, as a sampler writes them: noisy, as training's are."""
+def write(prefix: Path, gpus: int, seconds: float) -> int:
+    """The samples of so many seconds, noisy as training's are; gives how many there are."""
     rng = random.Random(0)
     series = series_of(gpus)
+    thinned = 1
+    while seconds / (INTERVAL * thinned) * len(series) > MOST_VALUES:
+        thinned *= 2
+    step = INTERVAL * thinned
     writer = Writer(prefix.with_name(prefix.name + ".jsonl"))
-    writer.line(header_of(gpus))
+    writer.line(header_of(gpus, thinned))
     values: list[float | None] = [0.0] * len(series)
     moving = [
-        (place, round(every / INTERVAL), mean, spread, digits, key.endswith("energy (J)"))
+        (place, max(1, round(every / step)), mean, spread, digits, key.endswith("energy (J)"))
         for place, (key, (every, mean, spread, digits)) in enumerate(series.items())
     ]
-    for number in range(round(seconds / INTERVAL)):
+    for number in range(round(seconds / step)):
         for place, every, mean, spread, digits, grows in moving:
             # Like the sampler, which spreads slow readings over different samples.
             if number == 0 or (number + place) % every == 0:
                 before = (values[place] or 0.0) if grows else 0.0
                 values[place] = round(before + max(0.0, rng.gauss(mean, spread)), digits or None)
-        writer.sample(number * INTERVAL, values)
+        writer.sample(number * step, values)
     writer.close()
-
-
-def prolong(prefix: Path, series: int, seconds: float) -> None:
-    """Rows up to so many seconds, which repeat those that there are."""
-    file = tiers_file(prefix)
-    rows = [decode_row(line, 8 + 16 * series) or b"" for line in file.read_bytes().split()]
-    (last,) = array("d", rows[-1][:8])
-    with file.open("ab") as out:
-        for number in range(1, round((seconds - last) / ROW_SECONDS)):
-            start = array("d", [last + number * ROW_SECONDS]).tobytes()
-            out.write(encode_row(start + rows[number % len(rows)][8:]))
+    return round(seconds / step)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--gpus", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=3600.0, help="written sample by sample")
-    options = quick.parse(parser, seconds=400.0, days=0.5, gpus=2)
-    if options.quick:
-        long_traces.PART = 2**18
-        from gpumon import writer
-
-        writer.PART = long_traces.PART
+    options = quick.parse(parser, days=0.02, gpus=2)
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "t"
-        write(prefix, options.gpus, options.seconds)
-        used = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
-        used -= (Path(folder) / "t.jsonl").stat().st_size  # not yet compressed
-        header = json.loads((Path(folder) / "t.jsonl").open().readline())
-        packed = header["parts"][-1]["to"] / 86400
-        print(json.dumps({"figure": "trace, MB a day", "ours": round(used / 1e6 / packed, 1)}))
-        # A reader takes rows where the samples are too many: as many as there would be.
-        for part in header["parts"]:
-            part["samples"] = round(options.days * 86400 / INTERVAL / len(header["parts"]))
-        later = max(0.0, options.days * 86400 - options.seconds)
-        samples = map(json.loads, (Path(folder) / "t.jsonl").read_text().splitlines()[1:])
-        moved = [json.dumps([round(sample[0] + later, 4), *sample[1:]]) for sample in samples]
-        (Path(folder) / "t.jsonl").write_text("\n".join([json.dumps(header), *moved]) + "\n")
-        prolong(prefix, len(header["series"]), header["parts"][-1]["to"] + later)
+        samples = write(prefix, options.gpus, options.days * 86400)
+        size = prefix.with_name("t.jsonl").stat().st_size / 1e6
+        print(json.dumps({"figure": "trace, MB", "ours": round(size, 1), "samples": samples}))
         for name, call in READERS.items():
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM.format(call=call), str(prefix)],
@@ -196,10 +170,10 @@ def main() -> None:
                 text=True,
                 check=True,
             )
-            opened, seconds, peak, rows, used = json.loads(done.stdout)
+            opened, seconds, peak, samples, used = json.loads(done.stdout)
             figures = {"opened, s": round(opened, 2), "in all, s": round(seconds, 2)}
             figures["processor, s"] = round(used, 2)
-            entry = {"figure": name, "days": options.days, "gpus": options.gpus, "rows": rows}
+            entry = {"figure": name, "days": options.days, "gpus": options.gpus, "samples": samples}
             print(json.dumps(entry | figures | {"peak, MB": round(peak), "rounds": 1}))
 
 

@@ -60,13 +60,6 @@ def parser() -> Parser:
         "(default: the GPUs that the program can use)",
     )
     record.add_argument(
-        "--max-trace-mb",
-        type=float,
-        metavar="MB",
-        help="keep at most MB megabytes of compressed samples; drop the oldest samples first, and "
-        "keep their 20 s means (default: keep all samples)",
-    )
-    record.add_argument(
         "program",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND ...",
@@ -193,9 +186,7 @@ def _record(options: argparse.Namespace) -> int:
     gpu_ids = options.gpu_ids.split(",") if options.gpu_ids else None
     here = rank_info()
     path = options.out or default_path(here)
-    code = record(
-        command, Monitor(path, options.interval, gpu_ids, max_trace_mb=options.max_trace_mb), here
-    )
+    code = record(command, Monitor(path, options.interval, gpu_ids), here)
     if not here.rank:
         what = f"'{path}*'" if here.is_distributed else path
         print(f"gpumon: trace in {path}; see it with: gpumon plot {what}", file=sys.stderr)

@@ -101,7 +101,6 @@ def merge(recordings: Sequence[Recording]) -> Recording:
         sorted(marks, key=lambda mark: (mark.start, mark.depth)),
         end,
         sum(part.damaged for part in recordings),
-        max(part.step for part in recordings),
     )
 
 
@@ -186,6 +185,7 @@ def _header(
         "clock": f"{len(headers)} traces; monotonic within a machine, and between machines whose "
         "clocks' difference was measured; else wall time",
         "interval (s)": max(header["interval (s)"] for header in headers),
+        "thinned": max(header.get("thinned", 1) for header in headers),
         "devices": devices,
         "series": series,
     }

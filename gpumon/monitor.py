@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import subprocess
@@ -17,9 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 from gpumon import launch
 from gpumon.errors import MonitorError, printable, warn
 from gpumon.launch import check_can_record, unsupported
-from gpumon.long_traces import remove_parts
 from gpumon.phases import Marker, Phase
-from gpumon.trace_files import create, hold, marks_file, prefix_of, release, samples_file
+from gpumon.trace_files import create, hold, marks_file, new_file, prefix_of, release, samples_file
 from gpumon.trace_format import VERSION
 
 if TYPE_CHECKING:
@@ -58,8 +56,6 @@ class Monitor:
             0 write to ``PATH-rankN``; ``gpumon.read("PATH*")`` reads all ranks together.
         live: True: in a notebook, redraw a chart under the cell every few seconds, in another
             process. Elsewhere, nothing is drawn.
-        max_trace_mb: the maximum size of the compressed samples of a long trace, in MB. gpumon
-            drops the oldest samples first and keeps their 20 s means. None: keep all samples.
 
     Raises:
         MonitorError: an argument is not valid.
@@ -73,7 +69,6 @@ class Monitor:
         *,
         rank: int | None = None,
         live: bool = False,
-        max_trace_mb: float | None = None,
     ) -> None:
         if not SHORTEST <= interval <= LONGEST:
             raise MonitorError(
@@ -93,12 +88,7 @@ class Monitor:
             self.path = self.path.with_name(f"{self.path.name}-rank{self.rank}")
         self.interval = float(interval)
         self.gpu_ids = None if gpu_ids is None else list(gpu_ids)
-        if max_trace_mb is not None and not 0 < max_trace_mb < float("inf"):
-            raise MonitorError(
-                f"max_trace_mb={max_trace_mb!r} is not a size: give a finite number of MB above 0"
-            )
         self.live = live
-        self.max_trace_mb = max_trace_mb
         self.marker = Marker(marks_file(self.path))
         self._program_root: int | None = launch.program_root(self.rank)
         self._process_root: int | None = None
@@ -171,9 +161,6 @@ class Monitor:
             "order": os.environ.get("CUDA_DEVICE_ORDER"),
             "parent": os.getpid(),
             "process_root": os.getpid() if self._process_root is None else self._process_root,
-            "max_trace_bytes": (
-                None if self.max_trace_mb is None else math.ceil(self.max_trace_mb * 1e6)
-            ),
             "program_root": self._program_root,
             "rank": self.rank,
             "program": printable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
@@ -353,7 +340,7 @@ def create_files(monitor: Monitor) -> FileLock:
         # Held from here on: a second monitor that starts meanwhile must not touch a thing.
         lock = hold(monitor.path)
         try:
-            remove_parts(monitor.path)
+            new_file(samples_file(monitor.path)).unlink(missing_ok=True)
             os.close(create(samples_file(monitor.path)))
             marks = create(monitor.marker.path)
             os.write(marks, b'{"gpumon marks": 1}\n')

@@ -51,7 +51,6 @@ class HostShare:
     cpu: array[float] | None
     cores: float
     memory: array[float] | None
-    memory_peaks: array[float] | None
     memory_limit: float
 
 
@@ -67,9 +66,7 @@ def host_share(recording: Recording, host: dict[str, Any]) -> HostShare:
     cpu = recording.series(used) if used else None
     if cpu is not None and whole is not None:
         cpu = array("d", [w if math.isnan(m) else m for m, w in zip(cpu, whole)])
-    if memory is None:
-        return HostShare(cpu, cores, None, None, most)
-    return HostShare(cpu, cores, recording.series(memory), recording.highest(memory), most)
+    return HostShare(cpu, cores, recording.series(memory) if memory else None, most)
 
 
 def _pair(

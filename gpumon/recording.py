@@ -11,24 +11,14 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
-from gpumon.long_traces import (
-    ROW_SECONDS,
-    DamagedPart,
-    Rows,
-    bit_mask_series,
-    read_part,
-    read_rows,
-    rows_of,
-)
+from gpumon.errors import MonitorError
 from gpumon.stats import find_gaps
 from gpumon.trace_files import read_lines, read_marks
-from gpumon.trace_format import is_event, is_number, is_sample
+from gpumon.trace_format import MOST_VALUES, is_event, is_number, is_sample
 
 NAN = float("nan")
-MOST_VALUES = 20_000_000
-"""That a trace may have to be read sample by sample: 160 MB."""
-A_PART = 10_000
-"""Samples that a part may have, about."""
+MOST_READ = 5 * MOST_VALUES
+"""A recorder may have no room to thin its trace out."""
 
 
 @dataclass
@@ -54,9 +44,8 @@ class Recording:
     times: n moments in seconds since the start. columns: for each series of the header its n
     values, each holding until the next sample, NaN where the series is not available; a gap
     (:mod:`gpumon.stats`) is a NaN in every column and an event. damaged: lines that were
-    left out because they could not be read. step: seconds between two of the times. ranges: where
-    the values are means over the step, the minimum and maximum of each series. NumPy takes the
-    arrays as they are, but nothing here needs it.
+    left out because they could not be read. NumPy takes the arrays as they are, but nothing here
+    needs it.
     """
 
     prefix: Path
@@ -67,17 +56,11 @@ class Recording:
     marks: list[Mark]
     end: float
     damaged: int = 0
-    step: float = 0.0
-    ranges: list[tuple[array[float], array[float]]] | None = None
 
-    def range(self, key: str) -> tuple[array[float], array[float]] | None:
-        """The lowest and highest values of a key where its values are means; else None."""
-        return self.ranges[self.keys.index(key)] if self.ranges and key in self.keys else None
-
-    def highest(self, key: str) -> array[float] | None:
-        """The highest values of a key where its values are means; else its values."""
-        ranged = self.range(key)
-        return ranged[1] if ranged else self.series(key)
+    @property
+    def step(self) -> float:
+        """Seconds between two samples."""
+        return float(self.header["interval (s)"])
 
     @property
     def gaps(self) -> list[dict[str, Any]]:
@@ -125,56 +108,16 @@ class Recorded(Protocol):
 
 
 def load(prefix: Path) -> Recording:
-    """Read a trace's files, whole or cut off; MonitorError if there is none.
-
-    What has more than ``MOST_VALUES``, or whose first parts were dropped, is read as rows of means
-    (:mod:`gpumon.long_traces`).
-    """
+    """Read a trace's files, whole or cut off; MonitorError if there is none."""
     lines = read_lines(prefix)
     header = next(lines)
-    count, interval = len(header["series"]), header["interval (s)"]
-    earlier = header.get("parts", [])
-    before = sum(part["samples"] for part in earlier)
-    short = (before + A_PART) * count <= MOST_VALUES and not header.get("dropped")
-    table = Table(count)
-    damaged = 0
-    if short:
-        for part in earlier:
-            damaged += table.take_part(prefix, part)
-    events: list[dict[str, Any]] = []
-    rows = None
-    # A limit below the size of a part leaves none to list, but the rows of all.
-    if "parts" in header and not short:
-        rows, damaged = read_rows(prefix, count)
-        damaged += _fold(rows, table, lines, header, events)
-    else:
-        damaged += table.take(lines, events)
-    marks, clock, foreign = read_marks(prefix)
+    table, events = Table(len(header["series"])), []
+    damaged = table.take(lines, events)
+    marked, clock, foreign = read_marks(prefix)
     if clock is not None:
         header = {**header, "clock offset": clock}
-    times, columns = (rows.times, rows.means) if rows else table.filled()
-    step = max(interval, ROW_SECONDS) if rows else interval
-    found = recording(prefix, header, times, columns, events, marks, step, damaged + foreign)
-    if rows:
-        places = [bisect_right(rows.times, gap["t"]) for gap in found.gaps]
-        found.ranges = [
-            (_with(low, places, repeat(NAN)), _with(high, places, repeat(NAN)))
-            for low, high in zip(rows.lows, rows.highs)
-        ]
-    return found
-
-
-def recording(
-    prefix: Path,
-    header: dict[str, Any],
-    times: array[float],
-    columns: list[array[float]],
-    events: list[dict[str, Any]],
-    marked: list[list[Any]],
-    step: float,
-    damaged: int,
-) -> Recording:
-    """A recording of what was read, with its gaps found. step: seconds between two of the times."""
+    times, columns = table.filled()
+    step = header["interval (s)"]
     closing = [event["t"] for event in events if event["event"] == "end"]
     last = times[-1] if times else 0.0
     end = max(closing[-1] if closing else last + step, last)
@@ -197,13 +140,12 @@ def recording(
         sorted(events, key=lambda event: event["t"]),
         marks,
         end,
-        damaged,
-        step,
+        damaged + foreign,
     )
 
 
 class Table:
-    """Whole columns from lines that name only what changed; it can be read while it grows."""
+    """Whole columns from lines that name only what changed."""
 
     def __init__(self, count: int) -> None:
         self.times = array("d")
@@ -213,6 +155,10 @@ class Table:
         """Add the samples among the lines, and the events to ``events``; the number of others."""
         damaged = 0
         for line in lines:
+            if len(self.times) * len(self.columns) > MOST_READ:
+                raise MonitorError(
+                    f"the trace has more than {MOST_READ:,} values, which no recorder writes"
+                )
             if is_sample(line, len(self.columns)) and not (self.times and line[0] < self.times[-1]):
                 self.add(line)
             elif is_event(line, len(self.columns)):
@@ -220,26 +166,6 @@ class Table:
             else:
                 damaged += 1
         return damaged
-
-    def take_part(self, prefix: Path, part: dict[str, Any]) -> int:
-        """Add a part's samples; 1 where it is damaged, and then none of them."""
-        try:
-            times, changes = read_part(prefix, part, len(self.columns))
-        except DamagedPart:
-            return 1
-        if self.times and times and times[0] < self.times[-1]:
-            return 1
-        begun = len(self.times)
-        for column, (places, values) in zip(self.columns, changes):
-            if len(places) == len(times):
-                self._hold(column, begun)
-                column.extend(values)
-                continue
-            for place, value in zip(places, values):
-                self._hold(column, begun + place)
-                column.append(value)
-        self.times.extend(times)
-        return 0
 
     def add(self, line: list[Any]) -> None:
         moment = len(self.times)
@@ -259,27 +185,6 @@ class Table:
     def _hold(self, column: array[float], moments: int) -> None:
         if len(column) < moments:
             column.extend(repeat(column[-1] if column else NAN, moments - len(column)))
-
-
-def _fold(
-    rows: Rows,
-    table: Table,
-    lines: Iterable[Any],
-    header: dict[str, Any],
-    events: list[dict[str, Any]],
-) -> int:
-    """Add the samples that are in no part yet, which are the last ones; gives the damaged lines."""
-    damaged = table.take(lines, events)
-    times, columns = table.filled()
-    if times:
-        # A part that was being made may be there as rows and as samples too.
-        rows.cut(times[0])
-        closing = [event["t"] for event in events if event["event"] == "end"]
-        end = closing[-1] if closing else math.inf
-        dense = [(range(len(times)), column) for column in columns]
-        for row in rows_of((times, dense), header["interval (s)"], end, bit_mask_series(header)):
-            rows.add(row)
-    return damaged
 
 
 def _with(column: array[float], places: Sequence[int], more: Iterable[float]) -> array[float]:

@@ -135,6 +135,9 @@ def loop(scheduler: Scheduler, start: float, parent: int) -> str:
         following = max(number + 1, int(late / scheduler.interval) + 1)
         scheduler.writer.missed += following - number - 1
         number = following
+        if scheduler.interval < scheduler.writer.interval:  # the trace was thinned out
+            scheduler.plan(scheduler.writer.interval)
+            number = int(late / scheduler.interval) + 1
         wait = start + number * scheduler.interval - time.monotonic()
         readable, _, _ = select.select([0], [], [], max(0.0, wait))
         if readable:
@@ -165,7 +168,7 @@ def main(arguments: list[str]) -> int:
     gc.freeze()
     start = time.monotonic()
     header |= {"start (monotonic s)": start, "start (unix s)": time.time()}
-    writer = Writer(samples_file(Path(config["path"])), config["max_trace_bytes"])
+    writer = Writer(samples_file(Path(config["path"])))
     writer.line(header)
     scheduler = Scheduler(sources, config["interval"], writer)
     send_message("ready")

@@ -99,13 +99,18 @@ class Scheduler:
     def __init__(self, sources: list[Source], interval: float, writer: Writer) -> None:
         self.sources = sources
         self.writer = writer
-        self.interval = interval
         self.retry = [0.0] * len(sources)
         self.before = 0.0
         self.reading = self.writing = 0.0
-        offsets = [0, *accumulate(len(source.series) for source in sources)]
-        self.values: list[float | None] = [None] * offsets[-1]
+        self.values: list[float | None] = [None] * sum(len(source.series) for source in sources)
         self.touched: list[int] = []
+        self.plan(interval)
+
+    def plan(self, interval: float) -> None:
+        """Decide at which ticks each source is read, with so many seconds between two ticks."""
+        self.interval = interval
+        sources = self.sources
+        offsets = [0, *accumulate(len(source.series) for source in sources)]
         # By the ticks between two readings, what has its turn at each of these ticks. Sources of
         # one kind share a turn, as the second costs less than the first; kinds have separate turns.
         self._turns: dict[int, list[_Turn]] = {}

@@ -54,8 +54,6 @@ SERIES = {
     "others' use": "SM use others (%)",
     "others": "other processes (count)",
 }
-PEAKS = ("memory", "others' memory")
-"""Rows have the peak of these alone: where values are means, the highest within them."""
 
 
 class Summary(list[Row]):
@@ -127,15 +125,13 @@ def _known(recording: Recording, device: dict[str, Any]) -> _Known:
     if device["kind"] == "host":
         wanted["busy"] = f"{name}/cpu (%)"
     series: dict[str, Sequence[float]] = {
-        key: found
-        for key, of in wanted.items()
-        if (found := recording.highest(of) if key in PEAKS else recording.series(of))
+        key: found for key, of in wanted.items() if (found := recording.series(of))
     }
     mine = host_share(recording, device) if device["kind"] == "host" else None
     if mine and mine.cpu and "busy" in series:
         series |= {"machine": series["busy"], "busy": mine.cpu}
-    if mine and mine.memory_peaks and "memory" in series:
-        series |= {"machine memory": series["memory"], "memory": mine.memory_peaks}
+    if mine and mine.memory and "memory" in series:
+        series |= {"machine memory": series["memory"], "memory": mine.memory}
     if bits := series.get("throttled"):
         series["throttled"] = [b if math.isnan(b) else float(is_throttled(b)) for b in bits]
     counter = series.pop("energy", ())

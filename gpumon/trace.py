@@ -281,9 +281,10 @@ class Trace:
         times, interval = self.recording.sampled, self.recording.header["interval (s)"]
         if self.parts:
             return {"asked (s)": interval, "samples": len(times)}  # each part has its own
-        if self.recording.ranges is not None:
-            return {"asked (s)": interval, "read as means over (s)": self.recording.step}
-        result: dict[str, Any] = {"asked (s)": interval, "samples": len(times)}
+        thinned = self.header.get("thinned", 1)
+        result: dict[str, Any] = {"asked (s)": interval / thinned, "samples": len(times)}
+        if thinned > 1:
+            result["kept (s)"] = interval
         # The last sample of a closed trace is taken at the stop request, off the grid.
         closed = any(event["event"] == "end" for event in self.recording.events)
         grid = times[:-1] if closed else times

@@ -1,8 +1,8 @@
 """This module opens the files of a trace, whose lines ``docs/trace.md`` describes.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
-``PREFIX.marks.jsonl``. A long trace has more files (:mod:`gpumon.long_traces`). A line torn by a
-kill or a full disk is left out and counted; what stands before it is whole.
+``PREFIX.marks.jsonl``. A line torn by a kill or a full disk
+is left out and counted; what stands before it is whole.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def prefix_of(path: str | os.PathLike[str]) -> Path:
 
 def samples_file(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + SAMPLES)
+
+
+def new_file(path: Path) -> Path:
+    """Where a long trace's samples are written again, before they take the file's place."""
+    return path.with_name(f".{path.name}.new")
 
 
 def marks_file(prefix: Path) -> Path:

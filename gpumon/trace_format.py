@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +22,9 @@ VERSION = "0.1.0"
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000
-MOST_PARTS = 100_000
 MOST_LEVELS = 20
+MOST_VALUES = 20_000_000
+"""That a trace has: 160 MB once it is read."""
 HUGE = 1e15
 """No time and no value of a trace comes near it."""
 
@@ -101,11 +101,6 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def is_part_name(value: Any) -> bool:
-    """Whether a file could be a part of a long trace, in its own folder."""
-    return is_text(value) and re.fullmatch(r"[0-9]{6}\.part", value) is not None
-
-
 def optional(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """The check of a value that may be unknown (null, or not there at all)."""
     return lambda value: value is None or check(value)
@@ -133,11 +128,6 @@ HEADER = {
     "nvml": Field(lambda value: isinstance(value, dict), "object"),
     "devices": Field(lambda value: isinstance(value, list), "list"),
     "series": Field(lambda value: isinstance(value, list), "list"),
-}
-PART = {
-    "file": Field(is_part_name, "part's name"),
-    "from": Field(lambda value: is_number(value, 0), "moment"),
-    "samples": Field(is_count, "number of samples"),
 }
 NVML = {"reason": OPTIONAL_TEXT}
 DEVICE = {
@@ -216,12 +206,6 @@ def _header_error(header: dict[str, Any]) -> str | None:
     for place, series in enumerate(header["series"]):
         if wrong := first_error(series, SERIES, f"series[{place}]: "):
             return wrong
-    parts = header.get("parts", [])
-    if not isinstance(parts, list) or len(parts) > MOST_PARTS:
-        return "'parts' is no list"
-    for place, part in enumerate(parts):
-        if first_error(part, PART):
-            return f"parts[{place}] is no part"
     for name, listed in (("name", header["devices"]), ("key", header["series"])):
         if len({entry[name] for entry in listed}) < len(listed):
             return f"a {name} comes twice"

@@ -34,20 +34,15 @@ def notes(recording: Recording) -> list[str]:
     if more > 0:
         phases = f"phase{'s' * (more > 1)}"
         found = [*found[:MOST_DIAGNOSES], f"`gpumon summary` judges {more} more {phases}."]
-    return none + found + problems(recording) + _coarse(recording)
+    return none + found + problems(recording) + _thinned(recording)
 
 
-def _coarse(recording: Recording) -> list[str]:
-    if recording.ranges is None:
-        return []
-    dropped = recording.header.get("dropped")
-    why = (
-        "The oldest samples were dropped for the trace's limit" if dropped else "The trace is long"
-    )
+def _thinned(recording: Recording) -> list[str]:
+    times = recording.header.get("thinned", 1)
     return [
-        f"{why}: figures and lines are of means over {duration_text(recording.step)}, and "
-        "shades show the range within them."
-    ]
+        f"The trace is long: one of {times} samples was kept, one every "
+        f"{duration_text(recording.step)}."
+    ] * (times > 1)
 
 
 def problems(recording: Recording) -> list[str]:

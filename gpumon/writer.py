@@ -1,33 +1,22 @@
-"""The writer appends changed values to a trace, and tolerates a full disk."""
+"""The writer appends changed values to a trace, tolerates a full disk, and bounds the size."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpumon.errors import MonitorError, printable
-from gpumon.long_traces import (
-    PART,
-    Steps,
-    bit_mask_series,
-    columns_of,
-    encode_row,
-    parts_folder,
-    rows_of,
-    tiers_file,
-    write_part,
-)
-from gpumon.trace_files import create, prefix_of
+from gpumon.errors import printable
+from gpumon.trace_files import create, new_file
+from gpumon.trace_format import MOST_VALUES
 
 MOST_OWED = 100
-MOST_EVENTS = 1000
-"""That each new part begins with."""
+LINES = 200
+"""Lines that are read in a step."""
 
 
 def send_message(message: str) -> None:
@@ -41,30 +30,24 @@ class Writer:
 
     A sample that could not be written is lost, and a gap: once the disk takes lines again, an
     event says since when and why, and the next sample names every series. Any other line is kept
-    and written then. A file that is full becomes a part (:mod:`gpumon.long_traces`);
-    limit: bytes that parts may have, the oldest of which are dropped; 0: there are no parts and no
-    rows.
+    and written then. Where a trace has more than ``MOST_VALUES``, every second sample is dropped
+    and ``interval``, the seconds between two samples, doubles.
     """
 
-    def __init__(self, path: Path, limit: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.ticks = 0
         self.missed = 0
         self._path = path
-        self._prefix = prefix_of(path)
         self._file = create(path)
         self._last: list[float | None] = []
         self._owed: list[dict[str, Any]] = []
         self._trouble: str | None = None
         self._torn = False
         self._gap = False
-        self._limit = limit
         self._header: dict[str, Any] = {}
-        self._events: list[dict[str, Any]] = []
-        self._waiting: list[list[Any]] = []
-        self._making: Steps[None] | None = None
-        self._size = 0
-        self._full = PART
-        self._rows = 0
+        self._samples = 0
+        self._thinning: Iterator[None] | None = None
+        self.interval = 0.0
 
     def sample(
         self, now: float, values: list[float | None], touched: Iterable[int] | None = None
@@ -91,7 +74,7 @@ class Writer:
         text = repr(line).replace(" ", "").replace("None", "null")
         if not self._owed and self._write(text):
             self._gap = False
-            self._keep(line, len(text))
+            self._count()
         else:
             self._last = []
             self._lost(line[0])
@@ -102,9 +85,7 @@ class Writer:
     def line(self, value: dict[str, Any]) -> None:
         """Append a header or an event, after those that are still owed."""
         if "gpumon" in value:
-            self._header = value
-        elif len(self._events) < MOST_EVENTS:
-            self._events.append(value)
+            self._header, self.interval = value, value["interval (s)"]
         self._owed.append(value)
         del self._owed[MOST_OWED:]
         self._pay()
@@ -114,81 +95,61 @@ class Writer:
         self._pay()
         os.close(self._file)
 
-    def _keep(self, line: list[Any], size: int) -> None:
-        """Keep a sample that was written for the next part; where that is full, a step to make it.
+    def _count(self) -> None:
+        """Count a sample that was written; where there are too many, take a step to thin them out.
 
-        To make it at once takes longer than the time between samples.
+        To do it at once takes longer than the time between samples.
         """
-        self._waiting.append(line)
-        self._size += size
-        if self._making is None and self._size >= self._full and self._header:
-            self._making = self._part()
-        if self._making is not None:
+        self._samples += 1
+        if self._thinning is None and self._samples * len(self._last) > MOST_VALUES:
+            self._thinning = self._thin()
+        if self._thinning is not None:
             try:
-                next(self._making)
+                next(self._thinning)
             except StopIteration:
-                self._making = None
-            except (OSError, MonitorError) as error:
-                # This part continues, until there is room for the next.
-                self._making = None
-                self._full = self._size + PART
-                self._complain(getattr(error, "strerror", None) or str(error))
+                self._thinning = None
+            except OSError as error:
+                self._thinning, self._samples = None, 0  # until there are as many again
+                self._complain(error.strerror or str(error))
 
-    def _part(self) -> Steps[None]:
-        """Compress the samples that there are into a part, and begin the file anew without them."""
-        if self._limit == 0:
-            self._begin(self._header | {"parts": [], "dropped": True}, [])
-            return
-        lines = self._waiting.copy()
-        columns = yield from columns_of(lines, len(self._header["series"]))
-        rows = b""
-        interval, bits = self._header["interval (s)"], bit_mask_series(self._header)
-        for row in rows_of(columns, interval, math.inf, bits):
-            rows += encode_row(row)
-            yield
-        listed = self._header.get("parts", [])
-        place = 1 + int(listed[-1]["file"][:6]) if listed else 1
-        part = yield from write_part(parts_folder(self._prefix), place, columns)
-        with tiers_file(self._prefix).open("ab") as file:
-            file.truncate(self._rows)  # there may be those of a part that could not be begun
-            file.write(rows)
-        rest = self._waiting[len(lines) :]
-        if rest:
-            values = {n: column[-1] for n, (_, column) in enumerate(columns[1])}
-            values.update(zip(rest[0][1::2], rest[0][2::2]))
-            known = ((n, None if value != value else value) for n, value in values.items())
-            rest[0] = [rest[0][0], *chain.from_iterable(known)]
-        kept, over = [*listed, part], []
-        while self._limit is not None and sum(p["bytes"] for p in kept) > self._limit:
-            over.append(kept.pop(0))
-        dropped = {"dropped": True} if over else {}
-        self._begin(self._header | {"parts": kept} | dropped, rest)
-        self._rows = tiers_file(self._prefix).stat().st_size
-        # Only now, when no header names them any more; a file that stays is not read.
-        for each in over:
-            with contextlib.suppress(OSError):
-                (parts_folder(self._prefix) / each["file"]).unlink()
-
-    def _begin(self, header: dict[str, Any], samples: list[list[Any]]) -> None:
-        """Begin the file anew with these samples, unseen until it is whole."""
-        new = self._path.with_name(f".{self._path.name}.new")
+    def _thin(self) -> Iterator[None]:
+        """Write the file again without every second sample, and put it in the place of this one."""
+        new = new_file(self._path)
+        header = self._header | {
+            "interval (s)": 2 * self._header["interval (s)"],
+            "thinned": 2 * self._header.get("thinned", 1),
+        }
         file = create(new)
-        lines = (header, *self._events, *samples)
-        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        changed: dict[int, float | None] = {}
+        samples = 0
         try:
-            whole = data.encode("utf-8", "backslashreplace")
-            if os.write(file, whole) < len(whole):
-                raise OSError("the disk took only part of it")
+            with os.fdopen(file, "wb", closefd=False) as out, self._path.open("rb") as lines:
+                out.write(json.dumps(header, ensure_ascii=False).encode() + b"\n")
+                lines.readline()
+                for number, line in enumerate(lines):  # what is written meanwhile, too
+                    if number % LINES == 0:
+                        yield
+                    if line.startswith(b"["):
+                        with contextlib.suppress(ValueError):  # a torn line
+                            moment, *pairs = json.loads(line)
+                            changed.update(zip(pairs[::2], pairs[1::2]))
+                            if samples % 2 == 0:
+                                kept = [moment, *chain.from_iterable(changed.items())]
+                                line = json.dumps(kept, separators=(",", ":")).encode() + b"\n"
+                                out.write(line)
+                                changed.clear()
+                            samples += 1
+                    else:
+                        out.write(line)
             new.replace(self._path)
         except OSError:
             os.close(file)
             new.unlink(missing_ok=True)
             raise
         os.close(self._file)
-        self._file, self._header = file, header
-        self._waiting, self._size, self._full = samples, 0, PART
-        if not samples:
-            self._last = []  # the first sample names every series
+        self._file, self._header, self._torn = file, header, False
+        self._last, self._samples = [], samples // 2  # the next sample names every series
+        self.interval = header["interval (s)"]
 
     def _lost(self, now: float) -> None:
         """The first sample of a gap leaves an event to be written as soon as one can be."""

@@ -209,7 +209,7 @@ def _lane(axes: Axes, recording: Recording, lane: Lane, colours: Theme, inside: 
     for line in lane.lines:
         colour, look = colour_of(line.kind, colours), KINDS[line.kind]
         times, mean, low, high = condense(
-            recording.times, line.values, recording.end, steps(line.kind, inside), line.ranged
+            recording.times, line.values, recording.end, steps(line.kind, inside)
         )
         corners, heights = outline(times, mean, recording.end)
         if look.area:

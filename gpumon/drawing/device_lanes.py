@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpumon import stats
-from gpumon.drawing.lanes import Floats, Lane, Line, figure_text
+from gpumon.drawing.lanes import Lane, Line, figure_text
 from gpumon.errors import MonitorError
 from gpumon.phase_metrics import host_share
 from gpumon.recording import Recording
@@ -77,8 +77,6 @@ def _gpu(recording: Recording, device: dict[str, Any], weights: stats.Weights) -
     lane = Lane(name, gpu_name(name), _subtitle(device))
     busy = recording.series(f"{name}/utilisation (%)")
     lane.lines += _mean_line("busy", "GPU utilisation", busy, "% busy", weights)
-    for line in lane.lines:
-        line.ranged = _ranged(recording, f"{name}/utilisation (%)")
     activity = recording.series(f"{name}/SM activity (%)")
     lane.lines += _mean_line("activity", "SM activity", activity, "% SM active", weights)
     lane.lines += memory_line(recording, device, "memory used (MiB)", weights)
@@ -107,11 +105,6 @@ def _mean_line(
     return [Line(kind, label, np.asarray(values), note)]
 
 
-def _ranged(recording: Recording, key: str) -> tuple[Floats, Floats] | None:
-    found = recording.range(key)
-    return None if found is None else (np.asarray(found[0], float), np.asarray(found[1], float))
-
-
 def _subtitle(device: dict[str, Any]) -> str:
     """The machine or the product, and CUDA's number where it is another than the driver's."""
     text = str(device.get("machine") or device["product"].removeprefix("NVIDIA "))
@@ -124,19 +117,16 @@ def memory_line(
     recording: Recording, device: dict[str, Any], quantity: str, weights: stats.Weights
 ) -> list[Line]:
     """A series of MiB of a device's memory; none where it was not recorded."""
-    key = f"{device['name']}/{quantity}"
-    memory, highest = recording.series(key), recording.highest(key)
-    if memory is None or highest is None:
+    memory = recording.series(f"{device['name']}/{quantity}")
+    if memory is None:
         return []
     total = device.get("memory total (MiB)") or float(np.nanmax(memory)) or 1.0
-    return [_memory(memory, total, highest, weights)]
+    return [_memory(memory, total, weights)]
 
 
-def _memory(
-    memory: Sequence[float], total: float, highest: Sequence[float], weights: stats.Weights
-) -> Line:
+def _memory(memory: Sequence[float], total: float, weights: stats.Weights) -> Line:
     label = "memory, % of the device's"
-    peak = stats.peak(stats.known(highest, weights))
+    peak = stats.peak(stats.known(memory, weights))
     note = f"{memory_text(peak)} peak" if not math.isnan(peak) else "no figure, memory"
     return Line("memory", label, 100 * np.asarray(memory) / total, note, total / 100 / 1024, "GiB")
 
@@ -153,11 +143,9 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
         lane.lines += _mean_line("machine", "CPU, all cores", cpu, "% of all", weights)
     else:
         lane.lines += _mean_line("host", "CPU, all cores", cpu, "% CPU", weights)
-        for line in lane.lines:
-            line.ranged = _ranged(recording, f"{name}/cpu (%)")
     for whole in memory_line(recording, device, "memory used (MiB)", weights):
-        if mine.memory is not None and mine.memory_peaks is not None:
-            lane.lines.append(_memory(mine.memory, mine.memory_limit, mine.memory_peaks, weights))
+        if mine.memory is not None:
+            lane.lines.append(_memory(mine.memory, mine.memory_limit, weights))
             whole.kind, whole.label = "machine_memory", "memory, the machine's"
             whole.note += " of all"
         lane.lines.append(whole)

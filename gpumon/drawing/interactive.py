@@ -183,7 +183,6 @@ def _lane(recording: Recording, lane: Lane) -> dict[str, Any]:
             line.values,
             recording.end,
             STEPS.get(line.kind, MOST_STEPS),
-            line.ranged,
         )
         digits, decimals = _digits(line)
         entry: dict[str, Any] = {

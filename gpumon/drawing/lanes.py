@@ -35,7 +35,6 @@ class Line:
     """One series as percent of its full scale. kind: how it looks, one of ``style.KINDS``.
 
     ``values * scale`` is in ``unit``. short: its name in the tooltip; empty: the name of its kind
-    ranged: the minimum and maximum of each value, where values are means over some time.
     """
 
     kind: str
@@ -45,7 +44,6 @@ class Line:
     scale: float = 1.0
     unit: str = "%"
     short: str = ""
-    ranged: tuple[Floats, Floats] | None = None
 
 
 @dataclass
@@ -83,23 +81,16 @@ def devices_text(recording: Recording) -> str:
 
 
 def condense(
-    times: npt.ArrayLike,
-    values: Floats,
-    end: float,
-    most: int,
-    ranged: tuple[Floats, Floats] | None = None,
+    times: npt.ArrayLike, values: Floats, end: float, most: int
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """About ``most`` steps (time, mean, lowest, highest) of a series that has more samples.
-
-    ranged: the minimum and maximum of each value, where values are means themselves.
 
     What lasts longer than a step by itself, as a gap may, is one by itself, so that nothing is
     drawn into it.
     """
     times = np.asarray(times, dtype=float)
-    least, greatest = ranged or (values, values)
     if len(times) <= most:
-        return times, values, least, greatest
+        return times, values, values, values
     edges, width = np.linspace(times[0], end, most + 1, retstep=True)
     held = np.diff(np.append(times, end))
     alone = np.flatnonzero(held > width * 1.000001)
@@ -110,8 +101,8 @@ def condense(
     total = np.add.reduceat(seconds, places)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.add.reduceat(np.where(known, values, 0.0) * seconds, places) / total
-    low = np.minimum.reduceat(np.where(np.isnan(least), np.inf, least), places)
-    high = np.maximum.reduceat(np.where(np.isnan(greatest), -np.inf, greatest), places)
+    low = np.minimum.reduceat(np.where(known, values, np.inf), places)
+    high = np.maximum.reduceat(np.where(known, values, -np.inf), places)
     empty = total == 0
     return (
         times[places],

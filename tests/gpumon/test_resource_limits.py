@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,16 +162,6 @@ def test_both_are_drawn_and_told_where_they_differ(tmp_path: Path) -> None:
     assert {"CPU, allowed cores", "CPU, all cores"} <= picture["legend"]
     lines = gpumon_canvas.data_of(trace.html())["lanes"][1]["lines"]
     assert lines[0]["v"][-1] == 100 and lines[2]["v"][-1] == 50
-
-
-def test_a_long_traces_peaks_are_the_highest_values_of_each(tmp_path: Path) -> None:
-    """The program's of the program's memory, and the machine's of the machine's."""
-    trace = pinned(tmp_path)
-    highest = [array("d", [value + 7 for value in values]) for values in trace.recording.columns]
-    trace.recording.ranges = [*zip(trace.recording.columns, highest, strict=True)]
-    row = trace.summary().to_pandas().set_index(["phase", "device"]).loc[("(all)", "host")]
-    assert (row["memory peak (MiB)"], row["machine memory peak (MiB)"]) == (507, 4007)
-    assert {"507 MiB peak", "3.9 GiB peak of all"} <= in_the_picture(trace)["lanes"]
 
 
 def test_ranks_with_parts_of_their_own_leave_the_host_whole(tmp_path: Path) -> None:

@@ -15,39 +15,22 @@ import pytest
 from gpumon_tools import Marks, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_long import Recorded
 
 import gpumon
-from gpumon import recording, writer
 
 MARKS: Marks = (("train", 1.0, 20.0, {"items": 8, "epoch": 1}), ("train/step", 2.0, 3.0, {}))
-FILES = ("t.jsonl", "t.marks.jsonl", "t.tiers", "t.parts/000001.part", "t.parts/000002.part")
+FILES = ("t.jsonl", "t.marks.jsonl")
 Edit = Callable[[bytes], bytes]
 
 
 @pytest.fixture(scope="module", name="sound")
 def sound_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trace that has parts, rows and marks."""
+    """A folder with a trace that has samples, marks and events."""
     folder = tmp_path_factory.mktemp("sound")
-    write(folder / "m", {}, marks=MARKS)
-    with small_parts():
-        made = Recorded(folder / "t")
-        made.go(90)
-        made.writer.event(90, "device lost", device="gpu0", reason="off the bus")
-        made.go(60)
-        made.end()
-    (folder / "m.marks.jsonl").rename(folder / "t.marks.jsonl")
-    assert all((folder / name).exists() for name in FILES)
+    lost = {"t": 90.0, "event": "device lost", "device": "gpu0", "reason": "off the bus"}
+    busy: list[float | None] = [float(number % 7) for number in range(150)]
+    write(folder / "t", {"gpu0": busy}, marks=MARKS, events=[lost])
     return folder
-
-
-@contextmanager
-def small_parts(most: int = recording.MOST_VALUES) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "PART", 1500)
-        patch.setattr(recording, "A_PART", 0)
-        patch.setattr(recording, "MOST_VALUES", most)
-        yield
 
 
 @contextmanager
@@ -132,9 +115,9 @@ def strange_traces(sound: Path, most: int) -> Callable[[], None]:
     edits = st.lists(st.tuples(st.sampled_from(FILES), edit()), min_size=1, max_size=3)
 
     @settings(max_examples=most)
-    @given(edits=edits, rows=st.booleans())
-    def check(edits: list[tuple[str, Edit]], rows: bool) -> None:
-        with small_parts(100 if rows else recording.MOST_VALUES), spoilt(sound) as prefix:
+    @given(edits=edits)
+    def check(edits: list[tuple[str, Edit]]) -> None:
+        with spoilt(sound) as prefix:
             for name, change in edits:
                 file = prefix.parent / name
                 file.write_bytes(change(file.read_bytes()))
@@ -182,7 +165,5 @@ def test_of_a_file_that_is_cut_off_anywhere_nothing_is_made_up(sound: Path, name
         assert known(cut) <= everything, length
         assert {mark.name for mark in cut.recording.marks} <= phases
         lost = everything - known(cut)
-        if name.endswith(".part"):
-            assert cut.recording.damaged and cut.recording.gaps, length
-        elif name != FILES[0]:
+        if name != FILES[0]:
             assert not lost

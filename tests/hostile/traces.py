@@ -216,7 +216,6 @@ SPOILT = [
         "nvml": NO_TEXT[:4],
         "devices": [..., None, 7, {}],
         "series": [None, 7, {}, "gpu0/power (W)"],
-        "parts": [None, 7, {}],
     }.items()
     for value in values
 ] + [
@@ -236,12 +235,6 @@ SPOILT = [
     Case(f"trace: series[0] is {entry!r}", header(series=[entry]), r"series\[0\]: '\w+' is no ")
     for entry in ({}, {"key": None}, {"key": 7}, {"key": "no owner"},
                   {"key": "gpu0/x", "reason": 7})
-] + [
-    Case(f"trace: parts[0] is {entry!r}", header(parts=[entry]), r"parts\[0\] is no part")
-    for entry in (None, "000001.part", {}, {"file": "000001.part"},
-                  {"file": "/etc/passwd", "from": 0, "samples": 1},
-                  {"file": "000001.part", "from": -1, "samples": 1},
-                  {"file": "000001.part", "from": 0, "samples": "1"})
 ]  # fmt: skip
 
 MARK: list[Any] = ["B", 10**12, 7, 9, "x", {}]
@@ -330,8 +323,6 @@ HARMLESS = [
     Case("trace: no devices", header(devices=[]), "^$", 0),
     Case("trace: device named as a path", device("html", name="../../x"), "^$", 0),
     Case("trace: all that is said to be merged", header("export", merged=[7]), "^$", 0),
-    Case("trace: parts that would be endless",
-         header("plot", parts=[{"file": "000001.part", "from": 0, "samples": 10**15}]), "", 0),
     Case("trace: lost in the far future",
          line('{"t": 1e14, "event": "device lost", "device": "gpu0", "reason": "x"}', "plot"),
          "GPU 0 was lost at", 0, KEEPS),

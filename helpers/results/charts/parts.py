@@ -65,7 +65,6 @@ def _training(trace: gpumon.Trace) -> gpumon.Trace:
         whole,
         times=whole.times[:count],
         columns=[column[:count] for column in whole.columns],
-        ranges=whole.ranges and [(low[:count], high[:count]) for low, high in whole.ranges],
         events=[event for event in whole.events if event["t"] <= end],
         marks=[mark for mark in whole.marks if mark.start < end],
         end=end,
