@@ -35,17 +35,6 @@ NOISE: dict[str, tuple[float, float, float, int]] = {
     "SM clock (MHz)": (0.5, 1900, 15, 0),
     "memory clock (MHz)": (0.5, 2619, 0, 0),
     "throttle reasons (bits)": (0.5, 4, 0, 0),
-    "XIDs (count)": (1.0, 0, 0, 0),
-    **{
-        f"{kind} (count)": (10.0, 0, 0, 0)
-        for kind in (
-            "ECC errors corrected",
-            "ECC errors uncorrected",
-            "remapped rows",
-            "remapped rows pending",
-            "remapped rows failed",
-        )
-    },
     "other processes (count)": (5.0, 0, 0, 0),
     "memory mine (MiB)": (5.0, 60500, 2, 0),
     "memory others (MiB)": (5.0, 0, 0, 0),

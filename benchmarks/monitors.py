@@ -145,8 +145,6 @@ GPUMON = {
           (profile(3, 5, 10, 20, 21, 61, 60),)],
     1: [temperature],
     5: [(processes,), (pynvml.nvmlDeviceGetProcessUtilization, 0)],
-    10: [rows, (pynvml.nvmlDeviceGetTotalEccErrors, 0, 0),
-         (pynvml.nvmlDeviceGetTotalEccErrors, 1, 0)],
 }
 ASKED = {
     "default": {0: DEFAULT},
@@ -188,7 +186,7 @@ def poller(what: str, folder: Path, interval: float) -> Iterator[Clock]:
     what: ``default`` is what NVIDIA's dcgm-exporter asks in its list ``default-counters.csv``, and
     ``profiling`` in its ``dcp-metrics-included.csv``, which also has the GPU's own counters (by
     GPM), less what it does not answer, all at every sample. ``gpumon's GPUs`` is what gpumon asks
-    of GPUs, each as often as gpumon does, but for XIDs; ``gpumon`` also what it asks of the host,
+    of GPUs, each as often as gpumon does; ``gpumon`` also what it asks of the host,
     but for limits, page faults, and the processes that the program has started. DCGM itself is on
     no package index; its C costs less than this Python, which is what gpumon is written in too."""
     words = [sys.executable, "-c", POLLER, str(interval), str(folder / "polled"), what]

@@ -19,7 +19,7 @@ from gpumon.gpu_activity import (
     link_sources,
     utilisation_source,
 )
-from gpumon.gpu_events import hardware_sources, sharing_sources
+from gpumon.gpu_events import sharing_sources
 from gpumon.nvml import Device, nvml, poll, struct_field
 from gpumon.series import Number, Poll, Series, Source, Unavailable, allocate
 
@@ -44,8 +44,6 @@ def gpu_sources(
         _clock(device, "memory clock (MHz)", nvml().NVML_CLOCK_MEM),
         _throttle(device),
     ]
-    if device.kind != "mig":
-        common += hardware_sources(device)
     if device.kind == "parent":
         return common  # its instances have the other series
     sources = [

@@ -188,7 +188,7 @@ class Trace:
                 chart. ``window``: start and end in seconds. ``size``: width and height in inches.
                 ``devices``: names of the lanes to draw, such as ``["gpu0"]``. ``series``: more
                 lanes, by the beginnings of names: ``temperature``, ``clocks``, ``PCIe``,
-                ``NVLink``, ``disk``, ``network``, ``page faults``, ``ecc``.
+                ``NVLink``, ``disk``, ``network``, ``page faults``.
 
         Returns:
             A matplotlib Figure.

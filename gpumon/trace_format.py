@@ -158,10 +158,6 @@ EVENTS = {
         "name": OPTIONAL_TEXT,
         "memory (MiB)": AMOUNT,
     },
-    "xid": {"device": TEXT, "xid": Field(is_count, "XID")},
-    "ecc": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
-    "remapped": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
-    "retired": {"device": TEXT, "kind": TEXT, "count": Field(is_count, "count")},
     "end": {"why": TEXT, "sampler cpu (s)": AMOUNT, "sampler memory (MiB)": AMOUNT},
 }
 

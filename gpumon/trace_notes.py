@@ -1,4 +1,4 @@
-"""This module writes the notes under a chart: the diagnosis, missing data and errors."""
+"""This module writes the notes under a chart: the diagnosis, missing data and lost GPUs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 from gpumon.diagnosis import diagnose, sentences
 from gpumon.recording import Recording
 from gpumon.words import (
-    HARDWARE,
     duration_text,
-    event_sentence,
     process_label,
     qualified_gpu_name,
     throttle_intervals,
@@ -18,7 +16,6 @@ from gpumon.words import (
 
 MOST_GAPS = 3
 MOST_NEIGHBOURS = 3
-MOST_FAULTS = 8
 MOST_DIAGNOSES = 4
 THROTTLED_SHARE = 0.01
 """The share of the whole time from which a sentence speaks of it; the chart shows less, too."""
@@ -46,7 +43,7 @@ def _thinned(recording: Recording) -> list[str]:
 
 
 def problems(recording: Recording) -> list[str]:
-    """Errors of the GPUs, missing samples, and what could not be read."""
+    """Lost and shared GPUs, missing samples, and what could not be read."""
     sums = " From then on, sums over all GPUs are not known." if len(recording.gpus) > 1 else ""
     lost = {
         f"{qualified_gpu_name(event['device'])} was lost {at_time(event['t'], recording)}: "
@@ -57,7 +54,6 @@ def problems(recording: Recording) -> list[str]:
     return (
         _failed(recording)
         + list(lost)
-        + _hardware(recording)
         + _throttled(recording)
         + _shared(recording)
         + _gaps(recording)
@@ -70,24 +66,6 @@ def _failed(recording: Recording) -> list[str]:
     """A driver that is there and failed: there may be GPUs, and none could be watched."""
     nvml = recording.header["nvml"]
     return [f"No GPU was watched: {nvml.get('reason')}."] if nvml.get("code") else []
-
-
-def _hardware(recording: Recording) -> list[str]:
-    """What went wrong in the GPUs; repeated errors are one note."""
-    found: dict[str, list[float]] = {}
-    for event in recording.events:
-        if event["event"] in HARDWARE:
-            text = f"{qualified_gpu_name(event['device'])}: {event_sentence(event)}"
-            found.setdefault(text, []).append(event["t"])
-    lines = [
-        f"{text}, {at_time(moments[0], recording)}"
-        + {1: ".", 2: " and once more."}.get(len(moments), f" and {len(moments) - 1} times more.")
-        for text, moments in found.items()
-    ]
-    more = len(lines) - MOST_FAULTS
-    if more > 0:
-        lines[MOST_FAULTS:] = [f"And {more} other error{'s' * (more > 1)} of the GPUs."]
-    return lines
 
 
 def _throttled(recording: Recording) -> list[str]:

@@ -22,37 +22,6 @@ REASONS = {
 }
 # Those that slow down work that is there to do, which an idle GPU's low clock does not.
 THROTTLING = 0x004 | 0x008 | 0x020 | 0x040 | 0x080
-XIDS = {
-    13: "a kernel failed in the graphics engine, mostly an address out of bounds in the program",
-    31: "a kernel used memory that is not mapped, mostly a bug in the program",
-    32: "the stream of commands to the GPU is corrupted",
-    38: "the driver's firmware failed",
-    43: "the GPU stopped the program's work after an error in the program",
-    45: "the program's work was cut off, mostly after another error or a kill",
-    48: "an ECC error of two bits, which cannot be corrected: the GPU must be reset",
-    61: "the GPU's own controller failed: the GPU must be reset",
-    62: "the GPU's own controller halted: the GPU must be reset",
-    63: "a page or row of memory is taken out of use (ECC)",
-    64: "a page or row of memory could not be taken out of use (ECC)",
-    68: "an error of the video decoder",
-    69: "a kernel failed in the graphics engine's class",
-    74: "an NVLink error: link, bridge or the other GPU",
-    79: "the GPU has fallen off the bus: power, heat, slot or hardware",
-    92: "many ECC errors of one bit",
-    94: "an ECC error that ended the programs which used that memory, and no other",
-    95: "an ECC error that may have reached every program: the GPU must be reset",
-    119: "the GPU's system processor does not answer",
-    120: "the GPU's system processor failed",
-    140: "an ECC error that could not be recovered from",
-}
-"""What NVIDIA's catalogue says of the XIDs that training meets, in short."""
-HARDWARE = ("xid", "ecc", "remapped", "retired")
-ROWS = {
-    "done": "replaced by a spare one",
-    "pending": "to be replaced at the next reset",
-    "failed": "broken without a spare one left: the GPU should be exchanged",
-}
-PAGES = {"done": "taken out of use", "pending": "to be taken out of use at the next reset"}
 Row = dict[str, Any]
 """Values by the name of their column; what is not known is NaN, None or not there."""
 
@@ -125,30 +94,6 @@ def sharing_warning(event: dict[str, Any]) -> str:
         f"{gpu_name(event['device'])} is shared with {process_label(event)}: "
         "its figures are not the program's alone"
     )
-
-
-def event_label(event: dict[str, Any]) -> str:
-    """An event of the hardware as a chart marks it: ``XID 79``, ``ECC``."""
-    return {
-        "xid": f"XID {event.get('xid')}",
-        "ecc": f"ECC {event.get('kind')}",
-        "remapped": "row remapped",
-        "retired": "page retired",
-    }[event["event"]]
-
-
-def event_sentence(event: dict[str, Any]) -> str:
-    """What an event of the hardware means."""
-    if event["event"] == "xid":
-        meaning = XIDS.get(event["xid"], "see NVIDIA's catalogue of XIDs")
-        return f"XID {event['xid']}, {meaning}"
-    count, kind = event["count"], event["kind"]
-    several = "s" * (count != 1)
-    if event["event"] == "ecc":
-        return f"{count} {kind} memory error{several} (ECC)"
-    if event["event"] == "retired":
-        return f"{count} page{several} of memory {PAGES.get(kind, kind)}"
-    return f"{count} row{several} of memory {ROWS.get(kind, kind)}"
 
 
 def throttle_intervals(

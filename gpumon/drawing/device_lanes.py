@@ -18,9 +18,7 @@ from gpumon.phase_metrics import host_share
 from gpumon.recording import Recording
 from gpumon.trace_notes import at_time
 from gpumon.words import (
-    HARDWARE,
     cores_text,
-    event_label,
     gpu_name,
     memory_text,
     throttle_intervals,
@@ -31,7 +29,6 @@ MOST_MARKS = 8
 GROUPS = {
     "clocks": ("sm clock", "memory clock"),
     "page faults": ("page faults", "major page faults"),
-    "ecc": ("ecc errors", "remapped rows", "retired pages", "xids"),
 }
 """Names for several quantities; any other name is the beginning of a quantity's own."""
 ADDING_UP = ("count)", "J)")
@@ -67,7 +64,7 @@ def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[s
             lane = _gpu(recording, device, weights)
             if device["kind"] == "parent":
                 complete_parent(lane, recording, device, weights)
-            lane.marks = event_marks(recording, device["name"])
+            lane.marks = throttle_marks(recording, device["name"])
             lanes += [lane, *sharing_lanes(recording, device, weights)]
     return lanes + series_lanes(recording, series, weights)
 
@@ -152,19 +149,13 @@ def _host(recording: Recording, device: dict[str, Any], weights: stats.Weights) 
     return lane
 
 
-def event_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
-    """Moments of a GPU: errors of the hardware, and where its clocks begin to be throttled."""
-    found = [
-        (float(event["t"]), event_label(event))
-        for event in recording.events
-        if event["event"] in HARDWARE and event["device"] == device
-    ]
+def throttle_marks(recording: Recording, device: str) -> list[tuple[float, str]]:
+    """Where the clocks of a GPU begin to be throttled, and why."""
     bits = recording.series(f"{device}/throttle reasons (bits)") or ()
     throttled: dict[str, float] = {}
     for start, _, why in throttle_intervals(recording.times, bits, recording.end):
         throttled.setdefault(why, start)
-    found += [(start, why) for why, start in throttled.items()]
-    return sorted(found)[:MOST_MARKS]
+    return sorted((start, why) for why, start in throttled.items())[:MOST_MARKS]
 
 
 def complete_parent(

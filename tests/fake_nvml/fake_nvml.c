@@ -25,7 +25,6 @@
 #define NOT_SUPPORTED 3
 #define NOT_FOUND 6
 #define TOO_SMALL 7
-#define TIMEOUT 10
 #define MOST_DEVICES 160
 #define MOST_SERIES 48
 
@@ -336,43 +335,6 @@ int nvmlDeviceGetProcessUtilization(device_t *d, use_t *out, unsigned *count,
         return OK;
     }
     return NOT_SUPPORTED;
-}
-
-/* "event KIND DATA KIND DATA ...": each wait on its GPU's event set gives the next one. */
-typedef struct { device_t *device; } event_set_t;
-typedef struct { device_t *device; unsigned long long kind, data; unsigned gpu, compute; } event_t;
-int nvmlEventSetCreate(event_set_t **out) { *out = calloc(1, sizeof(event_set_t)); return OK; }
-int nvmlEventSetFree(event_set_t *set) { free(set); return OK; }
-int nvmlDeviceGetSupportedEventTypes(device_t *d, unsigned long long *out) { (void)d; *out = 0xffff; return OK; }
-int nvmlDeviceRegisterEvents(device_t *d, unsigned long long kinds, event_set_t *set) {
-    (void)kinds;
-    set->device = d;
-    return OK;
-}
-int nvmlEventSetWait_v2(event_set_t *set, event_t *out, unsigned milliseconds) {
-    (void)milliseconds;
-    for (int i = 0; set->device && i < set->device->count; i++) {
-        series_t *s = &set->device->series[i];
-        if (strcmp(s->name, "event") || s->cursor + 1 >= s->count) continue;
-        out->device = set->device;
-        out->kind = (unsigned long long)s->values[s->cursor++];
-        out->data = (unsigned long long)s->values[s->cursor++];
-        return OK;
-    }
-    return TIMEOUT;
-}
-int nvmlDeviceGetTotalEccErrors(device_t *d, unsigned kind, unsigned counter, unsigned long long *out) {
-    (void)counter;
-    double v;
-    int code = value(d, kind ? "ecc_uncorrected" : "ecc_corrected", &v);
-    if (!code) *out = (unsigned long long)v;
-    return code;
-}
-int nvmlDeviceGetRemappedRows(device_t *d, unsigned *corrected, unsigned *uncorrected,
-                              unsigned *pending, unsigned *failed) {
-    *uncorrected = *pending = *failed = 0;
-    whole(d, "rows_pending", pending);
-    return whole(d, "rows", corrected);
 }
 
 typedef struct { device_t *device; unsigned taken; int was_older; } gpm_sample_t;

@@ -185,13 +185,12 @@ def test_what_a_trace_lacks_is_refused_with_what_it_has(tmp_path: Path) -> None:
 def test_a_mark_outside_a_short_window_is_not_drawn(tmp_path: Path) -> None:
     events = [
         {"t": 4000.0, "event": "device lost", "device": "gpu0", "reason": "x"},
-        {"t": 4000.0, "event": "xid", "device": "gpu0", "xid": 79},
     ]
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [1.0] * 5000}, events=events))
     data = io.BytesIO()
     trace.plot(window=(1.0, 1.01)).savefig(data, format="png")
     words = [text.get_text() for axes in trace.plot().axes for text in axes.texts]
-    assert any("XID 79" in word for word in words) and any("lost at" in word for word in words)
+    assert any("lost at" in word for word in words)
 
 
 def test_a_long_name_stays_in_the_picture(tmp_path: Path) -> None:
@@ -259,14 +258,24 @@ OTHERS = {
     "gpu0/memory clock (MHz)": 2619.0,
     "gpu0/PCIe received (MiB/s)": 0.0123,
     "gpu0/NVLink sent (MiB/s)": 123456.0,
-    "gpu0/XIDs (count)": 2.0,
+    "process/processes (count)": 2.0,
     "gpu0/throttle reasons (bits)": 68.0,
     "gpu0/energy (J)": 5021.0,
     "host/disk written (MiB/s)": 7.31,
     "host/network sent (MiB/s)": 0.0,
     "process/major page faults (1/s)": 0.4,
 }
-NAMES = ("temperature", "clocks", "PCIe", "NVLink", "ecc", "throttle", "energy", "disk", "network")
+NAMES = (
+    "temperature",
+    "clocks",
+    "PCIe",
+    "NVLink",
+    "processes",
+    "throttle",
+    "energy",
+    "disk",
+    "network",
+)
 
 
 @pytest.mark.parametrize("tenths", [1, 10])
@@ -296,13 +305,13 @@ def test_any_series_reads_the_same_in_picture_and_page(tmp_path: Path, tenths: i
 def test_what_adds_up_and_what_is_made_of_bits_has_no_mean(tmp_path: Path) -> None:
     half: list[float | None] = [*[0.0] * 6, *[4.0] * 6]
     more = {
-        "gpu0/XIDs (count)": half,
+        "process/processes (count)": half,
         "gpu0/energy (J)": half,
         "gpu0/throttle reasons (bits)": half,
     }
     trace = gpumon.read(write(tmp_path / "t", {"gpu0": [50.0] * 12}, more=more))
-    notes = in_the_picture(trace, ["XIDs", "energy", "throttle"])["lanes"]
-    assert {"XIDs up to 4", "energy up to 4 J", "throttle reasons, bits"} <= notes
+    notes = in_the_picture(trace, ["processes", "energy", "throttle"])["lanes"]
+    assert {"processes up to 4", "energy up to 4 J", "throttle reasons, bits"} <= notes
 
 
 def test_a_lane_of_a_merged_trace_says_of_which_host_and_rank(tmp_path: Path) -> None:
