@@ -250,7 +250,6 @@ def with_fake_gpus(count: int) -> int:
     lines = ["step 0.1"]
     for gpu in range(count):
         lines += [fake_nvml.H200.format(gpu=gpu), f"{gpu} gpm 1", f"{gpu} throttle 0"]
-        lines += [f"{gpu} {name} 0" for name in ("ecc_corrected", "ecc_uncorrected", "rows")]
         for name, mean, spread in FAKED:
             values = [min(max(0.0, rng.gauss(mean, spread)), 2 * mean) for _ in range(steps)]
             if name == "energy":

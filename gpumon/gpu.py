@@ -30,13 +30,13 @@ MILLI = 1000
 def gpu_sources(
     device: Device, interval: float, own_processes: Callable[[], set[int]]
 ) -> list[Source]:
-    """Every source of a device, unprobed; an unreachable device has none.
+    """Every source of a device, unprobed; one that cannot be recorded has none.
 
     own_processes: the process numbers of the recorded program.
     """
     if device.handle is None:
         return []
-    common = [  # an instance is asked as well: its driver may answer
+    common = [
         _power(device),
         _energy(device),
         _temperature(device),
@@ -44,8 +44,6 @@ def gpu_sources(
         _clock(device, "memory clock (MHz)", nvml().NVML_CLOCK_MEM),
         _throttle(device),
     ]
-    if device.kind == "parent":
-        return common  # its instances have the other series
     sources = [
         utilisation_source(device, interval),
         _memory(device),

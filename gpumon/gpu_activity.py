@@ -108,11 +108,9 @@ def _fresh(device: Device, kind: int, seen: list[int], place: int) -> list[tuple
 
 def gpm_supported(device: Device) -> None:
     """Raise Unavailable, with the reason, where a device has no GPM."""
-    support = query(nvml().nvmlGpmQueryDeviceSupport, device.parent or device.handle)
+    support = query(nvml().nvmlGpmQueryDeviceSupport, device.handle)
     if not support.isSupportedDevice:
         raise Unavailable("GPM is not supported by this GPU (Hopper or later)", permanent=True)
-    if device.parent is not None and device.instance is None:
-        raise Unavailable("the driver does not say which MIG instance it is", permanent=True)
 
 
 def gpm_sources(device: Device) -> list[Source]:
@@ -131,8 +129,6 @@ def _metrics(device: Device, metrics: Sequence[tuple[int, str, int]], every: flo
         for number, name, digits in metrics
     ]
     get: tuple[Any, ...] = ("nvmlGpmSampleGet", device.handle)
-    if device.parent is not None:
-        get = ("nvmlGpmMigSampleGet", device.parent, device.instance)
     samples: list[Any] = []
 
     def begin() -> Poll:

@@ -29,16 +29,16 @@ _PERMANENT = (
 NEWEST = "nvmlGpmSampleAlloc"
 """The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+NO_MIG = "is in MIG mode, which gpumon does not record"
 LONGEST = 10.0
 """Seconds to wait for CUDA."""
 
 
 @dataclass
 class Device:
-    """A GPU or a MIG instance. name: ``gpu0`` by NVML's index, ``gpu0-mig1`` for an instance.
+    """A GPU. name: ``gpu0`` by NVML's index. handle: None where it cannot be recorded.
 
-    cuda: the number by which the program knows it; None: CUDA does not show it. whole: the GPU that
-    an instance is a part of. kind: gpu, mig, or parent for such a whole GPU.
+    cuda: the number by which the program knows it; None: CUDA does not show it.
     """
 
     name: str
@@ -47,17 +47,13 @@ class Device:
     product: str
     memory_mib: float | None = None
     power_limit_w: float | None = None
-    parent: Any = None
-    instance: int | None = None
     cuda: int | None = None
-    whole: Device | None = None
-    kind: str = "gpu"
     extra: dict[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "kind": self.kind,
+            "kind": "gpu",
             "cuda": self.cuda,
             "uuid": self.uuid,
             "product": self.product,
@@ -186,6 +182,8 @@ def find_devices(
     CUDA_VISIBLE_DEVICES; None: all) lets the program see. order: the text of CUDA_DEVICE_ORDER.
     Raises Unavailable, naming what there is, if a wanted device is not there.
     """
+    if visible is not None and visible.startswith("MIG-"):
+        raise Unavailable(f"the GPU of CUDA_VISIBLE_DEVICES={visible} {NO_MIG}", permanent=True)
     devices = _all_devices()
     seen = _seen(devices, visible, order)
     for number, device in enumerate(seen):
@@ -204,21 +202,10 @@ def find_devices(
     return [d for d in devices if d in chosen]
 
 
-def with_parents(devices: list[Device]) -> list[Device]:
-    """The devices, and before the MIG instances of a GPU that GPU, whose power they share."""
-    found: list[Device] = []
-    for device in devices:
-        if device.whole is not None and device.whole not in found:
-            device.whole.kind = "parent"
-            found.append(device.whole)
-        found.append(device)
-    return found
-
-
 def _seen(devices: list[Device], visible: str | None, order: str | None) -> list[Device]:
     """The devices that the program sees, in the order in which CUDA numbers them."""
-    kinds = {d.product for d in devices if d.kind == "gpu" and d.handle is not None}
-    by_bus = order == "PCI_BUS_ID" or len(kinds) < 2 or any(d.kind == "mig" for d in devices)
+    kinds = {d.product for d in devices if d.handle is not None}
+    by_bus = order == "PCI_BUS_ID" or len(kinds) < 2
     if not by_bus and visible != "":
         answer = query_cuda()
         if not isinstance(answer, str):
@@ -234,7 +221,7 @@ def _seen(devices: list[Device], visible: str | None, order: str | None) -> list
 def _is(device: Device, want: str) -> bool:
     """Whether a name, NVML index, or (the beginning of a) UUID means this device."""
     if want.isdigit():
-        return device.name == f"gpu{want}" or device.name.startswith(f"gpu{want}-")
+        return device.name == f"gpu{want}"
     return device.name == want or (len(want) > 4 and device.uuid.startswith(want))
 
 
@@ -255,13 +242,10 @@ def _all_devices() -> list[Device]:
     for index in range(query(pynvml.nvmlDeviceGetCount)):
         try:
             handle = query(pynvml.nvmlDeviceGetHandleByIndex, index)
-            device = _device(f"gpu{index}", handle)
+            devices.append(_device(f"gpu{index}", handle))
         except Unavailable as error:
             # A GPU that fell off the bus keeps its number and says so; the others are measured.
             devices.append(Device(f"gpu{index}", None, "", f"unreachable: {error}"))
-            continue
-        instances = _mig_instances(device, index)
-        devices += instances or [device]
     return devices
 
 
@@ -269,33 +253,17 @@ def _device(name: str, handle: Any) -> Device:
     pynvml = nvml()
     memory = _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
     limit = _maybe(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    mode = _maybe(pynvml.nvmlDeviceGetMigMode, handle)
+    in_mig_mode = bool(mode) and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    product = _text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU")
     return Device(
         name=name,
-        handle=handle,
+        handle=None if in_mig_mode else handle,
         uuid=_text(query(pynvml.nvmlDeviceGetUUID, handle)),
-        product=_text(_maybe(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU"),
+        product=f"{product} {NO_MIG}" if in_mig_mode else product,
         memory_mib=None if memory is None else round(memory.total / 2**20) or None,
         power_limit_w=None if limit is None else limit / 1000,
     )
-
-
-def _mig_instances(parent: Device, index: int) -> list[Device]:
-    """The MIG instances of a GPU; empty where MIG is off or unknown to the driver."""
-    pynvml = nvml()
-    mode = _maybe(pynvml.nvmlDeviceGetMigMode, parent.handle)
-    if not mode or mode[0] != 1:
-        return []
-    found = []
-    for slot in range(_maybe(pynvml.nvmlDeviceGetMaxMigDeviceCount, parent.handle) or 0):
-        handle = _maybe(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent.handle, slot)
-        if handle is None:
-            continue
-        device = _device(f"gpu{index}-mig{slot}", handle)
-        device.parent, device.whole, device.kind = parent.handle, parent, "mig"
-        device.power_limit_w = None
-        device.instance = _maybe(pynvml.nvmlDeviceGetGpuInstanceId, handle)
-        found.append(device)
-    return found
 
 
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -148,7 +148,7 @@ def phase_of(
     weights = stats.weights(recording.times, recording.end, spans)
     phase = Phase(recording, spans, starts, weights, seconds, [], [], False)
     kinds = {device["name"]: device["kind"] for device in recording.devices}
-    gpus = [row for row in rows if kinds.get(row["device"]) in ("gpu", "mig")]
+    gpus = [row for row in rows if kinds.get(row["device"]) == "gpu"]
     sure = [_sure(phase, row) for row in gpus]
     if all(_is_enough(row, own, seconds) for row, own in zip(gpus, sure)):
         phase.gpus = [row for row in sure if row.get("utilisation mean (%)", NAN) >= USED]
@@ -168,7 +168,7 @@ def _sure(phase: Phase, row: Row) -> Row:
 
 
 def _is_enough(row: Row, sure: Row, seconds: float) -> bool:
-    """Whether a GPU was measured; what was never known of it, as on MIG instances, it may lack."""
+    """Whether a GPU was measured; what was never known of it, it may lack."""
     needed = (column for column in NEEDED if not math.isnan(row.get(column, NAN)))
     return row["measured (s)"] >= MEASURED * seconds and all(column in sure for column in needed)
 

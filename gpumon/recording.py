@@ -96,8 +96,7 @@ class Recording:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """GPUs and MIG instances; not the whole GPUs that the instances are parts of."""
-        return [device for device in self.devices if device["kind"] in ("gpu", "mig")]
+        return [device for device in self.devices if device["kind"] == "gpu"]
 
 
 class Recorded(Protocol):

@@ -24,7 +24,7 @@ from gpumon.gpu import gpu_sources
 from gpumon.gpu_events import ProgramProcesses
 from gpumon.host import host_description, host_sources, sampler_memory
 from gpumon.launch import check_can_record, unsupported
-from gpumon.nvml import close_nvml, find_devices, open_nvml, with_parents
+from gpumon.nvml import close_nvml, find_devices, open_nvml
 from gpumon.scheduler import Scheduler
 from gpumon.series import Source, Unavailable
 from gpumon.trace_files import samples_file
@@ -43,7 +43,7 @@ def collect_sources(
     devices: list[dict[str, Any]] = []
     try:
         nvml = open_nvml()
-        found = with_parents(find_devices(config["gpu_ids"], config["visible"], config["order"]))
+        found = find_devices(config["gpu_ids"], config["visible"], config["order"])
         family = ProgramProcesses(lambda: program_processes(config))
         for device in found:
             devices.append(device.describe())

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any
 
 MEMORY = bytearray(2**24)
-"""What of it is never used is never there: 56 MIG instances need a quarter."""
+"""What of it is never used is never there."""
 CODES = {ctypes.c_uint: "I", ctypes.c_int: "i", ctypes.c_ulonglong: "Q", ctypes.c_double: "d"}
 ALIGNED = 8
 _taken = [0]

@@ -220,7 +220,7 @@ def _rows(
     place = 0
     for device in known:
         rows.append(common | _figures(device, spans, weights, idle_threshold, longest))
-        if device.device["kind"] in ("gpu", "mig"):
+        if device.device["kind"] == "gpu":
             gpus.append(rows[-1])
             place = len(rows)
     if gpus:

@@ -132,7 +132,7 @@ HEADER = {
 NVML = {"reason": OPTIONAL_TEXT}
 DEVICE = {
     "name": TEXT,
-    "kind": Field(lambda value: value in ("gpu", "mig", "parent", "host"), "kind of device"),
+    "kind": Field(lambda value: value in ("gpu", "host"), "kind of device"),
     "uuid": OPTIONAL_TEXT,
     "memory total (MiB)": AMOUNT,
 }

@@ -71,8 +71,8 @@ def reasons(bits: float) -> list[str]:
 
 
 def gpu_name(device: str) -> str:
-    """A device's name for people: ``GPU 0``, ``GPU 0 MIG 1``."""
-    return device.rpartition(":")[2].replace("gpu", "GPU ", 1).replace("-mig", " MIG ")
+    """A device's name for people: ``GPU 0``."""
+    return device.rpartition(":")[2].replace("gpu", "GPU ", 1)
 
 
 def qualified_gpu_name(device: str) -> str:

@@ -62,8 +62,6 @@ def _lanes(recording: Recording, window: tuple[float, float], series: Sequence[s
             lanes.append(_host(recording, device, weights))
         else:
             lane = _gpu(recording, device, weights)
-            if device["kind"] == "parent":
-                complete_parent(lane, recording, device, weights)
             lane.marks = throttle_marks(recording, device["name"])
             lanes += [lane, *sharing_lanes(recording, device, weights)]
     return lanes + series_lanes(recording, series, weights)
@@ -156,22 +154,6 @@ def throttle_marks(recording: Recording, device: str) -> list[tuple[float, str]]
     for start, _, why in throttle_intervals(recording.times, bits, recording.end):
         throttled.setdefault(why, start)
     return sorted((start, why) for why, start in throttled.items())[:MOST_MARKS]
-
-
-def complete_parent(
-    lane: Lane, recording: Recording, device: dict[str, Any], weights: stats.Weights
-) -> None:
-    """The lane of a whole GPU whose MIG instances are watched: power, temperature and clock."""
-    lane.reason = ""
-    lane.subtitle = f"{lane.subtitle}, whole"
-    for quantity, unit, kind, least in (
-        ("temperature", "C", "first", 100.0),
-        ("SM clock", "MHz", "second", 0.0),
-    ):
-        key = f"{device['name']}/{quantity} ({unit})"
-        if recording.series(key) is not None:
-            full = max(least, _round_up(_most(recording, [key])))
-            lane.lines.append(_line(recording, key, kind, full, weights))
 
 
 def sharing_lanes(

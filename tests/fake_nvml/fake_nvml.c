@@ -367,13 +367,6 @@ int nvmlGpmSampleGet(device_t *d, gpm_sample_t *s) {
     s->was_older = 0;
     return OK;
 }
-int nvmlGpmMigSampleGet(device_t *d, unsigned instance, gpm_sample_t *s) {
-    for (int slot = 1; slot <= d->mig_slots; slot++) {
-        unsigned id;
-        if (!whole(d + slot, "instance", &id) && id == instance) return nvmlGpmSampleGet(d + slot, s);
-    }
-    return NOT_FOUND;
-}
 int nvmlGpmMetricsGet(gpm_get_t *get) {
     char name[24];
     if (!get->one->device || !get->two->device) return INVALID;

@@ -1,4 +1,4 @@
-"""Series of newer GPUs and of sliced ones: GPM, links, sample buffers, throttling, MIG."""
+"""Series of newer GPUs: GPM, links, sample buffers, throttling."""
 
 from __future__ import annotations
 
@@ -156,36 +156,6 @@ def test_instant_power_is_preferred_and_labelled(play: Play) -> None:
     assert set(trace.to_pandas()["gpu1/power (W)"].dropna()) == {100.0}
     apis = {s["key"]: s["api"] for s in trace.metadata()["series"]}
     assert "instant" in apis["gpu0/power (W)"] and "mean" in apis["gpu1/power (W)"]
-
-
-def test_mig_instances_are_devices(play: Play) -> None:
-    script = (
-        gpu(0, "gpm 1\nutilisation E3")
-        + "0.0 uuid MIG-aaaa1111\n0.0 name H200 MIG 3g.71gb\n0.0 instance 1\n"
-        + "0.0 memory_total 70000\n0.0 memory 1234\n0.0 gpm2 55\n"
-        + "0.2 uuid MIG-bbbb2222\n0.2 name H200 MIG 1g.18gb\n0.2 instance 5\n"
-        + "0.2 memory_total 18000\n0.2 memory 99\n0.2 gpm2 11\n"
-        + gpu(1, "utilisation 5\nmemory 1")
-    )
-    trace = play(script, samples=5, interval=0.1)
-    assert [d["name"] for d in trace.devices] == ["gpu0", "gpu0-mig0", "gpu0-mig2", "gpu1", "host"]
-    last = trace.to_pandas().iloc[-1]
-    assert last["gpu0-mig0/memory used (MiB)"] == 1234
-    assert last["gpu0-mig0/SM activity (%)"] == 55
-    assert last["gpu0-mig2/SM activity (%)"] == 11
-    assert "Not Supported" in str(reasons_of(trace)["gpu0-mig0/utilisation (%)"])
-    trace.plot()
-    one = play(script, samples=1, visible="MIG-bbbb2222")
-    assert [d["name"] for d in one.devices] == ["gpu0", "gpu0-mig2", "host"]
-
-
-def test_an_instance_that_the_driver_does_not_number_gets_nones_figures(play: Play) -> None:
-    slots = "0.{0} uuid MIG-{0}aaa1111\n0.{0} name MIG\n0.{0} memory_total 9\n0.{0} memory 1\n"
-    numbered = slots.format(0) + "0.0 instance 0\n0.0 gpm2 55\n"
-    trace = play(gpu(0, "gpm 1") + numbered + slots.format(1), samples=5, interval=0.1)
-    assert trace.to_pandas().iloc[-1]["gpu0-mig0/SM activity (%)"] == 55
-    assert trace.to_pandas()["gpu0-mig1/SM activity (%)"].isna().all()
-    assert "which MIG instance" in str(reasons_of(trace)["gpu0-mig1/SM activity (%)"])
 
 
 def test_the_hosts_own_series(play: Play) -> None:

@@ -1,4 +1,4 @@
-"""Which GPU is which, whole GPUs above MIG instances, and what befalls them."""
+"""Which GPU is which, and which are not recorded."""
 
 from __future__ import annotations
 
@@ -36,16 +36,11 @@ def test_indices_are_cudas_own(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     assert "treated as the order of the PCI bus: CUDA does not say" in trace.devices[0]["order"]
 
 
-def test_instances_share_a_lane_of_the_whole_gpu(play: Play) -> None:
-    script = gpu(0, "power 300000\nenergy 1000\nmemory 900")
-    for slot in range(2):
-        script += f"0.{slot} uuid MIG-{slot}\n0.{slot} name NVIDIA H200 MIG 1g\n"
-        script += f"0.{slot} memory 100\n0.{slot} memory_total 1000\n0.{slot} instance {slot}\n"
-    trace = play(script)
-    assert [d["name"] for d in trace.devices] == ["gpu0", "gpu0-mig0", "gpu0-mig1", "host"]
-    words = in_the_picture(trace)["lanes"]
-    assert words == in_the_page(trace)["lanes"]
-    assert {"GPU 0", "H200, whole", "300 W", "temperature 41 °C", "SM clock 1980 MHz"} <= words
-    rows = trace.summary().to_pandas().set_index(["phase", "device"])
-    assert rows.loc[("(all)", "gpus"), "memory peak (MiB)"] == 200
-    assert rows.loc[("(all)", "gpu0"), "power mean (W)"] == 300
+def test_a_gpu_in_mig_mode_is_named_and_not_recorded(play: Play) -> None:
+    script = gpu(0, "power 300000\nmig 1") + "0.0 uuid MIG-0\n0.0 name NVIDIA H200 MIG 1g\n"
+    said = "is in MIG mode, which gpumon does not record"
+    trace = play(script + gpu(1, "utilisation 60"), samples=1)
+    assert [device["name"] for device in trace.devices] == ["gpu0", "gpu1", "host"]
+    assert f"H200 {said}" in in_the_picture(trace)["lanes"]
+    alone = play(script, samples=1, visible="MIG-0")
+    assert said in in_the_picture(alone)["notes"]
