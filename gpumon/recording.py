@@ -110,7 +110,8 @@ def load(prefix: Path) -> Recording:
     """Read a trace's files, whole or cut off; MonitorError if there is none."""
     lines = read_lines(prefix)
     header = next(lines)
-    table, events = Table(len(header["series"])), []
+    table = Table(len(header["series"]))
+    events: list[dict[str, Any]] = []
     damaged = table.take(lines, events)
     marked, clock, foreign = read_marks(prefix)
     if clock is not None:
