@@ -200,18 +200,13 @@ def parser() -> argparse.ArgumentParser:
 
     pack = added.add_parser(
         "pack",
-        help="pack all small images into one memory-mapped file, or into shards",
+        help="pack all small images into one memory-mapped file",
         description="Pack the images of SOURCE, a resized data folder, into one uint8 array file"
-        " in TARGET. Loaders map this file into memory instead of decoding image files. With"
-        " --shards, pack the image files unchanged into tar files, for a file system that is slow"
-        " with many small files.",
+        " in TARGET. Loaders map this file into memory instead of decoding image files.",
     )
     pack.add_argument("source", metavar="SOURCE", help="read images from this resized data folder")
     pack.add_argument("target", metavar="TARGET", help="write to this folder")
     pack.switch("--rgb", "pack RGB images (default: RGB if the resized folder is RGB, else grey)")
-    pack.number(
-        "--shards", "write tar files of about MB megabytes (default: one array)", metavar="MB"
-    )
     _add_reader(pack)
     _add_workers(pack)
     pack.set_defaults(run=commands.pack)

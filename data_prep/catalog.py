@@ -85,11 +85,6 @@ class Catalog:
         )
 
 
-def in_shards(found: Catalog, note: Mapping[str, Any]) -> Catalog:
-    """Return the catalogue of a packed folder with the places of packed.json, if it has shards."""
-    return replace(found, sources=note["shards"], kind="member") if "shards" in note else found
-
-
 def ending(name: str) -> str:
     """Return the ending of a file's name, such as `.txt`, for `Catalog.passed_over`."""
     return os.path.splitext(name)[1].lower() or "without ending"  # noqa: PTH122 (speed)

@@ -164,12 +164,9 @@ def pack(options: argparse.Namespace) -> int:
         num_workers=options.num_workers,
         reader=options.reader,
         channels=3 if options.rgb else None,
-        shards=options.shards,
         options=_reader_options(options),
     )
-    files = {place.partition("@")[0] for place in made.get("shards", ())}
-    where = count_text(files, "tar file", "tar files") if files else "images.npy"
-    _print(f"{options.target}: {made['images']:,} images of {made['size']} px in {where}")
+    _print(f"{options.target}: {made['images']:,} images of {made['size']} px in images.npy")
     return 0
 
 

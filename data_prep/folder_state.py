@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from data_prep.manifest import REPAIR_HINT
 PREPARED_FILE = "prepared.json"
 PACKED_FILE = "packed.json"
 IMAGES_FILE = "images.npy"
-SHARD_PLACE = re.compile(r"(images-[0-9]{5}\.tar)@([0-9]{1,15})\+([0-9]{1,8})")
 EXCLUDED_FILE = "left_out.csv"
 EXCLUDED_HEADER = ["image", "reason"]
 
@@ -84,11 +82,8 @@ def is_packed(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / PACKED_FILE).is_file()
 
 
-def open_array(folder: Path) -> tuple[np.ndarray | None, dict[str, Any]]:
-    """Return the images of a packed folder, None if they are in shards, and packed.json's contents.
-
-    An image in a shard is at `shards` of these contents, as `Catalog.kind` describes a member.
-    """
+def open_array(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the images of a packed folder and the contents of packed.json."""
     again = f"pack it again with 'data-prep pack SOURCE {folder}'"
     note = read_json(folder / PACKED_FILE, again)
     if note is None:
@@ -100,9 +95,6 @@ def open_array(folder: Path) -> tuple[np.ndarray | None, dict[str, Any]]:
         raise DataError(f"{folder}: packing was interrupted; {again}")
     if len(note["names"]) != note["images"]:
         raise DataError(f"{folder}: label file and packed images do not match; {again}")
-    if "shards" in note:
-        _check_shards(folder, note, again)
-        return None, note
     try:
         if not (folder / IMAGES_FILE).is_file():
             raise ValueError("no such file")
@@ -120,21 +112,6 @@ def open_array(folder: Path) -> tuple[np.ndarray | None, dict[str, Any]]:
             f"{folder / IMAGES_FILE}: not the images that {PACKED_FILE} describes; {again}"
         )
     return images, note
-
-
-def _check_shards(folder: Path, note: Mapping[str, Any], again: str) -> None:
-    """Raise `DataError` unless every image lies within a shard of the folder."""
-    sizes: dict[str, int] = {}
-    places = note["shards"] if isinstance(note["shards"], list) else []
-    found = [SHARD_PLACE.fullmatch(place) for place in places if isinstance(place, str)]
-    if len(found) != note["images"] or None in found:
-        raise DataError(f"{folder / PACKED_FILE}: damaged ('shards'); {again}")
-    for place in filter(None, found):
-        name, end = place[1], int(place[2]) + int(place[3])
-        if name not in sizes:
-            sizes[name] = (folder / name).stat().st_size if (folder / name).is_file() else 0
-        if end > sizes[name]:
-            raise DataError(f"{folder / name}: missing, or cut short; {again}")
 
 
 def drop_excluded(folder: Path, images: Sequence[str]) -> np.ndarray:

@@ -427,7 +427,7 @@ def expected_sentences(made: list[Record]) -> set[str]:
         f"- **Fair?** yes: {len(made)} of {len(made)} finished runs passed their fairness check. "
         f"Checks: {checks} pass.",
         f"- **Waited for** data: As a share of an epoch, data took {waited}, in 6 of 6 runs.",
-        f"- Packed images or shards do not pay in {len(made)} of {len(made)} rows: "
+        f"- Packed images do not pay in {len(made)} of {len(made)} rows: "
         f"the loader alone supplies {short(min(times))} to {short(max(times))} times the images/s "
         "that training on synthetic data uses.",
         f"### Time to a validation AUC of {wanted:.2f}",

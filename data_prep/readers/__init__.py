@@ -138,8 +138,7 @@ def load_catalog(
     if not folder.exists():
         raise DataError(f"{folder} does not exist: name the folder with the images")
     catalog = read(folder, **options)
-    # The reader has opened shards already, and they are no array.
-    array = open_array(folder)[0] if is_packed(folder) and catalog.kind == "file" else None
+    array = open_array(folder)[0] if is_packed(folder) else None
     if catalog.kind == "record":
         array = cifar10.read_all_images(catalog)
     return catalog, array

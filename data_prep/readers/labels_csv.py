@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.catalog import MISSING, NO_PART, Catalog, in_shards
+from data_prep.catalog import MISSING, NO_PART, Catalog
 from data_prep.errors import DataError
 from data_prep.folder_state import (
     PACKED_FILE,
@@ -49,7 +49,6 @@ def catalog(folder: Path, reader: str) -> tuple[Catalog, np.ndarray | None]:
                 f"{folder}: {LABELS_FILE} and the packed images do not match; pack the folder again"
             )
         made_by = packed.get("reader", "nih")
-        found = in_shards(found, packed)
     else:
         note = read_prepared(folder) or {}
         if not note.get("complete"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_prep.catalog import Catalog, in_shards, split_catalog
+from data_prep.catalog import Catalog, split_catalog
 from data_prep.errors import DataError
 from data_prep.files import MAX_TEXT_BYTES, read_limited
 from data_prep.folder_state import drop_excluded, is_packed, open_array
@@ -149,8 +149,6 @@ def open_packed(folder: str | os.PathLike[str]) -> tuple[np.ndarray, pd.DataFram
     """
     folder = Path(folder)
     images, note = open_array(folder)
-    if images is None:
-        raise DataError(f"{folder}: its images are in shards; open it with `open_reader`")
     return images, _packed_table(folder, note)
 
 
@@ -170,14 +168,12 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
     `skip_missing` leaves out images that are named but missing. In a packed folder row i is image i
     of the array.
     """
-    note: dict[str, Any] = {}
     if is_packed(folder):
-        note = open_array(folder)[1]
-        table = _packed_table(folder, note)
+        table = _packed_table(folder, open_array(folder)[1])
     else:
         table = read_catalog(folder, check_images=check_images, skip_missing=skip_missing)
     prefix = os.path.join(folder, "")  # noqa: PTH118 (which drops the separator)
-    found = Catalog(
+    return Catalog(
         folder,
         images=table["image"].tolist(),
         sources=[path.removeprefix(prefix) for path in table["path"]],
@@ -185,7 +181,6 @@ def catalog(folder: Path, skip_missing: bool = False, check_images: bool = True)
         labels=labels(table).astype(np.int8),
         groups=table["patient"].tolist(),
     )
-    return in_shards(found, note)
 
 
 def official_split(

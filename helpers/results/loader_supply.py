@@ -103,7 +103,7 @@ def faster_loading(compared: Comparison) -> list[str]:
         unknown = len(rows) - len(never) - len(pays)
         count = f"{len(never)} of {len(rows)} rows" + f" ({unknown} cannot tell)" * bool(unknown)
         pays.append(
-            f"Packed images or shards do not pay in {count}: the loader alone "
+            f"Packed images do not pay in {count}: the loader alone "
             f"supplies {' to '.join(ends)} times the images/s that training on synthetic data uses."
         )
     return pays

@@ -54,19 +54,18 @@ def assert_pixels_are_pillows(
     first_batch: FirstBatch,
     as_ever: str,
 ) -> None:
-    """From files, an array and shards, evaluation gives every image, training the same crops.
+    """From files and an array, evaluation gives every image, training the same crops.
 
     ``as_ever`` is the digest of the first batch of PNGs.
     """
     written, files = folder / f"different{suffix}", folder / "files"
-    array, shards = folder / "array", folder / "shards"
+    array = folder / "array"
     write_different_images(folder, suffix)
     how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
     data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
     data_prep.pack_folder(files, array, num_workers=1, progress=False)
-    data_prep.pack_folder(files, shards, shards=1, num_workers=1, progress=False)
     found = []
-    for source in (files, array, shards, *([written] if suffix == ".png" else [])):
+    for source in (files, array, *([written] if suffix == ".png" else [])):
         images = image_data.load_data(replace(names["this_run"].setup, data=source))
         assert images.files == (source == files)
         monkeypatch.setitem(names, "images", images)

@@ -100,6 +100,6 @@ def test_the_report_says_whether_faster_loading_pays(tmp_path: Path) -> None:
     assert loader_supply.faster_loading(comparison.load([tmp_path])) == [
         "PyTorch, 2 devices: the loader alone supplies 50.0 images/s and training on synthetic "
         "data uses 100, so faster loading raises images/s by at most 25 %.",
-        "Packed images or shards do not pay in 1 of 3 rows (1 cannot tell): the "
+        "Packed images do not pay in 1 of 3 rows (1 cannot tell): the "
         "loader alone supplies 10.0 times the images/s that training on synthetic data uses.",
     ]
