@@ -72,8 +72,7 @@ def usable_cores() -> Iterator[None]:
 
 
 BOTH_WIDTHS = {
-    f"test_{name}.py"
-    for name in ("classes", "over_nodes", "report_browser", "step_times", "strange_records")
+    f"test_{name}.py" for name in ("classes", "over_nodes", "report_browser", "strange_records")
 }
 """Their charts are drawn for a phone too."""
 

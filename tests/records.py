@@ -205,11 +205,6 @@ def arithmetic(speed: float, product: float = 5e10) -> dict[str, Any]:
     )
 
 
-def step_times(p50: float = 0.1, slowest: int | None = None) -> dict[str, Any]:
-    """How long ten steps of a rank took."""
-    return {"steps": 10, "p50": p50, "p95": 2 * p50, "p99": 3 * p50, "slowest": slowest}
-
-
 def resamples(auc: float, half: float = 0.03) -> list[float]:
     """A thousand resampled means around ``auc``, evenly spread, the middle 95 % within ``half``."""
     width = half / 0.95

@@ -150,13 +150,6 @@ def _add_devices(parser: Parser) -> None:
         help="place the loader workers of CPU devices: 'device' uses the device's cores, 'own' "
         "separate cores, 'siblings' second hardware threads (default: the recipe's)",
     )
-    group.add_argument(
-        "--strict-nodes",
-        action="store_true",
-        default=None,
-        help="end a run before it trains if a device is slow. Its matrix product or copies are "
-        "then over 10 %% below the median device or the faster of two (default: name it and train)",
-    )
 
 
 def _add_training(parser: Parser) -> None:

@@ -317,16 +317,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
-def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.ones((size, size), np.float32)
-
-    def copy() -> None:
-        device.send(source)
-        synchronize([device])
-
-    return copy
-
-
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """ParallelUpdater between CPUs; between GPUs the updater that forks a process for each and uses
     NCCL, in a process where CUDA has not been started.

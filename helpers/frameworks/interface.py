@@ -299,14 +299,6 @@ class Framework(Protocol):
             The callable. The matrices are already on the device.
         """
 
-    def host_copy(self, size: int, device: Device) -> Callable[[], None]:
-        """A callable that copies a square matrix of float32 to one device and waits for it.
-
-        Args:
-            size: its rows, and columns.
-            device: a handle from :meth:`list_devices`. On the CPU it may copy nothing.
-        """
-
     def all_reduced(
         self, shares: Sequence[np.ndarray], devices: Sequence[Device]
     ) -> list[np.ndarray]:

@@ -319,15 +319,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
-def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.ones((size, size), np.float32)
-
-    def copy() -> None:
-        jax.block_until_ready(jax.device_put(source, device))
-
-    return copy
-
-
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """Uses ``psum`` over a mesh, with NCCL between GPUs."""
     mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))

@@ -25,7 +25,6 @@ from helpers.frameworks.tensorflow import (
     all_reduced,
     completion,
     configure,
-    host_copy,
     list_devices,
     matrix_product,
     profiler,

@@ -32,7 +32,6 @@ from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
     configure,
-    host_copy,
     list_devices,
     matrix_product,
     peak_bytes,

@@ -28,7 +28,6 @@ from helpers.frameworks.pytorch import (
     all_reduced,
     completion,
     configure,
-    host_copy,
     matrix_product,
     profiler,
     slowest,

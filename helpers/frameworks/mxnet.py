@@ -333,11 +333,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
-def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.ones((size, size), np.float32)
-    return lambda: mx.nd.array(source, device).wait_to_read()
-
-
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """As the notebook's ``Trainer`` does: a key-value store on the devices."""
     held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]

@@ -280,17 +280,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
-def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = torch.ones(size, size)
-    target = torch.empty_like(source, device=device)
-
-    def copy() -> None:
-        target.copy_(source)
-        synchronize([device])
-
-    return copy
-
-
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """In one process per device, with NCCL between GPUs and Gloo between CPUs."""
 

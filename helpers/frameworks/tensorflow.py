@@ -347,17 +347,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     return multiply
 
 
-def host_copy(size: int, device: Device) -> Callable[[], None]:
-    source = np.ones((size, size), np.float32)
-
-    def copy() -> None:
-        with tf.device(device):
-            tf.constant(source)
-        synchronize([device])
-
-    return copy
-
-
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """With ``tf.distribute``, which uses NCCL between GPUs."""
     strategy = tensorflow_ranks.joined() or _strategy(None, devices)

@@ -57,7 +57,6 @@ def _all(content: Record) -> Iterator[tuple[str, str]]:
             yield f"epochs/{number}", problem
         elif task is MULTICLASS:
             yield from _order(f"epochs/{number}", epoch["valid_top1"], epoch["valid_top5"])
-    yield from _of_devices(content)
     yield from _arithmetic(content)
     if (test := content.get("test")) is None:
         return
@@ -78,23 +77,6 @@ def _fields(given: Mapping[str, Any], of_tasks: Mapping[str, set[str]], task: Ta
     for name in sorted(given.keys() & set().union(*of_tasks.values()) - of_tasks[task.name]):
         return f"{name} is there, although the recipe's task is {task.name}"
     return None
-
-
-def _of_devices(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Whether there is a rate for each device, and equally many devices for each rank."""
-    found = content.get("devices")
-    if not found:
-        return
-    for name in ("flops_per_second", "copied_bytes_per_second"):
-        if name in found and not len(found[name]) == len(found["names"]) == found["count"]:
-            yield f"devices/{name}", f"it is not of {found['count']} devices"
-    rows = content.get("training", {}).get("step_times")
-    if rows and found["count"] % len(rows):
-        said = f"{len(rows)} ranks cannot share {found['count']} devices equally"
-        yield "training/step_times", said
-    for number, row in enumerate(rows or ()):
-        if (row["slowest"] or 0) > row["steps"]:
-            yield f"training/step_times/{number}", "it was the slowest in more steps than it took"
 
 
 def _arithmetic(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -180,8 +180,6 @@ class DeviceList(TypedDict):
     names: list[str]  # one a replica
     shared_gpus: NotRequired[Positive]  # GPUs, where replicas share them: times are not ranked
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
-    flops_per_second: NotRequired[list[Flops]]  # of each in a matrix product, before training
-    copied_bytes_per_second: NotRequired[list[Amount]]  # from the host to each GPU, before training
 
 
 class RecipeSettings(TypedDict):
@@ -282,14 +280,12 @@ class Epoch(TypedDict):
     attempts: NotRequired[Annotated[int, Meta(ge=2)]]  # processes that trained it, if several
 
 
-class StepTimes(TypedDict):
-    """How long the steps of a rank took, without the first of each epoch."""
+class StepSeconds(TypedDict):
+    """How long the steps took, without the first of each epoch."""
 
-    steps: Positive
-    p50: Seconds
-    p95: Seconds
-    p99: Seconds
-    slowest: Count | None  # steps in which it waited least for gradients; None: not seen, or alone
+    median: Seconds
+    minimum: Seconds
+    maximum: Seconds
 
 
 class Training(TypedDict):
@@ -301,7 +297,7 @@ class Training(TypedDict):
     convolutions: NotRequired[str | None]  # the type they compute in
     threads: NotRequired[int | None]  # that a process computes with
     switches: NotRequired[list[str]]  # what was on to be fast, as the libraries say themselves
-    step_times: NotRequired[Annotated[list[StepTimes], Meta(min_length=1)]]  # by rank
+    step_seconds: NotRequired[StepSeconds]
 
 
 class Finding(TypedDict):

@@ -218,7 +218,8 @@ def results(compared: Comparison) -> pd.DataFrame:
     Columns: label, series (the label without its nodes), devices, nodes, kind
     (``comparability.kind``), comparable (its fairness check was passed),
     marks (``comparability.marks``: why its times are not comparable), seconds
-    (all epochs, training and validation), first_step_seconds, images_per_second on files,
+    (all epochs, training and validation), first_step_seconds, step_median, step_minimum and
+    step_maximum (seconds, without the first step of each epoch), images_per_second on files,
     synthetic_images_per_second and loader_images_per_second (``rates``), those of the task's
     metrics (mean_auc, auc_low and auc_high, the ends of its 95 % interval over patients; or
     test_top1, top1_low, top1_high, test_top5, ...), joules, images_per_joule.
@@ -293,6 +294,7 @@ def _numbers(entry: Entry) -> dict[str, Any]:
         "marks": comparability.marks(content),
         "seconds": training["seconds"],
         "first_step_seconds": training["first_step_seconds"],
+        **{f"step_{name}": step for name, step in training.get("step_seconds", {}).items()},
         **{rate: rates.rate(content, section)[0] for rate, section in rates.RATES.items()},
         **{
             column: value

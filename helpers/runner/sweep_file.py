@@ -52,7 +52,6 @@ KEYS = LISTS | {
     "launcher": _one('"mpiexec"'),
     "cores_per_device": _one("4"),
     "loader_cores": _one('"device"'),
-    "strict_nodes": _one("true", "true or false", bool),
     "profile_steps": _one("3"),
     "name": _one('"overnight"'),
 }

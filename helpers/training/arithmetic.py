@@ -8,7 +8,7 @@ of the forward pass, since the backward pass has a product for the weights and o
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
@@ -30,15 +30,7 @@ def seconds_a_product(world: World, framework: ModuleType, precision: str) -> fl
     the memory.
     """
     dtype, size = DTYPES[precision], SIZES[world.kind]
-    return _seconds_each([framework.matrix_product(size, dtype, one) for one in world.devices])
-
-
-def seconds_a_copy(world: World, framework: ModuleType) -> float:
-    """As :func:`seconds_a_product`, of a copy of a matrix of float32 from the host."""
-    return _seconds_each([framework.host_copy(SIZES[world.kind], one) for one in world.devices])
-
-
-def _seconds_each(calls: Sequence[Callable[[], None]]) -> float:
+    calls = [framework.matrix_product(size, dtype, one) for one in world.devices]
     # The first device is this thread's, so that a single one computes with the threads of training.
     first, *others = calls
     with ThreadPoolExecutor(len(calls)) as threads:
@@ -60,11 +52,6 @@ def _seconds_each(calls: Sequence[Callable[[], None]]) -> float:
 def flops_of_product(kind: str, devices: int) -> int:
     """FLOPs of a product on each of so many devices of a kind."""
     return devices * 2 * SIZES[kind] ** 3
-
-
-def bytes_of_copy(kind: str) -> int:
-    """Bytes that a copy takes to each device of a kind."""
-    return 4 * SIZES[kind] ** 2
 
 
 def flops_of_training(network: str, outputs: int, crop: int) -> int | None:

@@ -63,7 +63,7 @@ class Training:
         self.taken = begin.epoch * self.whole_steps + begin.part.steps
         self.history, self.first_step, self.part = list(begin.history), begin.first_step, begin.part
         self.parts: step_parts.Parts | None = None
-        self.steps: list[np.ndarray] = []
+        self.step_seconds: list[float] = []
         self.writer = checkpoint.Writer(begin)
         self.permit: graceful_stop.Permit | None = None
         self.observer: Observer
@@ -154,7 +154,7 @@ class Epoch:
         waited = work.framework.slowest(clock.data_seconds, world.devices)  # all wait for it
         synced = work.functions.sync_seconds(run.replica)
         run.parts = step_parts.of_epoch(clock, synced)
-        run.steps.append(step_parts.of_steps(clock, synced))
+        run.step_seconds += clock.step_seconds
         said = None if synced is None else float(synced)
         run.part = run.part.plus(Part(clock.steps, self.loss, training.seconds, waited, said, 1))
         run.taken += clock.steps

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
 from pathlib import Path
+from statistics import median
 from threading import current_thread, main_thread
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -70,8 +71,6 @@ from helpers.training import (
     ranks_gradients,
     run_plots,
     run_tables,
-    slow_devices,
-    step_parts,
     step_profile,
     train_loop,
 )
@@ -92,7 +91,7 @@ PARAMETERS = {
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 MAY_BE_LEFT_OUT = (
     *("seed", "execution", "warmup_epochs"),
-    *("cores_per_device", "loader_cores", "strict_nodes", "profile_steps"),
+    *("cores_per_device", "loader_cores", "profile_steps"),
 )
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
@@ -308,12 +307,9 @@ class Run(RunBase):
         samplers.stop(self.monitor)  # of a training before this
         self.take(TrainingFunctions(**functions))
 
-        rates: list[slow_devices.Rates] = []  # of each device, after every trial
-
         def trial(trial: training_loop.Trial) -> tuple[float, Arrays, np.ndarray]:
-            each = self.everywhere(slow_devices.checked_trial, trial)
-            rates.append(slow_devices.joined([own for _, own in each]))
-            found: tuple[float, Arrays, np.ndarray] = each[0][0]
+            found: tuple[float, Arrays, np.ndarray]
+            found = self.everywhere(train_loop.check_training_loop, trial)[0]
             return found
 
         began = time.perf_counter()
@@ -324,7 +320,6 @@ class Run(RunBase):
             rule=self.recipe.recipe.rule,
             task=self.recipe.recipe.task,
         )
-        self._compare_devices(slow_devices.best(rates))
         checks += data_coverage.check_fairness(
             self.everywhere,
             self.images,
@@ -338,19 +333,6 @@ class Run(RunBase):
             checks += process_checks.of_ranks(answers, self.setup.replicas)
         self.fairness_check = self._of_network.updated(checks, time.perf_counter() - began)
         return self._checked()
-
-    def _compare_devices(self, rates: slow_devices.Rates) -> None:
-        """Record the rates of all devices, and name those that are slower than the others.
-
-        Raises:
-            UserError: there are some, and the run is strict.
-        """
-        if rates:
-            self.record.add("devices", {**self.record.content["devices"], **rates})
-        said = slow_devices.sentences(self.record.content)
-        self._say(" ".join(said))
-        if self.setup.strict_nodes and any(map(slow_devices.slow, rates.values())):
-            raise UserError(f"{' '.join(said)} Leave it out, or run without --strict-nodes")
 
     def _say(self, line: str) -> None:
         """Show a line, unless it is empty, in the notebook and in an experiment's terminal."""
@@ -415,10 +397,10 @@ class Run(RunBase):
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
         self.record.add("epochs", self.history)
-        if times := step_parts.times([trained.steps for trained in each]):
-            said["step_times"] = times
+        if times := trained.steps:
+            extremes = {"minimum": min(times), "maximum": max(times)}
+            said["step_seconds"] = {"median": median(times), **extremes}
         self.record.add("training", said)
-        self._say(slow_devices.slowest_rank(self.record.content))
         self.record.add("checkpoint", self._begin.as_record(trained.stalled))
         display(run_plots.learning(self.history, tasks.TASKS[self.images.task]))
         return run_tables.shown(pd.DataFrame(self.history).set_index("epoch"), 4)

@@ -55,7 +55,6 @@ def resolve(
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
-    strict_nodes: bool = False,
     profile_steps: int = 0,
     nodes: int = 1,
     simulated_nodes: bool = False,
@@ -90,7 +89,6 @@ def resolve(
             ``shared``, with which the devices share all cores, as those of simulated nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
-        strict_nodes: whether the run ends, before it trains, where a device is slow.
         profile_steps: how many steps the framework's profiler records after section 11's rounds.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.
@@ -146,7 +144,6 @@ def resolve(
         else default_workers(found, nodes, nodes == 1 or simulated_nodes),
         nodes=nodes,
         simulated_nodes=simulated_nodes,
-        strict_nodes=check_strict_nodes(strict_nodes),
         profile_steps=int(check_number("profile_steps", profile_steps)),
     )
 
@@ -190,17 +187,6 @@ def epochs_of_warmup(value: float | str) -> float | str:
             "such as 0.5"
         )
     return epochs
-
-
-def check_strict_nodes(value: bool) -> bool:
-    """Whether slow devices end a run, as a user gave it.
-
-    Raises:
-        UserError: it is neither true nor false.
-    """
-    if not isinstance(value, bool):
-        raise UserError(f"strict_nodes is {value!r}: give true or false")
-    return value
 
 
 def check_number(what: str, value: int | str) -> int | str:

@@ -9,11 +9,9 @@ inside a compiled step, or queued with it, it cannot be seen from outside. It is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from helpers.training.step_clock import StepClock
@@ -28,8 +26,6 @@ SHOWN = {
 TOTAL = "all_reduce_total"
 """Beside the parts: how long the all-reduce took, with what computing hid of it."""
 Parts = dict[str, float | None]
-PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-"""The percentiles of step times, by their names in the record."""
 
 
 class Wait(NamedTuple):
@@ -85,39 +81,6 @@ def of_epoch(clock: StepClock, waited: float | None) -> Parts:
     if waits and (totals := [wait.total for wait in waits if wait.total is not None]):
         found[TOTAL] = totals
     return {part: median(each[1:] or each) if each else None for part, each in found.items()}
-
-
-def of_steps(clock: StepClock, waited: float | None) -> np.ndarray:
-    """Seconds of each step, and of these the seconds in which the process waited for no gradients.
-
-    A row a step, without the epoch's first where there are more. The second number is NaN where the
-    waiting is not seen.
-
-    Args:
-        waited: what the notebook's ``sync_seconds`` gave after it.
-    """
-    waits = _waits(clock, waited) or repeat(Wait(float("nan")))
-    pairs = zip(clock.moments, waits, strict=False)
-    rows = [(done - since, done - since - wait.seconds) for (since, _, done), wait in pairs]
-    return np.array(rows[1:] or rows).reshape(-1, 2)
-
-
-def times(each: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-    """The record's ``training.step_times``, a row for each rank; empty where none took a step.
-
-    Args:
-        each: what :func:`of_steps` gave in every rank, of all epochs.
-    """
-    if not len(each[0]):
-        return []
-    busy = np.stack([steps[:, 1] for steps in each])
-    seen = len(each) > 1 and not np.isnan(busy).any()
-    counts = np.bincount(busy.argmax(axis=0), minlength=len(each))
-    return [
-        dict(zip(PERCENTILES, np.percentile(steps[:, 0], list(PERCENTILES.values())), strict=True))
-        | {"steps": len(steps), "slowest": int(count) if seen else None}
-        for steps, count in zip(each, counts, strict=True)
-    ]
 
 
 def _waits(clock: StepClock, waited: float | None) -> Sequence[Wait]:

@@ -6,9 +6,9 @@ process, in a child, or in a process for each device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,8 +68,8 @@ class Trained:
     """How far a training that was stopped has come in the epoch after the last; else None."""
     observed: Observed | None = None
     """What this process noted of it; None of a training that was stopped."""
-    steps: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
-    """What this process timed of its steps (``step_parts.of_steps``), of all epochs."""
+    steps: Sequence[float] = ()
+    """Seconds of each step, without the first of each epoch."""
 
 
 class Tested(NamedTuple):
@@ -182,7 +182,7 @@ def train(
         logits,
         run.parts,
         observed=run.observer.observed(),
-        steps=np.concatenate([np.zeros((0, 2)), *run.steps]),
+        steps=run.step_seconds,
     )
 
 

@@ -108,3 +108,5 @@ def assert_sound(found: Any) -> None:
     checks = {each["check"]: each for each in found["fairness"]["checks"]}
     assert checks["validated with the statistics that are saved"]["verdict"] in ("pass", "expected")
     assert found["epochs"][-1]["train_loss"] < found["epochs"][0]["train_loss"]
+    step = found["training"]["step_seconds"]
+    assert 0 < step["minimum"] <= step["median"] <= step["maximum"]

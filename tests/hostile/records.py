@@ -257,22 +257,6 @@ STRANGE: dict[str, tuple[Put, str]] = {
         arithmetic("product", "rounds", to=[0.0] * 6),
         "field arithmetic/product/rounds/",
     ),
-    "rates of more devices than there are": (
-        changed("devices", "flops_per_second", to=[1e12] * 3),
-        "field devices/flops_per_second contradicts others: it is not of 2 devices",
-    ),
-    "copies to more devices than there are": (
-        changed("devices", "copied_bytes_per_second", to=[1e10] * 3),
-        "field devices/copied_bytes_per_second contradicts others: it is not of 2 devices",
-    ),
-    "step times of three ranks on two devices": (
-        changed("training", "step_times", to=[records.step_times()] * 3),
-        "field training/step_times contradicts others: 3 ranks cannot share 2 devices equally",
-    ),
-    "a rank that was the slowest more often than it stepped": (
-        changed("training", "step_times", to=[records.step_times(slowest=11)]),
-        "field training/step_times/0 contradicts others: it was the slowest in more steps",
-    ),
     "a section nobody knows": (changed("__class__", to={"x": 1}), "it is unknown"),
 }
 

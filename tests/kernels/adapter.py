@@ -97,7 +97,6 @@ def test_losses_are_weighted_by_images(adapter: Adapter) -> None:
 
 def test_a_matrix_product_is_waited_for(adapter: Adapter) -> None:
     multiplied.assert_waited_for(adapter.framework, adapter.devices[1])
-    multiplied.assert_copies(adapter.framework, adapter.devices[1])
 
 
 def test_the_probe_works_and_finds_what_is_wrong(adapter: Adapter, tmp_path: Path) -> None:

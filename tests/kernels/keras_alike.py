@@ -193,4 +193,3 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(given: dict[str, Any], tmp_
 
 def test_a_matrix_product_is_waited_for(notebook: Names) -> None:
     multiplied.assert_waited_for(notebook["framework"], notebook["this_run"].devices[-1])
-    multiplied.assert_copies(notebook["framework"], notebook["this_run"].devices[-1])

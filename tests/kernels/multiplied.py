@@ -15,11 +15,6 @@ def assert_waited_for(framework: Any, device: Any) -> None:
     )
 
 
-def assert_copies(framework: Any, device: Any) -> None:
-    """A copy to a device ends; on the CPU nothing is asserted of its time."""
-    assert shortest(framework.host_copy(256, device)) > 0
-
-
 def shortest(multiply: Callable[[], None]) -> float:
     """The seconds of the fastest of twenty, after one in which things are compiled."""
     multiply()

@@ -18,7 +18,7 @@ from helpers import paths
 from helpers.fairness import check_results, reference
 from helpers.launch import exchange
 from helpers.runner.notebook_code import run_cells
-from helpers.training import data_coverage, measured_run, slow_devices, train_loop
+from helpers.training import data_coverage, measured_run, train_loop
 from helpers.training.world import TrainingFunctions, World
 
 COLUMNS = (
@@ -152,17 +152,8 @@ def assert_passed(
 
 
 def only_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """Let the training-loop check take its steps, and nothing else.
-
-    What is read has tests of its own, and so has how fast devices are: matrices as large as for a
-    GPU would keep a CPU in its place busy for minutes.
-    """
+    """Let the training-loop check take its steps, and nothing else: what is read has own tests."""
     patch.setattr(data_coverage, "check_fairness", lambda *given, **named: [])
-    patch.setattr(
-        slow_devices,
-        "checked_trial",
-        lambda *given: (train_loop.check_training_loop(*given), {}),
-    )
 
 
 def failed_in_training_loop(

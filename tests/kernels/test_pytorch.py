@@ -1,14 +1,11 @@
 """Runs in the pytorch environment: ``.venvs/pytorch/bin/python -m pytest`` with this file."""
 
 import os
-import re
 import socket
-import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +32,6 @@ from notebook_cells import (
     CHECKED,
     failed,
     failed_in_training_loop,
-    functions_with,
     namespace_of,
     write_noise_images,
 )
@@ -57,7 +53,6 @@ from helpers.frameworks import replicas
 from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
-from helpers.runner.notebook_code import run_cells
 from helpers.training import pytorch_batches, step_profile
 from helpers.training.all_reduce import AllReduceClock
 from helpers.training.step_clock import StepClock
@@ -558,44 +553,6 @@ ADAPTER = Adapter(
     colour=IN_COLOUR,
     known=frozenset({"gradients, uneven batch, n devices / one"}),
 )
-
-
-@contextmanager
-def crowded(core: int) -> Iterator[None]:
-    """Eight busy processes on one core."""
-    words = ["taskset", "-c", str(core), "sh", "-c", "while :; do :; done"]
-    busy = [subprocess.Popen(words) for _ in range(8)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-
-
-@pytest.mark.slow  # minutes, and other work on the cores can hide what is slow
-def test_a_slowed_device_is_refused_before_training_and_named_after_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given: dict[str, Any] = {"recipe": "demo", "data": str(write_noise_images(tmp_path, 40))}
-    given |= {"run": str(tmp_path / "run"), "devices": 2, "epochs": 1, "batch_size": 4}
-    given["strict_nodes"] = True
-    cells = run_cells("PyTorch_MultiGPU", until=CHECKED, checked=False, **given)
-    run = cells["this_run"]
-    named = r"Device 1 \(CPU device 1\) is slow: .* % below the other device\."
-    refused = named + " Leave it out, or run without --strict-nodes$"
-    with crowded(run.setup.devices.cpus[1].cores[0]):
-        with pytest.raises(UserError, match=refused):
-            run.check_training_loop(**vars(functions_with(cells)))
-        run.progress.skip("check_training_loop")
-        run.train()
-    said = capsys.readouterr().out
-    assert re.search(named, said) and "Rank 1 was the slowest in " in said
-    quick, slow = run.record.content["devices"]["flops_per_second"]
-    assert slow < 0.9 * quick
-    first, second = run.record.content["training"]["step_times"]
-    assert second["slowest"] > first["slowest"]
-    assert 0 < first["p50"] <= first["p95"] <= first["p99"]
 
 
 def test_its_cells_train_in_another_project(tmp_path: Path) -> None:

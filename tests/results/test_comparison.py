@@ -269,6 +269,13 @@ def test_colours_are_one_a_framework() -> None:
     assert set(style.COLOURS) == set(style.MARKERS) == {row.family for row in ROWS}
 
 
+def test_the_step_time_of_a_run_is_among_its_numbers(tmp_path: Path) -> None:
+    content = records.make()
+    content["training"]["step_seconds"] = {"median": 0.1, "minimum": 0.08, "maximum": 0.3}
+    (row,) = comparison.results(records.load(tmp_path, content)).to_dict("records")
+    assert [row[f"step_{name}"] for name in ("minimum", "median", "maximum")] == [0.08, 0.1, 0.3]
+
+
 def test_what_ranks_measured_stands_beside_their_nodes() -> None:
     world = records.world(virtual=False)
     nodes = machine_tables.nodes_text({"cluster": world})

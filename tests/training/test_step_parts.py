@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from helpers.training import rank_tables, step_clock, step_parts
@@ -48,8 +47,6 @@ def test_a_step_falls_into_its_parts(time: Time) -> None:
     clock, waits = epoch(time)
     found = step_parts.of_epoch(clock, Waited.of(1.0, waits))
     assert found == pytest.approx({"data": 0.1, "compute": 0.5, "all_reduce": 0.3, "update": 0.05})
-    steps = step_parts.of_steps(clock, Waited.of(1.0, waits))
-    assert steps == pytest.approx(np.array([[0.95, 0.65]] * 3))
     on_gpu = [Wait(wait.seconds) for wait in waits]
     found = step_parts.of_epoch(clock, Waited.of(1.0, on_gpu))
     assert found["update"] is None and found["compute"] == pytest.approx(0.55)
@@ -74,9 +71,6 @@ def test_what_is_not_seen_step_by_step_is_part_of_compute(time: Time, waited: An
     )
     found = step_parts.of_epoch(epoch(time, noted=False)[0], waited)
     assert found["data"] is None and found["compute"] == pytest.approx(0.95)
-    steps = step_parts.of_steps(clock := epoch(time)[0], waited)
-    assert steps[:, 0] == pytest.approx([0.95] * 3) and np.isnan(steps[:, 1]).all()
-    assert len(steps) == clock.steps - 1
 
 
 def rank(number: int, host: str, compute: float, all_reduce: float | None) -> dict[str, Any]:

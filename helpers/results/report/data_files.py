@@ -17,7 +17,6 @@ from helpers.results import (
     machine_tables,
     paired_test,
     published,
-    step_times,
     wait_causes,
 )
 from helpers.results.comparison import Comparison, Entry, results
@@ -56,11 +55,11 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
     and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
-    each target. step_parts: where a step goes. step_times: percentiles by rank. cost: energy,
-    money, memory. loader: supply and demand of images. targets: time and images to each of the
-    recipe's. paired: differences of the metric on the same test images. epochs, auc (or classes and
-    confusions), attribution, fairness, versions: what the records say, a row a value. published:
-    the article's figures, with runs of its network.
+    each target. step_parts: where a step goes. cost: energy, money, memory. loader: supply and
+    demand of images. targets: time and images to each of the recipe's. paired: differences of the
+    metric on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
+    versions: what the records say, a row a value. published: the article's figures, with runs of
+    its network.
     """
     task = compared.task
     return {
@@ -69,7 +68,6 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
         "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
         "step_parts": step_parts.numbers(compared),
-        "step_times": step_times.numbers(compared),
         "cost": cost.numbers(compared),
         "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),

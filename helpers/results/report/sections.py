@@ -19,7 +19,6 @@ from helpers.results import (
     machine_tables,
     paired_test,
     published,
-    step_times,
     wait_causes,
 )
 from helpers.results.charts import Chart
@@ -155,10 +154,8 @@ def _waiting(compared: Comparison) -> Section:
         Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
         loader_supply.table(compared),
         Texts("Whether faster loading pays", loader_supply.faster_loading(compared)),
-        _folded(step_times.table(compared)),
-        Texts("Slow devices and ranks", step_times.sentences(compared)),
     ]
-    files = ("attribution", "loader", "step_times")
+    files = ("attribution", "loader")
     return Section("devices", "What the devices waited for", lead, _shown(blocks), files)
 
 
