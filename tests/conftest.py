@@ -71,9 +71,7 @@ def usable_cores() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-BOTH_WIDTHS = {
-    f"test_{name}.py" for name in ("classes", "over_nodes", "report_browser", "strange_records")
-}
+BOTH_WIDTHS = {f"test_{name}.py" for name in ("classes", "report_browser", "strange_records")}
 """Their charts are drawn for a phone too."""
 
 

@@ -22,7 +22,6 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.chainer import *
-from helpers.frameworks.interface import AllReduce
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {
@@ -96,21 +95,6 @@ def rank_gradients(
         for name, parameter in alone._parameters(model)
         if parameter.grad is not None
     }
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """The mean of all gradients by the notebook's communicator."""
-    communicator = replica.communicator.communicator  # within the one that notes times
-    parameters = list(replica.network.params())
-    for each in parameters:
-        each.grad = each.xp.zeros(each.shape, each.dtype)
-
-    def once() -> Any:
-        communicator.multi_node_mean_grad(replica.network)
-        return parameters[0].grad
-
-    by = getattr(communicator, "by", "naive" if devices[0].name == "@numpy" else "pure_nccl")
-    return AllReduce(once, sum(each.grad.nbytes for each in parameters), by)
 
 
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:

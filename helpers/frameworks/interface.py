@@ -56,20 +56,6 @@ class Watch(NamedTuple):
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
 
 
-class AllReduce(NamedTuple):
-    """An all-reduce of as many numbers as the model has gradients, to be timed.
-
-    All processes have to call ``once`` equally often. It returns what the framework's
-    ``completion`` can wait for.
-    """
-
-    once: Callable[[], Any]
-    bytes: int
-    """The size of the gradients of one device."""
-    by: str
-    """What the framework calls the way: ``nccl``, ``gloo``."""
-
-
 class Profiler(NamedTuple):
     """A framework's own profiler, which runs."""
 
@@ -363,12 +349,4 @@ class OverNodes(Protocol):
 
         Returns:
             The mean loss, and the gradients by torchvision's names.
-        """
-
-    def gradient_all_reduce(self, replica: Any, devices: Sequence[Device]) -> AllReduce:
-        """The all-reduce that sums or averages the gradients, by itself.
-
-        Args:
-            replica: the notebook's, in a world that is up.
-            devices: this process's.
         """

@@ -33,7 +33,7 @@ from jax.sharding import PartitionSpec as P
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, jax_ranks, memory, precisions, weight_layout
-from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
+from helpers.frameworks.interface import Profiler, Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import custom
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
@@ -284,12 +284,6 @@ def rank_gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Summed over a mesh of the devices of all ranks."""
     return gradients(model, images, targets, jax_ranks.all_devices(devices))
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """The mean of one vector as long as all gradients, over the mesh."""
-    parameters = jax.tree.leaves(nnx.state(replica.network, nnx.Param))
-    return jax_ranks.all_reduce_of(sum(each.size for each in parameters), devices)
 
 
 def through_layer(

@@ -19,7 +19,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from helpers.frameworks import rank_info
-from helpers.frameworks.interface import AllReduce
 
 AXIS = "replica"
 
@@ -96,18 +95,6 @@ def placed_key(key: jax.Array, placed: Callable[[Any], jax.Array]) -> jax.Array:
 def own_part(array: jax.Array) -> np.ndarray:
     """This node's rows of an array that is split along its first axis; waits for them."""
     return np.concatenate([np.asarray(each.data) for each in array.addressable_shards])
-
-
-def all_reduce_of(length: int, devices: Sequence[jax.Device]) -> AllReduce:
-    """The mean of one vector of that length on each device, over the mesh.
-
-    Args:
-        length: of all gradients.
-        devices: this node's.
-    """
-    by = "nccl" if devices[0].platform == "gpu" else "gloo"
-    mean = _mean_of_zeros(all_devices(devices), len(devices), length)
-    return AllReduce(mean, 4 * length, by)
 
 
 def gathered(own: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from jax.sharding import PartitionSpec as P
 from helpers.frameworks import jax as backend
 from helpers.frameworks import jax_ranks, weight_layout
 from helpers.frameworks import keras_models as models
-from helpers.frameworks.interface import AllReduce
 from helpers.frameworks.jax import (
     DeviceLosses,
     all_reduced,
@@ -123,12 +122,6 @@ def rank_gradients(
 ) -> tuple[float, dict[str, np.ndarray]]:
     """As :func:`gradients`, on the devices of all ranks."""
     return gradients(model, images, targets, jax_ranks.all_devices(devices))
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """The mean of one vector as long as all gradients, over the mesh."""
-    shapes = [variable.shape for variable in replica.network.trainable_variables]
-    return jax_ranks.all_reduce_of(sum(int(np.prod(shape)) for shape in shapes), devices)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from helpers.frameworks import (
     rank_info,
     weight_layout,
 )
-from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
+from helpers.frameworks.interface import Profiler, Seen, Watch
 from helpers.networks import custom
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
@@ -275,21 +275,6 @@ def rank_gradients(
     x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
     loss, found = _gradients(model, x, y, devices, mxnet_ranks.store(), len(images))
     return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """As the ``Trainer`` sums all gradients, which are zero afterwards."""
-    own = [p for p in replica.network.collect_params().values() if p.grad_req != "null"]
-    for parameter in own:
-        parameter.zero_grad()
-
-    def once() -> list[Any]:
-        replica.optimizer.allreduce_grads()
-        # Copies, which the next sum does not write to.
-        return [parameter.list_grad()[0].copy() for parameter in own]
-
-    size = sum(parameter.list_grad()[0].size for parameter in own)
-    return AllReduce(once, 4 * size, mxnet_ranks.KIND)
 
 
 def through_layer(

@@ -24,7 +24,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import precisions, replicas, weight_layout
-from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
+from helpers.frameworks.interface import Profiler, Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -352,18 +352,6 @@ def rank_gradients(
     total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
     dist.all_reduce(total)
     return total.item() / ranks, found
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """Reduces one vector as long as all gradients, by the process group's backend."""
-    length = sum(each.numel() for each in replica.network.parameters() if each.requires_grad)
-    vector = torch.zeros(length, device=devices[0])
-
-    def once() -> torch.Tensor:
-        dist.all_reduce(vector)
-        return vector
-
-    return AllReduce(once, vector.nbytes, dist.get_backend())
 
 
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")

@@ -34,7 +34,7 @@ from helpers.frameworks import (
     weight_layout,
 )
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.interface import AllReduce, Profiler, Seen, Watch
+from helpers.frameworks.interface import Profiler, Seen, Watch
 from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -283,26 +283,6 @@ def rank_gradients(
     return _gradients(
         lambda x: model(x, training=False), _trained(model), images, targets, devices, joined=joined
     )
-
-
-def gradient_all_reduce(replica: Any, devices: Sequence[Device]) -> AllReduce:
-    """Reduces one vector as long as all gradients, by the strategy."""
-    strategy = tensorflow_ranks.joined()
-    assert strategy is not None, "there is one node"
-    weights = replica.network.trainable_variables
-    length = sum(weight.shape.num_elements() for weight in weights)
-
-    def reduced(own: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))[0]
-
-    @tf.function(autograph=False)
-    def step(vector: Any) -> Any:
-        return strategy.run(reduced, args=(vector,))
-
-    vector = strategy.run(lambda: tf.zeros([length]))
-    on_each = strategy.experimental_local_results
-    return AllReduce(lambda: on_each(step(vector)), 4 * length, tensorflow_ranks.reduces_by())
 
 
 def through_layer(

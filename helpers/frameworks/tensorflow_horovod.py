@@ -19,8 +19,6 @@ from helpers.frameworks.horovod_ranks import DeviceLosses, all_reduced, list_dev
 
 KERNEL = ranks.KERNEL
 
-gradient_all_reduce = None  # TensorFlow's needs a strategy, and Horovod's is not timed
-
 
 def versions() -> dict[str, str]:
     return alone.versions() | ranks.versions()

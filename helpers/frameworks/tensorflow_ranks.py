@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 class _Joined:
     strategy: tf.distribute.Strategy | None = None
-    by = "ring"
 
 
 def environment(here: Place) -> dict[str, str]:
@@ -51,9 +50,9 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
     if here is None or here.nodes == 1:
         return None
     if _Joined.strategy is None:
-        _Joined.by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
+        by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
         # By name: with AUTO, TensorFlow reduces between GPUs by its ring too.
-        how = tf.distribute.experimental.CommunicationImplementation[_Joined.by.upper()]
+        how = tf.distribute.experimental.CommunicationImplementation[by.upper()]
         options = tf.distribute.experimental.CommunicationOptions(implementation=how)
         with _only_on(devices):
             _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
@@ -68,11 +67,6 @@ def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | 
 def joined() -> tf.distribute.Strategy | None:
     """What :func:`join` gave; None where there is one node."""
     return _Joined.strategy
-
-
-def reduces_by() -> str:
-    """What :func:`join`'s strategy adds gradients up with: ``nccl``, or TensorFlow's ``ring``."""
-    return _Joined.by
 
 
 def gathered(own: np.ndarray) -> np.ndarray:

@@ -84,17 +84,6 @@ class Host(TypedDict):
     ranks: Annotated[list[Count], Meta(min_length=1)]
 
 
-class AllReduce(TypedDict):
-    """The framework's all-reduce of as many bytes as the gradients, while nothing computes."""
-
-    bytes: Positive
-    rounds: Positive
-    seconds: Annotated[float, Meta(gt=0)]  # of one all-reduce: the median of the rounds
-    interval: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=2, max_length=2)]
-    bus_bytes_per_second: Amount  # 2 (n - 1) / n times the bytes by the seconds (nccl-tests)
-    over: str  # by what, and on which interface: gloo on eth0
-
-
 class StepParts(TypedDict):
     """Median seconds of a rank's step; None where a compiled step hides the part in compute."""
 
@@ -107,14 +96,6 @@ class StepParts(TypedDict):
     update: Seconds | None
 
 
-class Clock(TypedDict):
-    """A host's wall clock against that of the coordinator's host."""
-
-    host: str
-    ahead: float  # seconds
-    within: Seconds  # how far the truth is from that at most
-
-
 class Cluster(TypedDict):
     """The ranks of a run on several nodes, and what started them."""
 
@@ -125,9 +106,7 @@ class Cluster(TypedDict):
     interface: str  # of the network, or each host's where they differ
     hosts: Annotated[list[Host], Meta(min_length=1)]
     links: NotRequired[Annotated[list[Link], Meta(max_length=4096)]]
-    all_reduce: NotRequired[AllReduce]
     step_parts: NotRequired[Annotated[list[StepParts], Meta(min_length=1)]]
-    clocks: NotRequired[list[Clock]]  # of each host with a sampler of its own
 
 
 class OtherProcess(TypedDict):

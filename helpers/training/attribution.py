@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training import bus_bandwidth, measurement_rounds
+from helpers.training import measurement_rounds
 from helpers.training.run_tables import MISSING
 
 LITTLE = 0.05
@@ -79,8 +79,7 @@ def attribute(
         "agreement": _agreement(ablation, intervals, steps, busy),
     }
     network = cluster is not None and cluster["nodes"] > 1 and not cluster["simulated"]
-    alone = (cluster or {}).get("all_reduce") if network else None
-    said = _sentence(found, epochs, measured, devices, way_out, network=network, alone=alone)
+    said = _sentence(found, epochs, measured, devices, way_out, network=network)
     return found | {"sentence": said}
 
 
@@ -304,7 +303,6 @@ def _sentence(
     way_out: str,
     *,
     network: bool,
-    alone: Mapping[str, Any] | None,
 ) -> str:
     if found["invalid"]:
         return _invalid_sentence(found["invalid"])
@@ -316,7 +314,8 @@ def _sentence(
     loads = f"the loader alone delivers {_spread(loader)}"
     significant, data = telling(found, measured), found["shares"]["data"]
     if network and significant.get("communication", 0.0) > max(found["shares"]["compute"], data):
-        said = f"The network between the nodes is the limit: {_network(found, alone)}; {able}."
+        reduced = f"the all-reduce takes {_share(found, 'communication')}"
+        said = f"The network between the nodes is the limit: {reduced}; {able}."
         if "data" in significant:
             said += f" Waiting for data takes {_share(found, 'data')}; {loads}."
         return said + _validation(found) + _pace(epochs, files)
@@ -342,20 +341,10 @@ def _sentence(
             f"{able}. They share a resource, most often the CPU cores."
         )
     if "communication" in significant:
-        if network:
-            said += f" Over the network between the nodes {_network(found, alone)}: "
-        else:
-            said += f" The all-reduce takes {_share(found, 'communication')}: "
+        said += " Over the network between the nodes the" if network else " The"
+        said += f" all-reduce takes {_share(found, 'communication')}: "
         said += "a larger per-device batch would need fewer of them."
     return said + _validation(found) + _pace(epochs, files)
-
-
-def _network(found: Mapping[str, Any], alone: Mapping[str, Any] | None) -> str:
-    """What the all-reduce takes, in the steps and by itself."""
-    said = f"the all-reduce takes {_share(found, 'communication')}"
-    return (
-        said if alone is None else f"{said} and by itself adds up {bus_bandwidth.in_words(alone)}"
-    )
 
 
 def _validation(found: Mapping[str, Any]) -> str:

@@ -50,14 +50,13 @@ from helpers.frameworks import (
     why_not,
 )
 from helpers.frameworks.precisions import DTYPES
-from helpers.launch import clocks, exchange, samplers, this_notebook
+from helpers.launch import exchange, samplers, this_notebook
 from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.record import run_identity, tasks
 from helpers.training import (
     arithmetic,
     attribution,
-    bus_bandwidth,
     checkpoint,
     data_coverage,
     graceful_stop,
@@ -449,7 +448,8 @@ class Run(RunBase):
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         if self.functions.without_all_reduce is not None and "no_allreduce" in self._measured:
             self._measured["no_allreduce"]["note"] = measurement_rounds.LEFT_OUT
-        self._tell_network(found)
+        exchange.exchange(None)  # all have stopped sampling
+        self._tell_ranks()
         if self.setup.profile_steps and self.rank == 0:
             self._merge_profiles(found)
         for kind, measured in self._measured.items():
@@ -623,31 +623,14 @@ class Run(RunBase):
         )  # else another process had trained all
         self.record.add("cluster", self._cluster)
 
-    def _tell_network(self, found: Sequence[StepMeasurements]) -> None:
-        """What the ranks have measured of their network; their traces are aligned."""
-        if (here := rank_info.here()) is None:
-            return
-        if (all_reduce := found[0].all_reduce) is not None:
-            devices, interface = self.setup.replicas, here.about["interface"]
-            self._cluster["all_reduce"] = bus_bandwidth.as_record(
-                all_reduce, devices=devices, interface=interface
-            )
-        meetings = [each.meetings for each in found if each.meetings is not None]
-        exchange.exchange(None)  # all have stopped sampling
-        if len(meetings) == len(found) and self.rank == 0:
-            ahead = {rank: clocks.ahead(own, meetings[0]) for rank, own in enumerate(meetings)}
-            self._cluster["clocks"] = samplers.align(self.folder, ahead, here.hosts)
-        self.record.add("cluster", self._cluster)
+    def _tell_ranks(self) -> None:
+        """What the ranks have timed of their steps."""
         for line in rank_tables.lines(self._cluster):
             print(line)
         if (parts := rank_tables.parts(self._cluster)) is not None:
             display(parts)
 
     def _merge_profiles(self, found: Sequence[StepMeasurements]) -> None:
-        """Write the ranks' profiles to one file; the clocks of several hosts were measured."""
-        clocks = {each["host"]: each["ahead"] for each in self._cluster.get("clocks", [])}
-        here = rank_info.here()
-        hosts = [] if here is None else here.hosts
-        ahead = [clocks.get(host, 0.0) for host in hosts]
-        for line in step_profile.merge(self.folder, [each.no_profile for each in found], ahead):
+        """Write the ranks' profiles to one file."""
+        for line in step_profile.merge(self.folder, [each.no_profile for each in found]):
             self._say(line)

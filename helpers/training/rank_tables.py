@@ -5,22 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.training import bus_bandwidth, run_tables, step_parts
+from helpers.training import run_tables, step_parts
 
 
 def lines(cluster: Mapping[str, Any]) -> list[str]:
-    """In sentences: the all-reduce alone, the slowest rank, the difference of the clocks."""
-    found = []
-    if (all_reduce := cluster.get("all_reduce")) is not None:
-        found.append(f"All-reduce alone: {bus_bandwidth.in_words(all_reduce)}.")
-    found.append(step_parts.in_words(cluster.get("step_parts", [])))
-    clocks = [
-        f"{clock['host']}'s by {clock['ahead']:+.4f} s (within {clock['within']:.4f} s)"
-        for clock in cluster.get("clocks", [])
-    ]
-    if clocks:
-        found.append(f"Clocks ahead of rank 0's: {', '.join(clocks)}; traces are corrected.")
-    return [line for line in found if line]
+    """The slowest rank, in a sentence."""
+    said = step_parts.in_words(cluster.get("step_parts", []))
+    return [said] if said else []
 
 
 def parts(cluster: Mapping[str, Any]) -> pd.DataFrame | None:

@@ -18,13 +18,10 @@ import numpy as np
 from helpers.errors import LoaderError
 from helpers.fairness.training_checks import Evaluation, Observed
 from helpers.fairness.training_loop import Trial
-from helpers.frameworks import rank_info
-from helpers.launch import clocks
 from helpers.networks import weights
 from helpers.networks.weights import Arrays
 from helpers.training import (
     arithmetic,
-    bus_bandwidth,
     checkpoint,
     graceful_stop,
     measurement_rounds,
@@ -85,10 +82,6 @@ class StepMeasurements(NamedTuple):
     """What section 11 measures in a process."""
 
     seconds: measurement_rounds.Seconds
-    all_reduce: bus_bandwidth.Measured | None = None
-    """On ranks: of the gradients alone."""
-    meetings: clocks.Meetings | None = None
-    """Over several machines: the data from which the difference of their clocks follows."""
     no_profile: str = ""
     """Why no profile of this process was written, where one was asked for."""
 
@@ -231,7 +224,7 @@ def predict(
 def measure(
     world: World, work: Work, replica: Any, steps: int, profiled: int = 0, folder: Path = Path()
 ) -> StepMeasurements:
-    """Section 11's measurements of this process, in rounds; over several nodes, of their network.
+    """Section 11's measurements of this process, in rounds.
 
     Args:
         steps: of a turn, after a first one that is not counted.
@@ -276,12 +269,6 @@ def measure(
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
-    all_reduce = meetings = None
-    if rank_info.here() is not None:
-        with work.monitor.phase("all-reduce alone"):
-            all_reduce = bus_bandwidth.measure(world, work.framework, replica)
-        if world.nodes > 1 and not world.simulated_nodes:
-            meetings = clocks.meet(lambda: work.framework.slowest(0.0, world.devices))
     no_profile = ""
     if profiled:
 
@@ -291,7 +278,7 @@ def measure(
         file = step_profile.file_of(folder, world.rank)
         with work.monitor.phase(step_profile.PHASE):
             no_profile = step_profile.take(work.framework, world.devices, file, profiled, train)
-    return StepMeasurements(seconds, all_reduce, meetings, no_profile)
+    return StepMeasurements(seconds, no_profile)
 
 
 def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:

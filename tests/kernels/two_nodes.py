@@ -21,8 +21,7 @@ from helpers import paths
 from helpers.fairness import reference
 from helpers.frameworks import rank_info, row_of
 from helpers.launch.failures import RankError
-from helpers.training import bus_bandwidth, train_loop
-from helpers.training.measured_run import Run
+from helpers.training import train_loop
 from helpers.training.train_loop import Work
 from helpers.training.world import World
 
@@ -129,10 +128,9 @@ def trained(world: World, work: Work) -> Found:
 
 
 def of_two(names: Names) -> Found:
-    """On a rank: what it trains, and whether the gradients' all-reduce is one."""
+    """On a rank: what it trains."""
     run = names["this_run"]
     found = few_steps(run.world, run.work())
-    assert_gradients_are_reduced(run)
     assert run.record.content["cluster"]["nodes"] == 2
     return found
 
@@ -191,36 +189,6 @@ def plant(
     assert text.count(sound) == 1
     (folder / f"{notebook}.ipynb").write_text(text.replace(sound, broken), encoding="utf-8")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
-
-
-def gradients_alone(world: World, work: Work) -> tuple[int, float]:
-    """What the all-reduce of the gradients sends; what rank 0 waits for another that is late."""
-    framework = work.framework
-    with work.functions.scope():
-        network = framework.shallow(reference.shallow_arrays(), world.devices)
-    replica = work.functions.start(world, network)
-    measured = bus_bandwidth.measure(world, framework, replica)
-    assert measured is not None and min(measured.seconds) > 0
-    reduction = framework.gradient_all_reduce(replica, world.devices)
-    framework.synchronize(world.devices)
-    framework.slowest(0.0, world.devices)
-    began = time.perf_counter()
-    time.sleep(LATE_SECONDS * world.rank)
-    if wait := framework.completion(reduction.once()):
-        wait()
-    waited = time.perf_counter() - began
-    work.functions.stop(replica)
-    return measured.bytes, waited
-
-
-def assert_gradients_are_reduced(run: Run) -> None:
-    """On a rank: by all, in the framework's own way, as many bytes as the shallow network has."""
-    found = run.everywhere(gradients_alone)
-    arrays = reference.shallow_arrays()
-    statistics = ("running_mean", "running_var")
-    size = sum(array.size for name, array in arrays.items() if not name.endswith(statistics))
-    assert [each for each, _ in found] == [4 * size] * len(found)
-    assert found[0][1] > 0.9 * LATE_SECONDS, "it did not wait for the other rank"
 
 
 def until_killed(names: Names, victims: Callable[[], list[int]], rank: int) -> None:

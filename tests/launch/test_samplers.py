@@ -1,17 +1,18 @@
 """A sampler on each host: who has one, and how traces of machines with wrong clocks meet."""
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpumon_tools import Marks, write
 
 import gpumon
-from gpumon.drawing import device_lanes
+from gpumon import clocks
+from gpumon.trace_files import marks_file
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 from helpers.launch import samplers
-from helpers.launch.clocks import Bounds
 
 
 def place_of(rank: int) -> Place:
@@ -59,21 +60,17 @@ def test_samplers_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert samplers.prefixes(tmp_path) == {2: tmp_path / "trace-rank2"}
 
 
-def test_traces_of_wrong_clocks_are_laid_on_one_axis(tmp_path: Path) -> None:
-    """n2's wall clock is 100 s ahead; its monotonic one began 4000 s before n1's."""
-    epoch: Marks = (("train", 2.0, 5.0, {}),)
-    write(tmp_path / "trace", {"gpu0": [1, 2, 3, 4, 5, 6]}, marks=epoch, host="n1", boot="x")
-    there: dict[str, Any] = {"start": 5001.0, "unix": 1.8e9 + 101, "host": "n2", "boot": "y"}
-    later: Marks = (("train", 1.0, 4.0, {}),)
-    write(tmp_path / "trace-rank2", {"gpu0": [7, 8, 9, 10, 11]}, rank=2, marks=later, **there)
-    apart = Bounds(3999.998, 4000.002)
-    found = samplers.align(tmp_path, {2: apart}, ["n1", "n1", "n2", "n2"])
-    (clock,) = found
-    assert clock == pytest.approx({"host": "n2", "ahead": 100.0, "within": 0.002}, abs=1e-6)
-    trace = samplers.read(tmp_path)
-    starts = trace.phases()["start (s)"]
-    assert list(starts) == pytest.approx([2.0, 2.0], abs=1e-6), "both began to train together"
-    stated = trace.metadata()["parts"][1]["clock"]
-    assert "wall clock was +100.000000 s ahead, within 0.002000 s" in stated
-    shown = device_lanes.lanes_of(trace.recording, (0, 6))
-    assert [lane.name for lane in shown] == ["n1:gpu0", "n1:host", "n2:gpu0", "n2:host"]
+def test_the_clocks_of_several_hosts_are_compared_while_they_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clocks, "boot_id", lambda: f"boot of {threading.current_thread().name}")
+    first = of_rank(tmp_path, 0, monkeypatch)
+    samplers.start(first)
+    other = of_rank(tmp_path, 2, monkeypatch)
+    samplers.start(other)
+    path, until = marks_file(tmp_path / "trace-rank2"), time.monotonic() + 60
+    while '"ahead (s)"' not in path.read_text(encoding="utf-8") and time.monotonic() < until:
+        time.sleep(0.05)
+    samplers.stop(other)
+    samplers.stop(first)
+    assert '"ahead (s)"' in path.read_text(encoding="utf-8")

@@ -94,14 +94,3 @@ def test_inside_a_compiled_step_none_is_called_slowest() -> None:
     parts = [rank(0, "n1", 0.5, None), rank(1, "n2", 0.6, None)]
     assert step_parts.slowest(parts) is None
     assert step_parts.in_words(parts).startswith("Which rank is slowest cannot be seen")
-
-
-def test_a_world_is_told_in_sentences() -> None:
-    world = {
-        "step_parts": [rank(0, "n1", 0.5, 0.4), rank(1, "n2", 0.6, 0.3)],
-        "clocks": [{"host": "n2", "ahead": 0.25, "within": 0.001}],
-    }
-    slowest, clocks = rank_tables.lines(world)
-    assert slowest.startswith("Slowest rank: 1 on n2")
-    assert "n2's by +0.2500 s (within 0.0010 s)" in clocks
-    assert rank_tables.lines({}) == [] and rank_tables.parts({}) is None

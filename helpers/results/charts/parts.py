@@ -12,16 +12,14 @@ from helpers.launch import samplers
 from helpers.results import wait_causes
 from helpers.results.charts.style import MOST_ROWS, Chart, described, faded, key, name_rows, note
 from helpers.results.comparison import Comparison, widest
-from helpers.results.scaling import over_nodes, step_parts
+from helpers.results.scaling import step_parts
 from helpers.results.tables import Table
 from helpers.training.figure_style import (
     FAINT,
     SHARES,
     figure_of,
-    heading,
     legend_below,
     safe,
-    small_multiples,
 )
 
 EPOCHS = ("train", "validate")
@@ -167,44 +165,4 @@ def _steps(found: pd.DataFrame, width: float) -> Figure:
     axes.set_xlim(left=0)
     axes.set_xlabel("ms a step; thin line: minimum to maximum over ranks or rounds")
     legend_below(figure, axes)
-    return figure
-
-
-def iterations(compared: Comparison) -> Chart | None:
-    """A bar a run, of a rank's own work with the all-reduce on top, in ms; a panel a series.
-
-    None where no series was run on several numbers of nodes.
-    """
-    found = over_nodes.numbers(compared)
-    if found.empty:
-        return None
-    rows = [
-        f"{name} own work {own}, all-reduce {reduced}"
-        for name, (_, own, reduced, _) in over_nodes.table(compared).rows
-    ]
-    return Chart(
-        "iterations",
-        "An iteration by number of nodes",
-        described("Bars of an iteration in ms by number of nodes, as in the table", rows),
-        lambda width: _iterations(found, width),
-    )
-
-
-def _iterations(found: pd.DataFrame, width: float) -> Figure:
-    series = list(found.groupby("series", sort=False))
-    figure, grid = small_multiples(len(series), width, 3.0, same_x=False)
-    for axes, (name, rows) in zip(grid, series, strict=True):
-        bottom, places = 0.0 * rows["own"], range(len(rows))
-        for part, text, colour in (
-            ("own", "forward, backward, update", SHARES[0]),
-            ("all_reduce", "exposed all-reduce", SHARES[3]),
-        ):
-            height, shade = 1000 * rows[part].clip(lower=0), faded(colour, 0.85)
-            axes.bar(places, height, 0.55, bottom=bottom, color=shade, label=text)
-            bottom = bottom + height
-        axes.set_xticks(places, list(rows["where"]), fontsize=8)
-        axes.set_xlabel("nodes x devices per node")
-        heading(axes, safe(str(name), 24))
-    figure.supylabel("ms a step", fontsize=9, color=FAINT)
-    legend_below(figure, grid[0])
     return figure

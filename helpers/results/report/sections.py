@@ -24,7 +24,7 @@ from helpers.results import (
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison, widest
 from helpers.results.repeated_runs import shown
-from helpers.results.scaling import cost, over_nodes, speed, speedup_factors, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors, step_parts
 from helpers.results.shared_settings import of_own_networks
 from helpers.results.tables import Table
 
@@ -195,9 +195,6 @@ def _steps(compared: Comparison) -> list[Block | None]:
         _folded(step_parts.table(compared)),
         Texts("Runs left out", step_parts.left_out(compared)),
         Texts("What the ranks wait for", step_parts.sentences(compared)),
-        charts.iterations(compared),
-        over_nodes.table(compared),
-        Texts("Model of more nodes", over_nodes.expected(compared)),
     ]
 
 
