@@ -271,14 +271,6 @@ class Clock:
     queued = staticmethod(_nothing)
 
 
-class Unmeasured:
-    """In place of a clock of the all-reduce."""
-
-    def __init__(self, model: Any) -> None: ...
-
-    def seconds(self) -> None: ...
-
-
 class DeviceLosses:
     """The mean loss of all images; read once, after the last step."""
 

@@ -233,8 +233,6 @@ def expected(made: list[Record]) -> Cells:
                 f"first step ({unit(started)})": in_unit(training["first_step_seconds"], started),
             },
         )
-        parts = {name: text for name, text in step(content).items() if name not in ALIKE}
-        put("A step's parts, in ms", run(content), **parts)
         put(
             "Supply and demand of images",
             run(content),
@@ -258,10 +256,6 @@ def expected(made: list[Record]) -> Cells:
     }
     put("Passed checks", check["check"], **told)
     return cells
-
-
-ALIKE = ("update", "method")
-"""Columns of a step's parts that say the same of every run here, which the note says once."""
 
 
 def unit(seconds: list[float]) -> str:
@@ -300,27 +294,6 @@ def factors_said(content: Record, base: Record, wanted: float) -> str:
         f"needed {found['statistical efficiency']:.2f} times as many images, "
         "compiling and validation included."
     )
-
-
-def step(content: Record) -> dict[str, str]:
-    """The parts of a step by ablation; nothing was trained without all-reduce."""
-    batch = content["recipe"]["global_batch_size"]
-    files, synthetic = (
-        np.array([1000 * batch / rate for rate in content[kind]["rounds"]])
-        for kind in ("files", "synthetic")
-    )
-
-    def told(values: Any) -> str:
-        return f"{short(np.median(values))} ({short(min(values))} to {short(max(values))})"
-
-    return {
-        "load": told(files - synthetic),
-        "compute": told(synthetic),
-        "all-reduce": "-" if content["devices"]["count"] == 1 else "in compute",
-        "update": "in compute",
-        "together": short(float(np.median(files - synthetic) + np.median(synthetic))),
-        "method": "by ablation, rounds",
-    }
 
 
 def mean_auc(test: Record) -> str:
@@ -488,11 +461,6 @@ def expected_alts(made: list[Record]) -> set[str]:
             f"{'' if beaten else ', on the line'}"
         )
 
-    def parts(c: Record) -> str:
-        return f"{run(c)} " + ", ".join(
-            f"{name} {text}" for name, text in step(c).items() if name not in ALIKE
-        )
-
     best_values = "by number of devices; best values"
     return {
         told(
@@ -500,7 +468,6 @@ def expected_alts(made: list[Record]) -> set[str]:
             lambda c: factors_said(c, on_fewest(c, made), wanted).rstrip("."),
             wide,
         ),
-        told("Bars of a step's parts in ms with minimum and maximum, as in the table", parts),
         told(f"Validation AUC against time {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
         told(f"Validation AUC against images {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
         told(

@@ -104,19 +104,3 @@ def save(batch: Path, contents: Sequence[dict[str, Any]]) -> Path:
         content["run"]["started"] = f"2026-11-21T01:00:00.{number:06d}+00:00"
         (folder / record.FILE).write_text(json.dumps(content), encoding="utf-8")
     return batch
-
-
-def parts(slow: int | None = None, *, link: float = 0.01, ranks: int = 4) -> list[dict[str, Any]]:
-    """``world.parts`` of ranks on two nodes; one may compute 30 ms longer, on which all wait."""
-    late = 0.0 if slow is None else 0.03
-    return [
-        {
-            "rank": rank,
-            "host": f"node{rank * 2 // ranks}",
-            "data": 0.002,
-            "compute": 0.05 + late * (rank == slow),
-            "all_reduce": link + late * (rank != slow and slow is not None),
-            "update": 0.004,
-        }
-        for rank in range(ranks)
-    ]

@@ -32,7 +32,6 @@ _KEYS = {
     },
     "recipe/options": {"shares": "split", "valid": "val_fraction"},
     "data": {"workers": "loader_workers", "patients": "groups"},
-    "epochs": {"sync_seconds": "communication_seconds"},
     "attribution/shares": _SHARES,
     "attribution/intervals": _SHARES,
     "attribution/agreement": _SHARES,

@@ -70,30 +70,11 @@ class SelfTest(TypedDict):
     steps: list[SelfTestStep]
 
 
-class Link(TypedDict):
-    """How fast a pair of hosts exchanges, measured alone."""
-
-    hosts: Annotated[list[str], Meta(min_length=2, max_length=2)]
-    bytes_per_second: Amount
-
-
 class Host(TypedDict):
     name: str
     cpus: Positive | None
     gpus: list[str]  # names of those that it has and shows
     ranks: Annotated[list[Count], Meta(min_length=1)]
-
-
-class StepParts(TypedDict):
-    """Median seconds of a rank's step; None where a compiled step hides the part in compute."""
-
-    rank: Count
-    host: str
-    data: Seconds | None  # waiting for a batch
-    compute: float | None
-    all_reduce: Seconds | None  # waiting for gradients, and for slower ranks
-    all_reduce_total: NotRequired[Seconds]  # with what computing hid of it
-    update: Seconds | None
 
 
 class Cluster(TypedDict):
@@ -105,8 +86,6 @@ class Cluster(TypedDict):
     launcher_version: str
     interface: str  # of the network, or each host's where they differ
     hosts: Annotated[list[Host], Meta(min_length=1)]
-    links: NotRequired[Annotated[list[Link], Meta(max_length=4096)]]
-    step_parts: NotRequired[Annotated[list[StepParts], Meta(min_length=1)]]
 
 
 class OtherProcess(TypedDict):
@@ -255,7 +234,6 @@ class Epoch(TypedDict):
     valid_top1: NotRequired[Fraction]  # multiclass: images whose class was named first
     valid_top5: NotRequired[Share]  # or among the first five; None with five classes or fewer
     data_seconds: NotRequired[float | None]  # waiting for a batch; None where the loop hides it
-    communication_seconds: NotRequired[float | None]  # waiting for an all-reduce; None as above
     attempts: NotRequired[Annotated[int, Meta(ge=2)]]  # processes that trained it, if several
 
 
@@ -342,7 +320,6 @@ class Throughput(TypedDict):
     high: NotRequired[float]
     rounds: NotRequired[list[Rate]]
     epochs: NotRequired[float]
-    note: NotRequired[str]
 
 
 class Product(TypedDict):

@@ -19,7 +19,6 @@ from helpers.results.tables import (
     table,
     transposed,
 )
-from helpers.training import rank_tables
 
 
 def cards(compared: Comparison) -> Table:
@@ -232,17 +231,13 @@ def _cores(cpus: list[dict[str, Any]]) -> str:
 
 
 def nodes_text(content: dict[str, Any]) -> str:
-    """``, 2 nodes by srun over eth0``, with what they measured of their network and each other.
-
-    Nothing of a run that no launcher started.
-    """
+    """``, 2 nodes by srun over eth0``; nothing of a run that no launcher started."""
     cluster = content.get("cluster")
     if cluster is None:
         return ""
     count, simulated = cluster["nodes"], "simulated " * cluster["simulated"]
     by = f"{cluster['launcher']} {cluster['launcher_version']}"
-    nodes = f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
-    return "; ".join([nodes, *(line.removesuffix(".") for line in rank_tables.lines(cluster))])
+    return f", {count} {simulated}node{'s' * (count != 1)} by {by} over {cluster['interface']}"
 
 
 def _self_test(found: dict[str, Any] | None) -> str:

@@ -3,7 +3,7 @@
 *By ablation*: section 11 takes away loading and then communication, in rounds that take turns;
 what each saves is its share, with the spread of the rounds as its interval. *From the steps*: in
 the training loop itself, how long the devices waited for the next batch
-(``helpers.training.step_clock``) and, where the framework lets one see it, for the all-reduce.
+(``helpers.training.step_clock``).
 *From the devices*: how busy the monitor saw them. The first sees everything, but in other
 conditions; the second is exact about this run and cannot see inside a compiled step; the third
 knows nothing of causes.
@@ -47,8 +47,7 @@ def attribute(
     A share can be below zero: then the rounds measured no wait.
 
     Args:
-        history: the record's epochs; ``data_seconds`` and ``communication_seconds`` are what the
-            steps saw.
+        history: the record's epochs; ``data_seconds`` is what the steps saw.
         measured: the record's sections ``files``, ``synthetic``, ``loader`` and, with more than
             one device, ``no_allreduce``: images/s in rounds.
         devices: how to name the devices in the sentence, e.g. "2 CPU devices".
@@ -216,7 +215,7 @@ def _by_ablation(
 
 
 def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
-    """Communication is None where it cannot be separated from compute, which then includes it."""
+    """Communication is None: the loop cannot separate it from compute, which includes it."""
 
     def total(field: str) -> Any:
         """None where an epoch does not tell."""
@@ -224,11 +223,11 @@ def _from_steps(epochs: Sequence[Mapping[str, Any]]) -> Shares:
         return None if None in each else sum(each)
 
     training, validation = total("train_seconds"), total("valid_seconds")
-    data, sync = total("data_seconds"), total("communication_seconds")
+    data = total("data_seconds")
     seconds: Shares = dict.fromkeys(("compute", "data", "communication"))
     seconds["validation"] = validation
     if data is not None:
-        seconds |= {"compute": training - data - (sync or 0.0), "data": data, "communication": sync}
+        seconds |= {"compute": training - data, "data": data}
     whole = training + validation
     return {share: None if each is None else each / whole for share, each in seconds.items()}
 

@@ -11,7 +11,6 @@ targets, int32 (n, 14), for to hand over an example costs Chainer more than to c
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ if TYPE_CHECKING:  # a project into which this file is copied has none of them
     from helpers.recipe import Rule
     from helpers.training.graceful_stop import Permit
     from helpers.training.step_clock import StepClock
-    from helpers.training.step_parts import Waited
 
 Device: TypeAlias = chainer.backend.Device
 Arrays: TypeAlias = tuple[Any, ...]
@@ -279,8 +277,8 @@ def create_communicator(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
     return chainermn_communicators.create(all_reduce, on_gpu, ranks)
 
 
-class TimedCommunicator:
-    """A ChainerMN communicator, for the multi-node optimiser: it times the mean of the gradients.
+class ContiguousGradients:
+    """A ChainerMN communicator, for the multi-node optimiser, that makes gradients contiguous.
 
     ``naive`` has MPI add up a copy of an array that is not contiguous, and drops it: of that
     gradient each rank would keep its own, divided by their number. Here there is none such.
@@ -288,27 +286,16 @@ class TimedCommunicator:
 
     def __init__(self, communicator: Any) -> None:
         self.communicator = communicator
-        self._waits: list[tuple[float, float, float]] = []  # a step's Wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.communicator, name)
-
-    def seconds(self) -> Waited:
-        """How long the steps since the last call took for it, with the wait for the slowest."""
-        from helpers.training.step_parts import Wait, Waited
-
-        waits, self._waits = [Wait(*each) for each in self._waits], []
-        return Waited.of(sum(wait.seconds for wait in waits), waits)
 
     def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
         """In place of each gradient its mean over all ranks."""
         for parameter in model.params():
             if parameter.grad is not None:
                 parameter.grad = parameter.xp.ascontiguousarray(parameter.grad)
-        began = time.perf_counter()
         self.communicator.multi_node_mean_grad(model, zero_fill)
-        ended = time.perf_counter()
-        self._waits.append((ended - began, ended, ended - began))
 
 
 def statistics(network: chainer.Chain) -> dict[str, Any]:
@@ -323,7 +310,7 @@ def statistics(network: chainer.Chain) -> dict[str, Any]:
 
 
 class ThreadedUpdater(training.updaters.ParallelUpdater):
-    """ParallelUpdater for CPU devices: a thread for each, and a clock for what goes between them.
+    """ParallelUpdater for CPU devices: a thread for each.
 
     ParallelUpdater works through its devices one after another. GPUs do not mind, for their work
     is only queued; NumPy computes at once, with most of its functions on one core.
@@ -344,7 +331,7 @@ class ThreadedUpdater(training.updaters.ParallelUpdater):
         names = ["main", *(f"device {number}" for number in range(1, len(devices)))]
         models, places = (dict(zip(names, each, strict=True)) for each in (copies, devices))
         super().__init__(feed, optimizer, converter, models, places)
-        self._silent, self._seconds = False, 0.0
+        self._silent = False
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -354,11 +341,6 @@ class ThreadedUpdater(training.updaters.ParallelUpdater):
             yield
         finally:
             self._silent = False
-
-    def sync_seconds(self) -> float:
-        """How long the steps since the last call took to exchange gradients and weights."""
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
 
     def update_core(self) -> None:
         """One step of the optimiser, on a batch of which device ``i`` of ``n`` takes every n-th
@@ -373,12 +355,8 @@ class ThreadedUpdater(training.updaters.ParallelUpdater):
 
         at_once(backward, range(len(copies)), copies, devices)
         others = [] if self._silent else copies[1:]
-        began = time.perf_counter()
         for other in others:
             copies[0].addgrads(other)  # the sum
-        gathered = time.perf_counter()
         optimizer.update()
-        updated = time.perf_counter()
         for other in others:
             other.copyparams(copies[0])  # and the running statistics of BatchNorm
-        self._seconds += gathered - began + time.perf_counter() - updated

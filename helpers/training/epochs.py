@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from helpers.errors import LoaderError
-from helpers.training import checkpoint, graceful_stop, metrics, step_parts
+from helpers.training import checkpoint, graceful_stop, metrics
 from helpers.training.observer import Evaluated, Observer
 from helpers.training.partial_epoch import NONE, Part
 from helpers.training.step_clock import Observes, StepClock
@@ -62,7 +62,6 @@ class Training:
         self.whole_steps = work.recipe.steps(len(work.images.train))
         self.taken = begin.epoch * self.whole_steps + begin.part.steps
         self.history, self.first_step, self.part = list(begin.history), begin.first_step, begin.part
-        self.parts: step_parts.Parts | None = None
         self.step_seconds: list[float] = []
         self.writer = checkpoint.Writer(begin)
         self.permit: graceful_stop.Permit | None = None
@@ -152,11 +151,8 @@ class Epoch:
         if self.number == 1 and run.part.steps == 0:
             run.first_step = clock.first_step_seconds
         waited = work.framework.slowest(clock.data_seconds, world.devices)  # all wait for it
-        synced = work.functions.sync_seconds(run.replica)
-        run.parts = step_parts.of_epoch(clock, synced)
         run.step_seconds += clock.step_seconds
-        said = None if synced is None else float(synced)
-        run.part = run.part.plus(Part(clock.steps, self.loss, training.seconds, waited, said, 1))
+        run.part = run.part.plus(Part(clock.steps, self.loss, training.seconds, waited, 1))
         run.taken += clock.steps
         if run.part.steps < run.whole_steps:
             raise StoppedInEpoch
@@ -204,7 +200,6 @@ class Epoch:
                 **measured,
                 "valid_seconds": self.valid_seconds,
                 "data_seconds": part.data_seconds,
-                "communication_seconds": part.communication_seconds,
             }
             | ({"attempts": part.attempts} if part.attempts > 1 else {})
         )

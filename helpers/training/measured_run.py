@@ -66,7 +66,6 @@ from helpers.training import (
     metrics,
     out_of_memory,
     parameters,
-    rank_tables,
     ranks_gradients,
     run_plots,
     run_tables,
@@ -202,7 +201,6 @@ class Run(RunBase):
         self._utilisation: pd.DataFrame | None = None
         here = rank_info.here()
         self.rank = 0 if here is None else here.rank
-        self._cluster: dict[str, Any] = dict(here.about) if here is not None else {}
         self.record = record.start(
             setup.folder,
             notebook=notebook.stem,
@@ -214,8 +212,8 @@ class Run(RunBase):
             skipped=framework.SKIPPED,
             file=notebook,
         )
-        if self._cluster:
-            self.record.add("cluster", self._cluster)
+        if here is not None and here.about:
+            self.record.add("cluster", dict(here.about))
 
     def check_parameters(self) -> None:
         """See that the parameters are still those that the run began with.
@@ -389,7 +387,6 @@ class Run(RunBase):
         if trained.stopped is not None:
             raise Stopped(self.lines.how_far(len(trained.history), trained.stopped.steps))
         self._check_training(each)
-        self._tell_parts(each)
         self.history = trained.history
         said = record.training(self.history, trained.first_step, self._begin.begun)
         seen = self._observed[0].seen
@@ -446,10 +443,7 @@ class Run(RunBase):
         seconds = measurement_rounds.slowest([each.seconds for each in found])
         seconds = measurement_rounds.without_the_impossible(seconds)
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
-        if self.functions.without_all_reduce is not None and "no_allreduce" in self._measured:
-            self._measured["no_allreduce"]["note"] = measurement_rounds.LEFT_OUT
         exchange.exchange(None)  # all have stopped sampling
-        self._tell_ranks()
         if self.setup.profile_steps and self.rank == 0:
             self._merge_profiles(found)
         for kind, measured in self._measured.items():
@@ -608,27 +602,6 @@ class Run(RunBase):
         finally:
             if own:
                 signal.signal(signal.SIGINT, before)
-
-    def _tell_parts(self, trained: Sequence[Trained]) -> None:
-        """What a step of each rank was made of goes into the record."""
-        if (here := rank_info.here()) is None:
-            return
-        parts = [
-            {"rank": rank, "host": here.hosts[rank], **each.parts}
-            for rank, each in enumerate(trained)
-            if each.parts is not None
-        ]
-        self._cluster |= (
-            {"step_parts": parts} if parts else {}
-        )  # else another process had trained all
-        self.record.add("cluster", self._cluster)
-
-    def _tell_ranks(self) -> None:
-        """What the ranks have timed of their steps."""
-        for line in rank_tables.lines(self._cluster):
-            print(line)
-        if (parts := rank_tables.parts(self._cluster)) is not None:
-            display(parts)
 
     def _merge_profiles(self, found: Sequence[StepMeasurements]) -> None:
         """Write the ranks' profiles to one file."""

@@ -26,8 +26,6 @@ KINDS = ("files", "synthetic", "no_allreduce", "loader")
 """Those that are counted in images."""
 IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
 """Why several devices have no measurement without all-reduce."""
-LEFT_OUT = "trained without all-reduce"
-"""A note of ``no_allreduce`` where a step did without; else its time alone was subtracted."""
 PRODUCT = "product"
 # The loader comes right before the files: it leaves nothing read ahead, which would make the
 # first steps on files look as if loading cost nothing. The product comes right after synthetic

@@ -19,7 +19,6 @@ class Part:
     """Mean over the steps. It may have become infinite, or NaN; a time has not."""
     seconds: Seconds
     data_seconds: Seconds | None
-    communication_seconds: Seconds | None
     attempts: Positive
     """How many processes have trained it."""
 
@@ -33,12 +32,11 @@ class Part:
             (self.loss * self.steps + other.loss * other.steps) / steps,
             self.seconds + other.seconds,
             _sum(self.data_seconds, other.data_seconds),
-            _sum(self.communication_seconds, other.communication_seconds),
             self.attempts + other.attempts,
         )
 
 
-NONE = Part(0, 0.0, 0.0, 0.0, 0.0, 0)
+NONE = Part(0, 0.0, 0.0, 0.0, 0)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

@@ -4,9 +4,6 @@ import pandas as pd
 
 MISSING = "-"
 IN_WORDS = {
-    "communication_seconds": (
-        "for how long the steps waited for gradients (communication_seconds)"
-    ),
     "valid_auc": "the AUC of the validation images (valid_auc)",
     "valid_top5": "the validation images with their class among the first five (valid_top5)",
 }

@@ -11,7 +11,6 @@ batch had arrived: while they are busy, a late batch costs nothing.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import repeat
 from queue import SimpleQueue
 from threading import Event, Thread
 from types import TracebackType
@@ -137,16 +136,6 @@ class StepClock:
         """Mean of ``step_seconds``: the first step, and what came before it, does not count."""
         times = self.step_seconds
         return sum(times) / len(times) if times else float("nan")
-
-    @property
-    def moments(self) -> list[tuple[float, float | None, float]]:
-        """When the devices were free, the batch was there and the step was done, for each step.
-
-        When a batch arrived is None where the loop did not note it.
-        """
-        free = [self._start, *self._done]
-        arrived = [*self._arrived, *repeat(None, len(self._done) - len(self._arrived))]
-        return list(zip(free, arrived, self._done, strict=False))
 
     @property
     def data_seconds(self) -> float:

@@ -25,7 +25,6 @@ from helpers.training import (
     checkpoint,
     graceful_stop,
     measurement_rounds,
-    step_parts,
     step_profile,
 )
 from helpers.training.epochs import (
@@ -59,8 +58,6 @@ class Trained:
     """The digest of this process's weights."""
     logits: np.ndarray
     """What each of all devices makes of the same images, (devices, images, outputs)."""
-    parts: step_parts.Parts | None = None
-    """The parts of a step of the last epoch, in this process; None where it trained none."""
     stopped: Part | None = None
     """How far a training that was stopped has come in the epoch after the last; else None."""
     observed: Observed | None = None
@@ -173,7 +170,6 @@ def train(
         writer.seconds,
         weights.digest(arrays),
         logits,
-        run.parts,
         observed=run.observer.observed(),
         steps=run.step_seconds,
     )

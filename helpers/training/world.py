@@ -105,8 +105,6 @@ class TrainingFunctions:
     ready: Callable[..., None] = lambda replica, loaders: None
     """``(replica, loaders)``: before its first step a replica gets all that it will train on
     (nothing where it only evaluates), for a framework that has to know it beforehand."""
-    sync_seconds: Callable[[Any], float | None] = lambda replica: None
-    """``(replica)``: for how long the steps since the last call waited for gradients, if seen."""
     stop: Callable[[Any], None] = lambda replica: None
     """``(replica)``: gives back what ``start`` took."""
     scope: Callable[[], AbstractContextManager[Any]] = nullcontext

@@ -83,7 +83,6 @@ def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
     assert found["devices"]["count"] == 2
     world = found["cluster"]
     assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
-    assert world["all_reduce"]["bus_bytes_per_second"] > 0
     assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*")) and not list(folder.glob(".permit-*"))
 

@@ -226,7 +226,7 @@ ROWS = sorted({*NOTEBOOKS.values(), *THERE})
 @pytest.mark.parametrize("notebook", ROWS)
 def test_notebooks_bring_the_same_functions_with_the_same_arguments(notebook: str) -> None:
     found, optional = functions(notebook), {"without_all_reduce", "all_reduce_alone"}
-    optional |= {"ready", "sync_seconds", "stop", "scope", "load_alone"}
+    optional |= {"ready", "stop", "scope", "load_alone"}
     for name, arguments in asked_for().items():
         if name not in found:
             assert name in optional, f"{notebook} does not define {name}({', '.join(arguments)})"

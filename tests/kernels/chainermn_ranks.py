@@ -43,19 +43,19 @@ def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, 
     return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
 
 
-def train_alone(world: World, work: Work, steps: int) -> tuple[Arrays, float | None]:
-    """The weights after so many steps without all-reduce, and how long gradients took."""
+def train_alone(world: World, work: Work, steps: int) -> Arrays:
+    """The weights after so many steps without all-reduce."""
     replica, loader = shallow(world, work)
     with train_loop.StepClock(work.framework.completion) as clock:
         assert work.functions.without_all_reduce is not None
         work.functions.without_all_reduce(replica, loader, steps, clock)
-    return state_of(work, replica)[0], work.functions.sync_seconds(replica)
+    return state_of(work, replica)[0]
 
 
 def all_reduces_by(world: World, work: Work) -> str:
     """What the gradients are reduced by."""
     replica, _ = shallow(world, work)
-    return str(getattr(replica.communicator.communicator, "by", "naive"))
+    return str(getattr(replica.multi_node.communicator, "by", "naive"))
 
 
 def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:
@@ -115,7 +115,7 @@ def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.n
     communicator = chainermn.create_communicator("naive")
     link = chainer.Link(weight=(2, 3))
     link.weight.grad = np.full((3, 2), world.rank, np.float32).T
-    parallel.TimedCommunicator(communicator).multi_node_mean_grad(link) if timed else (
+    parallel.ContiguousGradients(communicator).multi_node_mean_grad(link) if timed else (
         communicator.multi_node_mean_grad(link)
     )
     found: np.ndarray = link.weight.grad

@@ -353,8 +353,6 @@ def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any])
             cells[step](replica, loader, 1, clock)
         first, second = (framework.dump_weights(copy.network) for copy in replica.copies)
         assert equal(first, second) == together
-    assert cells["sync_seconds"](replica) > 0
-    assert cells["sync_seconds"](replica) == 0, "since the last call"
     assert clock.first_step_seconds > clock.data_seconds > 0
 
 

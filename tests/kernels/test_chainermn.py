@@ -123,9 +123,8 @@ def test_two_ranks_train_over_a_grid_as_by_naive(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.on_ranks
 def test_without_all_reduce_every_rank_is_on_its_own(run: Run) -> None:
-    (first, seconds), (second, _) = run.everywhere(ranks.train_alone, STEPS)
+    first, second = run.everywhere(ranks.train_alone, STEPS)
     assert not np.array_equal(first["classifier.weight"], second["classifier.weight"])
-    assert seconds == 0
 
 
 @pytest.mark.on_ranks

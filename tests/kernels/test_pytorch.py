@@ -5,7 +5,6 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +35,6 @@ from notebook_cells import (
     write_noise_images,
 )
 from resuming import assert_own_resumes
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -54,7 +52,6 @@ from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
 from helpers.training import pytorch_batches, step_profile
-from helpers.training.all_reduce import AllReduceClock
 from helpers.training.step_clock import StepClock
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
@@ -338,52 +335,6 @@ def test_replicas_listen_to_none_but_this_machine(monkeypatch: pytest.MonkeyPatc
         assert listening and all(address.startswith("127.") for address in listening)
 
 
-def waits_for_all_reduce(
-    folder: Path, devices: int, reduce: Callable[..., Any], epochs: Sequence[int]
-) -> list[tuple[list[float], dict[str, np.ndarray]]]:
-    """What each replica's clock says after epochs of so many steps, and its last gradients."""
-
-    def replica(rank: int) -> tuple[list[float], dict[str, np.ndarray]]:
-        dist.init_process_group(
-            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=devices
-        )
-        shallow = framework.shallow(reference.shallow_arrays(), TWO[:1])
-        model = DistributedDataParallel(shallow, bucket_cap_mb=0.001)  # several buckets
-        clock, waits = AllReduceClock(model, reduce), []
-        torch.manual_seed(rank)
-        for steps in epochs:
-            with Waits() as host:
-                for _ in range(steps):
-                    model.zero_grad()
-                    model(torch.randn(2, 3, 32, 32)).square().mean().backward()
-            assert host.found == []
-            waits.append(float(waited := clock.seconds()))
-            assert all((step.total or 0) >= step.seconds for step in waited.steps)
-        dist.destroy_process_group()
-        found = {name: one.grad.numpy() for name, one in model.module.named_parameters()}
-        return waits, found
-
-    return replicas.run(replica, devices)
-
-
-def test_a_slow_all_reduce_is_seen_in_every_epoch(tmp_path: Path) -> None:
-    def slow(group: Any, bucket: dist.GradBucket) -> Any:
-        def wait(reduced: Any) -> Any:
-            time.sleep(0.05)
-            return reduced.value()
-
-        return allreduce_hook(group, bucket).then(wait)
-
-    steps = (5, 12, 3, 7)  # more than DDP's own log ever samples one after another
-    found = waits_for_all_reduce(tmp_path, 2, slow, steps)
-    sound = waits_for_all_reduce(tmp_path, 2, allreduce_hook, steps)
-    for (waits, gradients), (least, expected) in zip(found, sound, strict=True):
-        assert all(wait >= 0.05 * count for wait, count in zip(waits, steps, strict=True))
-        assert all(wait > 0 for wait in least) and len(set(least)) == len(steps)
-        assert all(np.array_equal(gradients[name], expected[name]) for name in expected)
-    assert found[0][0] == found[1][0], "all replicas give the same figure"
-
-
 def test_steps_of_two_ranks_are_profiled_on_the_monitors_clock(tmp_path: Path) -> None:
     def replica(rank: int) -> str:
         dist.init_process_group(
@@ -407,14 +358,6 @@ def test_steps_of_two_ranks_are_profiled_on_the_monitors_clock(tmp_path: Path) -
     with gpumon.Monitor(tmp_path / "trace") as monitor:
         assert replicas.run(replica, 2) == ["", ""]
     assert_profile_is_whole(tmp_path, 2)
-
-
-def test_one_replica_waits_for_no_all_reduce(tmp_path: Path) -> None:
-    def never(group: Any, bucket: dist.GradBucket) -> Any:
-        raise AssertionError("there is nothing to reduce")
-
-    ((waits, _),) = waits_for_all_reduce(tmp_path, 1, never, (2, 2))
-    assert waits == [0.0, 0.0]
 
 
 def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str, Any]) -> None:

@@ -26,7 +26,6 @@ from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.self_test import expected
-from helpers.training.all_reduce import AllReduceClock
 from helpers.training.world import World
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
@@ -151,15 +150,6 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event])
     assert wait is not None
     wait()
     assert event.done[1:] == ["waited for"]
-
-
-def test_the_all_reduce_is_timed_on_its_gpu_stand_in(events: list[Event]) -> None:
-    clock = object.__new__(AllReduceClock)
-    clock._device = torch.device("cuda", 1)
-    start, end = clock._now(), clock._now()
-    assert clock._between(start, end) == 0.25
-    assert start.done == ["recorded on the stream of cuda:1"]
-    assert end.done == [*start.done, "waited for"]
 
 
 class Busy(stand_in_cuda.Stream):

@@ -138,6 +138,10 @@ def test_fewer_ranks_than_asked_for_are_caught(
     assert rows[process_checks.ONCE].verdict == "fail", "half of each batch is missing"
 
 
+MADE = "    optimizer = make_optimizer(network, rule or scaled.recipe.rule)\n"
+"""The line of ``start`` after which a replica's model is there."""
+
+
 def deaf(group: Any, bucket: dist.GradBucket) -> Any:
     """Gives the others its gradients, and keeps to its own."""
     own = bucket.buffer().clone()
@@ -145,16 +149,15 @@ def deaf(group: Any, bucket: dist.GradBucket) -> Any:
 
 
 def test_one_rank_without_all_reduce_is_caught(processes: dict[str, Any]) -> None:
-    processes["deaf"] = deaf
-    broken = "AllReduceClock(model, *[deaf][: world.rank])"
-    found = failed_after_training(processes, PROCESSES, "AllReduceClock(model)", broken)
+    processes |= {"deaf": deaf, "allreduce_hook": allreduce_hook}
+    hook = "model.register_comm_hook(None, deaf if world.rank else allreduce_hook)"
+    found = failed_after_training(processes, PROCESSES, MADE, f"    {hook}\n{MADE}")
     assert found == {process_checks.REPLICAS, process_checks.WEIGHTS}
     assert processes["this_run"].record.content["fairness"]["comparable"] is False
 
 
 def test_equal_ranks_pass_after_training(processes: dict[str, Any]) -> None:
-    as_it_is = "AllReduceClock(model)"
-    assert failed_after_training(processes, PROCESSES, as_it_is, as_it_is) == set()
+    assert failed_after_training(processes, PROCESSES, MADE, MADE) == set()
     rows = {check.check: check for check in processes["this_run"].fairness_check.checks}
     assert rows[process_checks.REPLICAS].difference == 0.0
     assert str(rows[process_checks.WEIGHTS].reason).endswith(" on all 2")

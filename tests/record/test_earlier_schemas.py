@@ -40,7 +40,7 @@ OLD = {
     "data": {"workers": 4, "patients": {"train": 1, "valid": 1, "test": 1}},
     "weights": {"source": "seeded", "sha256": "0"},
     "fairness": {"checks": [{"check": "a", "verdict": "known"}, {"verdict": "pass"}]},
-    "epochs": [{"epoch": 1, "sync_seconds": 0.5}],
+    "epochs": [{"epoch": 1}],
     "test": {"confusions": [{"class": "a", "taken_for": "b"}], "classes": []},
     "attribution": {
         "shares": {"compute": 0.9, "synchronisation": 0.1},
@@ -79,7 +79,7 @@ NEW = {
     "data": {"loader_workers": 4, "groups": {"train": 1, "valid": 1, "test": 1}},
     "weights": {"source": "random", "sha256": "0"},
     "fairness": {"checks": [{"check": "a", "verdict": "expected"}, {"verdict": "pass"}]},
-    "epochs": [{"epoch": 1, "communication_seconds": 0.5}],
+    "epochs": [{"epoch": 1}],
     "test": {"confusions": [{"class": "a", "predicted_as": "b"}], "classes": []},
     "attribution": {
         "shares": {"compute": 0.9, "communication": 0.1},
@@ -162,14 +162,14 @@ def test_a_checkpoint_of_that_time_says_what_one_of_now_does() -> None:
     said = {
         "about": OLD["recipe"] | {"sha256": digest, "images": "i", "framework": "f"},  # type: ignore[operator]
         "history": OLD["epochs"],
-        "part": {"steps": 1, "sync_seconds": None},
+        "part": {"steps": 1},
     }
     found = earlier_schemas.checkpoint(said)
     assert found == {
         "about": NEW["recipe"]  # type: ignore[operator]
         | {"sha256": RECIPES["demo"].sha256, "images": "i", "framework": "f"},
         "history": NEW["epochs"],
-        "part": {"steps": 1, "communication_seconds": None},
+        "part": {"steps": 1},
     }
     now = found | {"schema": 3}
     assert earlier_schemas.checkpoint(now) is now

@@ -29,8 +29,7 @@ from helpers.results import (
 )
 from helpers.results.charts import Chart
 from helpers.results.report import data_files
-from helpers.results.scaling import cost, speed, speedup_factors, step_parts
-from helpers.training import measurement_rounds
+from helpers.results.scaling import cost, speed, speedup_factors
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +239,7 @@ def test_panels_that_share_their_axes_show_all_that_is_in_them(
                     assert low <= values.min() and values.max() <= high
 
 
-@pytest.mark.parametrize("chart", [against_time, charts.factors, charts.steps])
+@pytest.mark.parametrize("chart", [against_time, charts.factors])
 def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
     tmp_path: Path, chart: Callable[..., Chart | None]
 ) -> None:
@@ -253,77 +252,6 @@ def test_on_a_narrow_page_no_label_reaches_into_another_or_out_of_the_chart(
         assert label.x0 >= 0
         assert label.x1 <= figure.bbox.width
         assert not any(label.overlaps(other) for other in labels[:number])
-
-
-def ranks(**world: Any) -> str:
-    """What is said of a run on two nodes with these parts."""
-    content = law.make(devices=4, nodes=2)
-    content["cluster"] |= world
-    entry = comparison.Entry(Path("a"), content)
-    return " ".join(step_parts.sentences(comparison.Comparison((entry,), (), (Path("a"),))))
-
-
-ALONE = {"bytes": 10**7, "rounds": 5, "seconds": 0.2, "interval": [0.19, 0.22]}
-
-
-def test_a_slowed_rank_and_a_slowed_link_are_named() -> None:
-    assert "rank 3 on node1 is the slowest: its own work takes 86.0 ms a step" in ranks(
-        step_parts=law.parts(3)
-    )
-    quiet = ranks(step_parts=law.parts(link=0.004))
-    assert "no rank's own work stands out" in quiet and "wait for the link" not in quiet
-    over = ALONE | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
-    slow = ranks(step_parts=law.parts(link=0.2), all_reduce=over)
-    assert "takes 78 % of a step, so the ranks wait for the link. Alone, over gloo on eth0" in slow
-    assert "50 MB/s" in slow
-    links = [
-        {"hosts": ["node0", other], "bytes_per_second": rate}
-        for other, rate in (("node1", 1e7), ("node2", 1e8), ("node3", 1e8))
-    ]
-    assert "the link between node0 and node1 (10 MB/s)" in ranks(
-        step_parts=law.parts(link=0.2), links=links
-    )
-    unseen = [part | {"all_reduce": None} for part in law.parts()]
-    assert "cannot be separated from compute" in ranks(step_parts=unseen)
-
-
-def test_parts_are_measured_or_by_ablation(tmp_path: Path) -> None:
-    measured = law.make(devices=4, nodes=2)
-    measured["cluster"]["step_parts"] = law.parts(3)
-    one = comparison.load(law.save(tmp_path / "b", [law.make(devices=4), measured]))
-    found = step_parts.numbers(one).set_index(["how", "part"])
-    assert found.loc[("measured", "compute"), ["seconds", "high"]].tolist() == [0.05, 0.08]
-    rate, batch = law.ALONE * law.speed_up(4), 4 * 128
-    waited = found.loc[("by ablation", "all-reduce"), "seconds"]
-    assert waited == pytest.approx(batch / rate * (1 / 1.25 - 1 / 1.6), rel=0.01)
-    assert ("by ablation", "update") not in found.index
-
-
-def test_what_computing_hides_of_the_all_reduce_is_in_the_table(tmp_path: Path) -> None:
-    measured, ablation, subtracted = (law.make(devices=4, nodes=2) for _ in range(3))
-    measured["cluster"]["step_parts"] = [
-        part | {"all_reduce_total": total}
-        for part, total in zip(law.parts(), (0.01, 0.02, 0.04, 0.04), strict=True)
-    ]
-    exposed = 4 * 128 / (law.ALONE * law.speed_up(4)) * (1 / 1.25 - 1 / 1.6)
-    ablation["no_allreduce"]["note"] = measurement_rounds.LEFT_OUT
-    for content, name in ((ablation, "MXNet Gluon"), (subtracted, "JAX")):
-        content["framework"]["name"] = name
-        seconds = {"seconds": 4 * exposed, "interval": [3 * exposed, 5 * exposed]}
-        alone = ALONE | seconds | {"bus_bytes_per_second": 5e7, "over": "gloo on eth0"}
-        content["cluster"]["all_reduce"] = alone
-    one = comparison.load(law.save(tmp_path / "b", [measured, ablation, subtracted]))
-    table = step_parts.table(one)
-    titles = [column.text for column in table.columns]
-    total, share = titles.index("all-reduce in total"), titles.index("of it hidden")
-    said = {name: (cells[total].text, str(cells[share])) for name, cells in table.rows}
-    assert list(said.values()) == [
-        ("30.0", "62 % (0 to 75)"),
-        (step_parts.short_number(4000 * exposed), "75 %"),
-        ("not known", "not known"),
-    ]
-    assert "In total it has what compute hides" in table.note
-    assert step_parts.numbers(one)["total_high"].iloc[2] == 0.04
 
 
 def test_one_loss_far_above_all_others_does_not_press_them_to_the_ground(tmp_path: Path) -> None:
@@ -360,22 +288,6 @@ def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Pat
     assert about[0] in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
     other = [on_imagenet(law.make(devices=count), "resnet44") for count in (1, 4)]
     assert published.scaling_notes(comparison.load(law.save(tmp_path / "c", other))) == []
-
-
-def test_a_run_whose_measurement_contradicts_itself_is_named_beside_the_parts(
-    tmp_path: Path,
-) -> None:
-    fast, none = law.make("Keras", devices=4), law.make("MXNet Gluon", devices=4)
-    fast["attribution"]["invalid"] = "in every round training on files was faster"
-    del none["files"]
-    runs = [law.make(), law.make(devices=4), fast, none]
-    one = comparison.load(law.save(tmp_path / "b", runs))
-    assert set(step_parts.numbers(one)["label"]) == {"PyTorch"}
-    keras, gluon = step_parts.left_out(one)
-    assert keras == "Keras, 4 devices: in every round training on files was faster."
-    assert gluon == "MXNet Gluon, 4 devices: it has no rounds on files data."
-    report.write([tmp_path / "b"])
-    assert keras in (tmp_path / "b" / "report.md").read_text(encoding="utf-8")
 
 
 def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison) -> None:
@@ -469,27 +381,8 @@ def test_the_tidy_table_and_json_hold_every_number(
     assert reached.set_index("target")["value"][0.75] == law.EPOCHS[8] * law.IMAGES
     assert main(["report", str(batch), "--json", "--price", "2/h"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert {"runs", "split", "scaling", "cost", "step_parts", "epochs"} <= set(told["tables"])
+    assert {"runs", "split", "scaling", "cost", "epochs"} <= set(told["tables"])
     assert len(told["tables"]["runs"]) == len(law.EPOCHS)
     assert not (batch / report.HTML).exists()
     assert main(["report", str(batch), "--json", "--out", "x"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"step_parts": [{"rank": 0, "host": "a"}]},
-        {"step_parts": [law.parts()[0] | {"compute": 1e300}]},
-        {"step_parts": [law.parts()[0] | {"data": -1.0}]},
-        {"all_reduce": {"seconds": 0.1}},
-    ],
-)
-def test_untrusted_parts_are_one_line(tmp_path: Path, bad: dict[str, Any]) -> None:
-    content = law.make(devices=2, nodes=2)
-    content["cluster"] |= bad
-    folder = tmp_path / "b" / "run"
-    folder.mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps(content))
-    one = comparison.load(tmp_path / "b")
-    assert one.entries == () and len(one.unreadable) == 1 and "\n" not in one.unreadable[0]

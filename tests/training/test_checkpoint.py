@@ -31,10 +31,9 @@ EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
 STEPS = records.make()["data"]["steps_per_epoch"]
 PART = {"steps": 2, "loss": 0.5, "seconds": 3.0, "data_seconds": None}
-PART |= {"communication_seconds": None, "attempts": 1}
+PART |= {"attempts": 1}
 ROW: dict[str, Any] = records.make()["epochs"][0] | {
     "valid_auc": None,
-    "communication_seconds": 0.5,
 }
 
 
@@ -189,7 +188,7 @@ def test_a_part_of_the_first_epoch_comes_back(
 ) -> None:
     assert checkpoint.position(tmp_path) == (0, 0)
     for steps in (1, 2):
-        part = Part(steps, 0.5, 3.0, 0.25, None, steps)
+        part = Part(steps, 0.5, 3.0, 0.25, steps)
         stop_in_the_first_epoch(tmp_path, part)
         assert checkpoint.position(tmp_path) == (0, steps)
     found = begin(tmp_path, resume=True)
@@ -580,8 +579,6 @@ def as_before(folder: Path, **about: Any) -> None:
         now = {names.get(key, key): value for key, value in said["about"].items()}
         now = {key: values.get(str(value), value) for key, value in now.items()}
         said["about"] = now | {"momentum": 0.9, "sha256": digest} | about
-        for row in said["history"]:
-            row["sync_seconds"] = row.pop("communication_seconds")
         return said
 
     rewrite(folder / checkpoint.FILE, older)
@@ -609,5 +606,5 @@ def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Pat
 
 
 def test_ranks_can_exchange_the_part_of_an_epoch() -> None:
-    part = Part(2, 0.5, 3.0, None, None, 1)
+    part = Part(2, 0.5, 3.0, None, 1)
     assert json_values.decode(json.loads(json.dumps(json_values.encode(part)))) == part

@@ -92,6 +92,6 @@ def test_who_is_stopped_says_how_far_it_is_and_how_long_the_rest_takes(
 
 
 def test_parts_of_an_epoch_add_up() -> None:
-    first, second = Part(2, 1.0, 10.0, 1.0, None, 1), Part(6, 3.0, 20.0, 0.5, 1.0, 1)
+    first, second = Part(2, 1.0, 10.0, 1.0, 1), Part(6, 3.0, 20.0, 0.5, 1)
     assert NONE.plus(first) == first
-    assert first.plus(second) == Part(8, 2.5, 30.0, 1.5, None, 2)
+    assert first.plus(second) == Part(8, 2.5, 30.0, 1.5, 2)

@@ -295,7 +295,6 @@ def test_one_device_says_why_a_measurement_is_missing(
         with_replica=lambda *given: [
             train_loop.StepMeasurements({kind: [0.5] * 6 for kind in kinds})
         ],
-        _tell_network=lambda found: None,
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch_size=64),
         record=SimpleNamespace(add=lambda *given: None),

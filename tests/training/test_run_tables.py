@@ -25,10 +25,8 @@ def test_what_has_no_value_is_a_dash_or_left_out(capsys: pytest.CaptureFixture[s
 
 
 def test_what_was_not_measured_is_named_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    run_tables.shown(pd.DataFrame({"loss": [0.5], "communication_seconds": [None]}), 2)
-    said = (
-        "Not measured here: for how long the steps waited for gradients (communication_seconds).\n"
-    )
+    run_tables.shown(pd.DataFrame({"loss": [0.5], "valid_auc": [None]}), 2)
+    said = "Not measured here: the AUC of the validation images (valid_auc).\n"
     assert capsys.readouterr().out == said
 
 

@@ -10,9 +10,8 @@ import gpumon
 from gpumon.errors import MonitorError
 from helpers.launch import samplers
 from helpers.results import wait_causes
-from helpers.results.charts.style import MOST_ROWS, Chart, described, faded, key, name_rows, note
+from helpers.results.charts.style import MOST_ROWS, Chart, described, key, name_rows, note
 from helpers.results.comparison import Comparison, widest
-from helpers.results.scaling import step_parts
 from helpers.results.tables import Table
 from helpers.training.figure_style import (
     FAINT,
@@ -123,46 +122,5 @@ def _attribution(numbers: pd.DataFrame, width: float) -> Figure:
         key(axes, safe(name), marker=shape, ms=6, color=colour, ls="none")
     name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)
     axes.set_xlabel("% of an epoch; the rest is compute")
-    legend_below(figure, axes)
-    return figure
-
-
-def steps(compared: Comparison) -> Chart | None:
-    """Where a step goes: a bar a run, its parts behind each other, by measurement or by ablation.
-
-    The line under a part is from the lowest to the highest rank, or round.
-    """
-    found = step_parts.numbers(compared)
-    if found.empty:
-        return None
-    alt = described(
-        "Bars of a step's parts in ms with minimum and maximum, as in the table",
-        _read_out(step_parts.table(compared)),
-    )
-    return Chart("steps", "Where a step goes", alt, lambda width: _steps(found, width))
-
-
-def _steps(found: pd.DataFrame, width: float) -> Figure:
-    runs = list(dict.fromkeys(found["run"]))
-    figure, axes = figure_of(1.4 + 0.42 * len(runs), width)
-    colours = dict(zip(step_parts.PARTS, (SHARES[1], SHARES[0], SHARES[3], SHARES[4]), strict=True))
-    names = []
-    for place, run in enumerate(runs):
-        group, left = found[found["run"] == run], 0.0
-        measured = group["how"].iloc[0] == step_parts.MEASURED
-        for _, row in group.iterrows():
-            value = 1000 * max(0.0, row["seconds"])
-            colour = colours[row["part"]]
-            axes.barh(place, value, 0.55, left=left, color=faded(colour, 0.85 if measured else 0.5))
-            ends = [left + 1000 * max(0.0, row[end]) for end in ("low", "high")]
-            axes.plot(ends, [place + 0.36] * 2, color=colour, lw=2, solid_capstyle="butt")
-            left += value
-        names.append(safe(run) if measured else f"{safe(run)}\n{step_parts.BY_ABLATION}")
-    for part, colour in colours.items():
-        if (found["part"] == part).any():
-            key(axes, part, color=colour, lw=7, alpha=0.85)
-    name_rows(axes, names, above=0.6, below=0.7)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("ms a step; thin line: minimum to maximum over ranks or rounds")
     legend_below(figure, axes)
     return figure

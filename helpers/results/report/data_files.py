@@ -22,7 +22,7 @@ from helpers.results import (
 from helpers.results.comparison import Comparison, Entry, results
 from helpers.results.repeated_runs import summarise
 from helpers.results.report.sections import title
-from helpers.results.scaling import cost, speed, speedup_factors, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors
 
 VERSION = 2
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
@@ -55,11 +55,10 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
     and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
-    each target. step_parts: where a step goes. cost: energy, money, memory. loader: supply and
-    demand of images. targets: time and images to each of the recipe's. paired: differences of the
-    metric on the same test images. epochs, auc (or classes and confusions), attribution, fairness,
-    versions: what the records say, a row a value. published: the article's figures, with runs of
-    its network.
+    each target. cost: energy, money, memory. loader: supply and demand of images. targets: time and
+    images to each of the recipe's. paired: differences of the metric on the same test images.
+    epochs, auc (or classes and confusions), attribution, fairness, versions: what the records say,
+    a row a value. published: the article's figures, with runs of its network.
     """
     task = compared.task
     return {
@@ -67,7 +66,6 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "repeats": summarise(compared),
         "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
         "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
-        "step_parts": step_parts.numbers(compared),
         "cost": cost.numbers(compared),
         "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),
@@ -175,10 +173,6 @@ def _values(
         if got is not None:
             yield {"measure": "seconds_to_target", "target": wanted, "value": got.seconds}
             yield {"measure": "images_to_target", "target": wanted, "value": got.images}
-    how, parts = step_parts.parts_of(entry)
-    for part, values in parts.items():
-        for value in values:
-            yield {"measure": f"step_seconds {how}", "part": part, "value": value}
 
 
 def as_json(compared: Comparison) -> str:

@@ -24,7 +24,7 @@ from helpers.results import (
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison, widest
 from helpers.results.repeated_runs import shown
-from helpers.results.scaling import cost, speed, speedup_factors, step_parts
+from helpers.results.scaling import cost, speed, speedup_factors
 from helpers.results.shared_settings import of_own_networks
 from helpers.results.tables import Table
 
@@ -165,7 +165,6 @@ def _more_devices(compared: Comparison) -> Section:
         _folded(speedup_factors.table(compared)),
         charts.scaling(compared),
         speed.table(compared),
-        *_steps(compared),
     ]
     one = (
         "No framework has uninterrupted runs on several numbers of devices with their own "
@@ -181,21 +180,8 @@ def _more_devices(compared: Comparison) -> Section:
         if speedup_factors.several(compared)
         else "",
         found if compared.finished else [],
-        ("scaling", "split", "step_parts"),
+        ("scaling", "split"),
     )
-
-
-def _steps(compared: Comparison) -> list[Block | None]:
-    """Where a step goes, where ranks measured it or there are several numbers of devices."""
-    found = step_parts.numbers(compared)
-    if found.empty or (found["devices"].nunique() == 1 and not found["ranks"].any()):
-        return []
-    return [
-        charts.steps(compared),
-        _folded(step_parts.table(compared)),
-        Texts("Runs left out", step_parts.left_out(compared)),
-        Texts("What the ranks wait for", step_parts.sentences(compared)),
-    ]
 
 
 def _how_well(compared: Comparison) -> Section:
