@@ -186,12 +186,6 @@ def _add_training(parser: Parser) -> None:
         help="raise the learning rate step by step over N epochs (default: the recipe's)",
     )
     group.add_argument(
-        "--profile-steps",
-        metavar="N",
-        help="profile N steps of each rank after the measurements, and write profile.json for "
-        "Perfetto to the run's folder (default: 0)",
-    )
-    group.add_argument(
         "--seeds",
         "--seed",
         type=listed,

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_info
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas, weight_layout
-from helpers.frameworks.interface import Profiler, Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
 from helpers.recipe import RECIPES
 
@@ -355,10 +355,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """The first process's: those of MultiprocessParallelUpdater do not share theirs."""
     return seconds
-
-
-def profiler() -> Profiler:
-    raise UnsupportedError("Chainer's profiler adds up seconds by function and writes no trace")
 
 
 def _kept(optimizer: Any) -> tuple[dict[str, str], float]:

@@ -5,9 +5,7 @@ what is said here. ``tests/frameworks/test_contract.py`` compares names, signatu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -54,15 +52,6 @@ class Watch(NamedTuple):
     """Called once, when training has ended."""
     waits: bool = False
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
-
-
-class Profiler(NamedTuple):
-    """A framework's own profiler, which runs."""
-
-    range: Callable[[str], AbstractContextManager[Any]]
-    """Names what this thread does inside it."""
-    write: Callable[[Path], None]
-    """Ends the profiler and writes a trace in Chrome's format, as JSON or JSON in gzip."""
 
 
 class Losses(Protocol):
@@ -307,13 +296,6 @@ class Framework(Protocol):
 
         Returns:
             Seconds.
-        """
-
-    def profiler(self) -> Profiler:
-        """Start the framework's own profiler in this process.
-
-        Raises:
-            UnsupportedError: it has none that writes such a trace.
         """
 
 

@@ -14,13 +14,10 @@ which runs there were before. What the fairness check computes a few times is no
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -33,7 +30,7 @@ from jax.sharding import PartitionSpec as P
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, jax_ranks, memory, precisions, weight_layout
-from helpers.frameworks.interface import Profiler, Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.jax_ranks import AXIS
 from helpers.networks import custom
 from helpers.networks.jax import Convolution, InTurn, Network, Norm
@@ -342,21 +339,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(jax_ranks.gathered(np.array(seconds)).max())
-
-
-def profiler() -> Profiler:
-    folder = tempfile.TemporaryDirectory(prefix="profile-")
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # calls of Python would fill the trace, and slow the steps
-    jax.profiler.start_trace(folder.name, create_perfetto_trace=True, profiler_options=options)
-
-    def write(file: Path) -> None:
-        jax.profiler.stop_trace()
-        (written,) = Path(folder.name).rglob("perfetto_trace.json.gz")
-        shutil.copyfile(written, file)
-        folder.cleanup()
-
-    return Profiler(jax.profiler.TraceAnnotation, write)
 
 
 def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:

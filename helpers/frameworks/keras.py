@@ -27,7 +27,6 @@ from helpers.frameworks.tensorflow import (
     configure,
     list_devices,
     matrix_product,
-    profiler,
     slowest,
     synchronize,
     through_layer,

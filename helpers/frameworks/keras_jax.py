@@ -34,7 +34,6 @@ from helpers.frameworks.jax import (
     list_devices,
     matrix_product,
     peak_bytes,
-    profiler,
     slowest,
     synchronize,
     through_layer,

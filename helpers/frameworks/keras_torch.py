@@ -29,7 +29,6 @@ from helpers.frameworks.pytorch import (
     completion,
     configure,
     matrix_product,
-    profiler,
     slowest,
     synchronize,
     through_layer,

@@ -10,13 +10,10 @@ not unless one asks for it (``SKIPPED``).
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import mxnet as mx
@@ -31,7 +28,7 @@ from helpers.frameworks import (
     rank_info,
     weight_layout,
 )
-from helpers.frameworks.interface import Profiler, Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
 from helpers.networks.shapes import names_by_count
 from helpers.recipe import RECIPES
@@ -346,31 +343,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
-
-
-def profiler() -> Profiler:
-    folder = tempfile.TemporaryDirectory(prefix="profile-")
-    written = Path(folder.name) / "profile.json"
-    mx.profiler.set_config(
-        profile_symbolic=True, profile_imperative=True, filename=str(written), aggregate_stats=False
-    )
-    mx.profiler.set_state("run")
-    domain = mx.profiler.Domain("ranges")
-
-    @contextmanager
-    def named(name: str) -> Iterator[None]:
-        task = mx.profiler.Task(domain, name)
-        task.start()
-        yield
-        task.stop()
-
-    def write(file: Path) -> None:
-        mx.profiler.set_state("stop")
-        mx.profiler.dump()
-        shutil.copyfile(written, file)
-        folder.cleanup()
-
-    return Profiler(named, write)
 
 
 def _gradients(

@@ -11,9 +11,7 @@ algorithms by their speed (:func:`configure`).
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +22,7 @@ import torchvision
 from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import precisions, replicas, weight_layout
-from helpers.frameworks.interface import Profiler, Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -320,24 +318,6 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     longest = torch.tensor(seconds, dtype=torch.float64, device=devices[0])
     dist.all_reduce(longest, dist.ReduceOp.MAX)
     return longest.item()
-
-
-def profiler() -> Profiler:
-    """Its ranges are NVTX's too, on GPUs, for those who run a rank under nsys."""
-    running = torch.profiler.profile()
-    running.start()
-
-    @contextmanager
-    def named(name: str) -> Iterator[None]:
-        nvtx = torch.cuda.nvtx.range(name) if torch.cuda.is_initialized() else nullcontext()
-        with torch.profiler.record_function(name), nvtx:
-            yield
-
-    def write(file: Path) -> None:
-        running.stop()
-        running.export_chrome_trace(str(file))
-
-    return Profiler(named, write)
 
 
 def rank_gradients(

@@ -10,15 +10,12 @@ GPUs it need not.
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
 
-import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from threading import Semaphore
 from typing import Any, TypeAlias
 
@@ -34,7 +31,7 @@ from helpers.frameworks import (
     weight_layout,
 )
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.interface import Profiler, Seen, Watch
+from helpers.frameworks.interface import Seen, Watch
 from helpers.networks import custom
 from helpers.networks.weights import under
 from helpers.recipe import RECIPES
@@ -372,41 +369,6 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())
-
-
-def profiler() -> Profiler:
-    """TensorFlow writes what TensorBoard's plug-in converts; this is the same without it."""
-    folder = tempfile.TemporaryDirectory(prefix="profile-")
-    tf.profiler.experimental.start(folder.name)
-
-    def write(file: Path) -> None:
-        from tensorflow.tsl.profiler.protobuf import xplane_pb2  # no part of TensorFlow's API
-
-        tf.profiler.experimental.stop()
-        (written,) = Path(folder.name).rglob("*.xplane.pb")
-        space = xplane_pb2.XSpace.FromString(written.read_bytes())
-        folder.cleanup()
-        file.write_text(json.dumps({"traceEvents": list(_events(space))}), encoding="utf-8")
-
-    return Profiler(tf.profiler.experimental.Trace, write)
-
-
-def _events(space: Any) -> Iterator[dict[str, Any]]:
-    """What TensorFlow's profiler has seen, as events of Chrome's format."""
-    for number, plane in enumerate(space.planes):
-        named = {"ph": "M", "pid": number}
-        yield named | {"name": "process_name", "args": {"name": plane.name}}
-        for line in plane.lines:
-            yield named | {"name": "thread_name", "tid": line.id, "args": {"name": line.name}}
-            for event in line.events:
-                yield {
-                    "ph": "X",
-                    "pid": number,
-                    "tid": line.id,
-                    "name": plane.event_metadata[event.metadata_id].name,
-                    "ts": line.timestamp_ns / 1e3 + event.offset_ps / 1e6,
-                    "dur": event.duration_ps / 1e6,
-                }
 
 
 @contextmanager

@@ -24,7 +24,7 @@ MOST_RUNS = 10_000
 """A larger number is treated as a typing error."""
 PARAMETERS = (
     *("recipe", "data", "epochs", "batch_size", "num_workers", "warmup_epochs"),
-    *("cores_per_device", "loader_cores", "profile_steps"),
+    *("cores_per_device", "loader_cores"),
 )
 """The fields of a plan that each of its notebooks gets as parameters."""
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
@@ -32,7 +32,6 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "batch_size": partial(parameters.check_number, "batch_size"),
     "num_workers": partial(parameters.check_number, "num_workers"),
     "warmup_epochs": parameters.epochs_of_warmup,
-    "profile_steps": partial(parameters.check_number, "profile_steps"),
 }
 
 
@@ -52,8 +51,6 @@ class Settings:
     """Cores of each CPU device; ``auto``: an equal part of all cores for the most devices."""
     loader_cores: str = "default"
     """Where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``."""
-    profile_steps: int = 0
-    """How many steps of each rank are profiled, after the measurements."""
 
 
 @dataclass(kw_only=True)
@@ -183,7 +180,6 @@ class Plan(Settings):
             "warm-up epochs": self.warmup_epochs,
             "loader cores": self.loader_cores,
             "launcher": "default" if self.launcher == "auto" else self.launcher,
-            "profiled steps": self.profile_steps or "default",
         }
         return ", ".join(f"{what} {value}" for what, value in given.items() if value != "default")
 

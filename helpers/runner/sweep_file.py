@@ -52,7 +52,6 @@ KEYS = LISTS | {
     "launcher": _one('"mpiexec"'),
     "cores_per_device": _one("4"),
     "loader_cores": _one('"device"'),
-    "profile_steps": _one("3"),
     "name": _one('"overnight"'),
 }
 """The keys, and the type of each; what a run then accepts of it says ``plans.make_plan``."""

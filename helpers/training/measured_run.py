@@ -69,14 +69,13 @@ from helpers.training import (
     ranks_gradients,
     run_plots,
     run_tables,
-    step_profile,
     train_loop,
 )
 from helpers.training.epoch_lines import EpochLines
 from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
-from helpers.training.train_loop import WEIGHTS, StepMeasurements, Trained
+from helpers.training.train_loop import WEIGHTS, Trained
 from helpers.training.world import IN_KERNEL, TrainingFunctions
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
@@ -89,7 +88,7 @@ PARAMETERS = {
 """What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 MAY_BE_LEFT_OUT = (
     *("seed", "execution", "warmup_epochs"),
-    *("cores_per_device", "loader_cores", "profile_steps"),
+    *("cores_per_device", "loader_cores"),
 )
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
@@ -365,7 +364,6 @@ class Run(RunBase):
             begin = checkpoint.begin(self.record, self.initial.arrays, resume=self._resume)
             if self.rank == 0:
                 samplers.clear(self.folder)
-                (self.folder / step_profile.FILE).unlink(missing_ok=True)
         self._begin = replace(begin, run=exchange.of_first(begin.run))
         samplers.stop(self.monitor)  # of an earlier training
         try:
@@ -435,17 +433,15 @@ class Run(RunBase):
         graceful_stop.check(self.folder, "after its training")
         self.functions = replace(self.functions, **functions)
         steps = measurement_rounds.steps_of_a_turn(self.history)
-        found: list[StepMeasurements] = self.with_replica(
-            train_loop.measure, self.initial.arrays, 0, steps, self.setup.profile_steps, self.folder
+        found: list[measurement_rounds.Seconds] = self.with_replica(
+            train_loop.measure, self.initial.arrays, 0, steps
         )
         samplers.stop(self.monitor)
         images = self.recipe.global_batch_size
-        seconds = measurement_rounds.slowest([each.seconds for each in found])
+        seconds = measurement_rounds.slowest(found)
         seconds = measurement_rounds.without_the_impossible(seconds)
         self._measured = measurement_rounds.as_record(seconds, steps=steps, images=images)
         exchange.exchange(None)  # all have stopped sampling
-        if self.setup.profile_steps and self.rank == 0:
-            self._merge_profiles(found)
         for kind, measured in self._measured.items():
             self.record.add(kind, measured)
         computed = self._arithmetic(seconds[measurement_rounds.PRODUCT])
@@ -482,9 +478,7 @@ class Run(RunBase):
         self._utilisation = trace.summary().to_pandas()
         self.record.add("monitor", trace.metadata())
         self.record.add("energy", record.energy(self._utilisation))
-        profiled = self._utilisation["phase"] == step_profile.PHASE  # profilers need memory, too
-        trained = self._utilisation[~profiled]
-        self.record.add("memory", record.memory(trained, self._held))
+        self.record.add("memory", record.memory(self._utilisation, self._held))
         display(trace.plot())
         return run_tables.shown(self._utilisation, 2)
 
@@ -602,8 +596,3 @@ class Run(RunBase):
         finally:
             if own:
                 signal.signal(signal.SIGINT, before)
-
-    def _merge_profiles(self, found: Sequence[StepMeasurements]) -> None:
-        """Write the ranks' profiles to one file."""
-        for line in step_profile.merge(self.folder, [each.no_profile for each in found]):
-            self._say(line)

@@ -31,8 +31,6 @@ NUMBERS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
     "nodes": (1, launchers.MOST_NODES, ()),
     # More is a slip of the keyboard, which would start as many processes.
     "num_workers": (0, 1024, ("default",)),
-    # A rank writes some megabytes for each.
-    "profile_steps": (0, 100, ()),
 }
 """The minimum and maximum of a parameter, and the words that it may be instead."""
 
@@ -55,7 +53,6 @@ def resolve(
     warmup_epochs: float | str = "default",
     cores_per_device: int | str = "auto",
     loader_cores: str = "default",
-    profile_steps: int = 0,
     nodes: int = 1,
     simulated_nodes: bool = False,
 ) -> Setup:
@@ -89,7 +86,6 @@ def resolve(
             ``shared``, with which the devices share all cores, as those of simulated nodes do.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``;
             ``default`` is the recipe's.
-        profile_steps: how many steps the framework's profiler records after section 11's rounds.
         nodes: how many machines, as the launcher of the run's ranks has it.
         simulated_nodes: whether these are all this one.
 
@@ -144,7 +140,6 @@ def resolve(
         else default_workers(found, nodes, nodes == 1 or simulated_nodes),
         nodes=nodes,
         simulated_nodes=simulated_nodes,
-        profile_steps=int(check_number("profile_steps", profile_steps)),
     )
 
 

@@ -27,8 +27,6 @@ class Setup:
     """Whether all nodes are this machine."""
     cpus_of_nodes: tuple[CpuDevice, ...] = ()
     """The CPU devices of all nodes, in order, where a launcher started several."""
-    profile_steps: int = 0
-    """How many steps are profiled (``helpers.training.step_profile``)."""
 
     @property
     def replicas(self) -> int:

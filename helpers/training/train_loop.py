@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ from helpers.training import (
     checkpoint,
     graceful_stop,
     measurement_rounds,
-    step_profile,
 )
 from helpers.training.epochs import (
     StoppedInEpoch,
@@ -37,7 +35,7 @@ from helpers.training.epochs import (
 )
 from helpers.training.observer import Evaluated
 from helpers.training.partial_epoch import Part
-from helpers.training.step_clock import Observes, StepClock
+from helpers.training.step_clock import StepClock
 from helpers.training.work import Work
 from helpers.training.world import TrainingFunctions, World
 
@@ -73,14 +71,6 @@ class Tested(NamedTuple):
     loss: float
     seconds: float
     evaluation: Evaluation
-
-
-class StepMeasurements(NamedTuple):
-    """What section 11 measures in a process."""
-
-    seconds: measurement_rounds.Seconds
-    no_profile: str = ""
-    """Why no profile of this process was written, where one was asked for."""
 
 
 def check_training_loop(world: World, work: Work, trial: Trial) -> tuple[float, Arrays, np.ndarray]:
@@ -217,14 +207,11 @@ def predict(
     return scores, loss
 
 
-def measure(
-    world: World, work: Work, replica: Any, steps: int, profiled: int = 0, folder: Path = Path()
-) -> StepMeasurements:
+def measure(world: World, work: Work, replica: Any, steps: int) -> measurement_rounds.Seconds:
     """Section 11's measurements of this process, in rounds.
 
     Args:
         steps: of a turn, after a first one that is not counted.
-        profiled: steps to profile when all is measured.
     """
     functions, own = work.functions, work.recipe.recipe.batch_size * len(world.devices)
     fixed = functions.make_fixed_loader(world, work.noise(world, work.recipe.recipe.batch_size))
@@ -265,16 +252,7 @@ def measure(
         # What a step takes without what was measured there.
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
-    no_profile = ""
-    if profiled:
-
-        def train(observer: Observes) -> object:
-            return take_steps(work, replica, files, profiled, "section 11", observer)
-
-        file = step_profile.file_of(folder, world.rank)
-        with work.monitor.phase(step_profile.PHASE):
-            no_profile = step_profile.take(work.framework, world.devices, file, profiled, train)
-    return StepMeasurements(seconds, no_profile)
+    return seconds
 
 
 def share_after_share(world: World, logits: np.ndarray) -> np.ndarray:
@@ -296,9 +274,8 @@ def take_steps(
     loader: Any,
     steps: int,
     what: str = "training-loop check",
-    observer: Observes | None = None,
 ) -> tuple[float, StepClock]:
     """The mean loss of ``steps`` steps, and their clock; see :func:`epochs.counted_steps`."""
-    with counted_steps(work, loader, steps, what=what, observer=observer) as (batches, clock):
+    with counted_steps(work, loader, steps, what=what) as (batches, clock):
         loss = work.functions.train_epoch(replica, batches, steps, clock)
     return loss, clock

@@ -57,9 +57,6 @@ ASSUMPTIONS = {
     "the driver answers the monitor": Assumption(
         gpu_checks.nvml, None, "traces and figures lack these series", on_cpu=True
     ),
-    "the profiler sees kernels": Assumption(
-        gpu_checks.profiler, "pytorch", "profiles show the host alone: CUPTI needs rights here"
-    ),
     "PyTorch multiplies in the precision": Assumption(
         partial(gpu_checks.products, "pytorch"),
         "pytorch",

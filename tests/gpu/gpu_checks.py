@@ -7,11 +7,9 @@ compute on. ``assumptions.py`` runs them.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,21 +121,6 @@ def nvml(kind: str) -> Found:
     lacks = "; ".join(f"no {series}: {reason}" for series, reason in missing.items())
     about = "; ".join(f"{what} {value}" for what, value in machine.gpus() if what[:3] == "GPU")
     return not missing, f"{about}; {lacks or f'all {len(SERIES)} series answer'}"
-
-
-def profiler(kind: str) -> Found:
-    """Profiles a matrix product as a run with --profile-steps does, through CUPTI."""
-    from helpers.frameworks import pytorch as framework
-
-    multiply = framework.matrix_product(1024, "float32", framework.list_devices("gpu", 1)[0])
-    running = framework.profiler()
-    with running.range("step"):
-        multiply()
-    with tempfile.TemporaryDirectory() as folder:
-        running.write(file := Path(folder) / "profile.json")
-        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
-    kernels = sum(event.get("cat") == "kernel" for event in events)
-    return kernels > 0, f"{kernels} kernels of {len(events)} events"
 
 
 ERRORS = {"fp32": (0, 2e-5), "tf32": (2e-5, 1e-2)}

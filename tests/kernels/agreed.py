@@ -1,7 +1,6 @@
 """What the tests of more than one framework assert: of loaders, precisions and learning rates."""
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
-from helpers.training import checkpoint, graceful_stop, image_data, step_profile
+from helpers.training import checkpoint, graceful_stop, image_data
 from helpers.training.train_loop import WEIGHTS
 
 Names = dict[str, Any]
@@ -159,28 +158,6 @@ def assert_colour_is_read(
     assert_is_read(names, images, [Path(path) for path in images.test["path"]], evaluated)
     checks = reference_checks.same_inputs(names["evaluate_pixels"], [], [], names["scaled"])
     assert checks[0].verdict == "pass", "three planes, each with its own mean"
-
-
-def assert_profile_is_whole(folder: Path, ranks: int) -> None:
-    """Two steps of each rank and what it computed in them, inside its phase on the same axis."""
-    (said,) = step_profile.merge(folder, [""] * ranks)
-    assert said.startswith(f"Profile of {ranks} rank")
-    events = json.loads((folder / step_profile.FILE).read_text())["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    phases = [each for each in events if each["name"] == step_profile.PHASE]
-    began = min(phase["ts"] for phase in phases)
-    ended = max(phase["ts"] + phase["dur"] for phase in phases)
-    assert len(phases) == ranks
-    for rank in range(ranks):
-        of_rank = {process for process, name in names.items() if name.startswith(f"rank {rank} ")}
-        own = [each for each in events if each["pid"] in of_rank and each["ph"] == "X"]
-        steps = sorted((e for e in own if e["name"].startswith("step ")), key=lambda e: e["name"])
-        assert [step["name"] for step in steps] == ["step 1", "step 2"]
-        for step in steps:
-            end = step["ts"] + step["dur"]
-            assert began - 1000 < step["ts"] < end < ended + 1000, "within a millisecond"
-            inside = [each for each in own if step["ts"] < each["ts"] < end]
-            assert len(inside) > 10, "what the step computed"
 
 
 def digest(arrays: Batch) -> str:

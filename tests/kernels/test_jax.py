@@ -24,7 +24,6 @@ from adapter import Adapter
 from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_profile_is_whole,
     assert_stops_within_an_epoch,
     ramp,
     steps_of,
@@ -38,7 +37,6 @@ from notebook_cells import (
     namespace_of,
 )
 
-import gpumon
 from helpers.errors import UserError
 from helpers.fairness import process_checks, reference, training_loop
 from helpers.frameworks import jax as framework
@@ -46,7 +44,7 @@ from helpers.frameworks import switches
 from helpers.networks import jax as networks
 from helpers.networks import weights
 from helpers.recipe import Rule
-from helpers.training import image_data, step_profile
+from helpers.training import image_data
 from helpers.training.step_clock import StepClock
 from helpers.training.world import World
 
@@ -383,19 +381,6 @@ def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:
             cells["train_epoch"](replica, loader, 2, clock)
     (step,) = steps
     assert step._cache_size() == 1
-
-
-def test_steps_are_profiled_on_the_monitors_clock(cells: dict[str, Any], tmp_path: Path) -> None:
-    replica, file = shallow_replica(cells), step_profile.file_of(tmp_path, 0)
-
-    def train(observer: Any) -> None:
-        with StepClock(framework.completion, observer=observer) as clock:
-            cells["train_epoch"](replica, noise(cells), 2, clock)
-
-    train(None)
-    with gpumon.Monitor(tmp_path / "trace") as monitor, monitor.phase(step_profile.PHASE):
-        assert step_profile.take(framework, TWO, file, 2, train) == ""
-    assert_profile_is_whole(tmp_path, 1)
 
 
 def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

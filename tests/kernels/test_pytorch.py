@@ -22,7 +22,6 @@ import torch.distributed as dist
 from adapter import *
 from adapter import Adapter
 from agreed import (
-    assert_profile_is_whole,
     assert_stops_within_an_epoch,
     steps_of,
 )
@@ -35,14 +34,12 @@ from notebook_cells import (
     write_noise_images,
 )
 from resuming import assert_own_resumes
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data._utils.pin_memory import pin_memory
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
 import data_prep
-import gpumon
 from data_prep import FINDINGS
 from helpers.errors import UserError
 from helpers.fairness import custom_network, reference, reference_checks
@@ -51,8 +48,7 @@ from helpers.frameworks import replicas
 from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
-from helpers.training import pytorch_batches, step_profile
-from helpers.training.step_clock import StepClock
+from helpers.training import pytorch_batches
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
@@ -333,31 +329,6 @@ def test_replicas_listen_to_none_but_this_machine(monkeypatch: pytest.MonkeyPatc
 
     for listening in replicas.run(replica, 2):
         assert listening and all(address.startswith("127.") for address in listening)
-
-
-def test_steps_of_two_ranks_are_profiled_on_the_monitors_clock(tmp_path: Path) -> None:
-    def replica(rank: int) -> str:
-        dist.init_process_group(
-            "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
-        )
-        model = DistributedDataParallel(framework.shallow(reference.shallow_arrays(), TWO[:1]))
-
-        def train(observer: Any) -> None:
-            with StepClock(framework.completion, observer=observer) as clock:
-                for _ in clock.batches(range(2)):
-                    loss = model(torch.randn(2, 3, 32, 32)).square().mean()
-                    loss.backward()
-                    clock.queued(loss)
-
-        with monitor.phase(step_profile.PHASE):
-            file = step_profile.file_of(tmp_path, rank)
-            found = step_profile.take(framework, TWO, file, 2, train)
-        dist.destroy_process_group()
-        return found
-
-    with gpumon.Monitor(tmp_path / "trace") as monitor:
-        assert replicas.run(replica, 2) == ["", ""]
-    assert_profile_is_whole(tmp_path, 2)
 
 
 def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str, Any]) -> None:

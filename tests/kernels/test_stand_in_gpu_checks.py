@@ -21,7 +21,6 @@ from resuming import write_small_images
 from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
-from helpers.frameworks.interface import Profiler
 from helpers.training import measured_run, step_clock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
@@ -63,28 +62,6 @@ def test_a_clock_that_does_not_wait_stand_in(holds: bool, monkeypatch: pytest.Mo
     found, said = gpu_checks.step_clock("gpu")
     assert found == holds
     assert said == f"20 products take 20000.0 ms by our clock, {of_gpu}.0 by the GPU's"
-
-
-@BOTH
-def test_a_profile_without_kernels_stand_in(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a CPU has none."""
-    profiler = framework.profiler
-
-    def with_kernels() -> Profiler:
-        running = profiler()
-
-        def write(file: Path) -> None:
-            running.write(file)
-            profile = json.loads(file.read_text())
-            profile["traceEvents"].append({"cat": "kernel", "name": "gemm"})
-            file.write_text(json.dumps(profile))
-
-        return Profiler(running.range, write)
-
-    if holds:
-        monkeypatch.setattr(framework, "profiler", with_kernels)
-    found, said = gpu_checks.profiler("gpu")
-    assert found == holds and said.startswith(f"{int(holds)} kernels of ")
 
 
 def tf32(array: np.ndarray) -> np.ndarray:

@@ -228,7 +228,7 @@ def test_every_key_is_an_option_and_every_example_is_taken(suite: Suite, tmp_pat
         assert key in sweeps.read(sweep_file(tmp_path, f"{key} = {example}\n")).choices
 
 
-SETTINGS = (*("epochs", "batch_size", "num_workers", "warmup_epochs", "profile_steps"),)
+SETTINGS = ("epochs", "batch_size", "num_workers", "warmup_epochs")
 
 
 def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_path: Path) -> None:
@@ -240,17 +240,16 @@ def test_epochs_batch_size_and_workers_reach_the_notebooks(suite: Suite, tmp_pat
     told = f"Path(run, 'given').write_text(repr(({', '.join(SETTINGS)})))"
     suite.notebook("A", BEGIN, told, FINISH)
     options = "--epochs 2 --batch-size 16 --num-workers 0 --warmup-epochs 1.5"
-    assert suite.compare("--name", "option", *options.split(), "--profile-steps", "2") == 0
-    assert given("option") == "(2, 16, 0, 1.5, 2)"
+    assert suite.compare("--name", "option", *options.split()) == 0
+    assert given("option") == "(2, 16, 0, 1.5)"
     text = 'epochs = "1"\nbatch_size = 4\nnum_workers = 3\nwarmup_epochs = 0.5\n'
-    text += "profile_steps = 3\n"
     file = sweep_file(tmp_path, f"{text}recipe = 'demo'\ndata = '{suite.data}'\n")
     assert main(["run", "--sweep", file, "--name", "file", "--devices", "1"]) == 0
-    assert given("file") == "(1, 4, 3, 0.5, 3)"
+    assert given("file") == "(1, 4, 3, 0.5)"
     assert suite.compare("--name", "neither") == 0
-    assert given("neither") == "('default', 'default', 'default', 'default', 0)"
+    assert given("neither") == "('default', 'default', 'default', 'default')"
     written = suite.journal("option")
-    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5, 2]
+    assert [written[name] for name in SETTINGS] == [2, 16, 0, 1.5]
 
 
 def test_other_epochs_batch_sizes_and_workers_are_another_plan(
@@ -293,7 +292,6 @@ def test_other_epochs_batch_sizes_and_workers_are_another_plan(
         ("recipe = 'demo'\nseeds = [-1]", "line 2: seed -1"),
         ("repeats = true", "'repeats' is True: give one value, such as 3"),
         ("\nwarmup_epochs = 'soon'", "line 2: warmup_epochs is 'soon': give a number of epochs"),
-        ("profile_steps = 101", "line 1: profile_steps is 101: give a whole number from 0 to 100"),
         ("#\nepochs = 0", "line 2: epochs is 0: give a whole number from 1"),
         ("epochs = [1, 2]", "line 1: 'epochs' is [1, 2]: give one value, such as 5"),
         ("batch_size = 'all'", "line 1: batch_size is 'all': give a whole number from 1"),

@@ -292,13 +292,11 @@ def test_one_device_says_why_a_measurement_is_missing(
         history=[{"steps": 4, "train_seconds": 1.0}],
         initial=SimpleNamespace(arrays={}),
         functions=FUNCTIONS,
-        with_replica=lambda *given: [
-            train_loop.StepMeasurements({kind: [0.5] * 6 for kind in kinds})
-        ],
+        with_replica=lambda *given: [{kind: [0.5] * 6 for kind in kinds}],
         monitor=SimpleNamespace(stop=lambda: None),
         recipe=SimpleNamespace(global_batch_size=64),
         record=SimpleNamespace(add=lambda *given: None),
-        setup=SimpleNamespace(replicas=count, profile_steps=0),
+        setup=SimpleNamespace(replicas=count),
         check_parameters=lambda: None,
         _arithmetic=lambda seconds: records.arithmetic(100.0),
     )
