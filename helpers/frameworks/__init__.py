@@ -47,8 +47,6 @@ class Row:
     """Whether over several nodes each device has a process of its own; else each node has one."""
     ranks_only: str = ""
     """Why its notebook needs processes that a launcher starts on one machine too; else empty."""
-    one_device_only: str = ""
-    """Why its notebook trains on one device; empty where it takes several."""
     never_eager: str = ""
     """Why its steps cannot be executed operation by operation; empty where they can."""
     never_compiled: str = ""
@@ -231,24 +229,6 @@ ROWS = (
         never_eager=_JIT,
     ),
     Row(
-        name="Keras on PyTorch",
-        framework="Keras",
-        module="keras_torch",
-        kernel="pytorch",
-        notebook="Keras_MultiGPU",
-        colour="#CC79A7",
-        dark_colour="#EE9CCB",
-        marker="s",
-        one_node_only="it trains on one device; PyTorch_MultiGPU spans nodes",
-        one_device_only=(
-            "on PyTorch Keras's fit has no data parallelism (keras.distribution needs JAX): "
-            "give it one device, or another backend"
-        ),
-        optional=True,
-        asked="keras-torch",
-        parameters={"backend": "torch"},
-    ),
-    Row(
         name="JAX",
         framework="JAX",
         module="jax",
@@ -346,8 +326,6 @@ def why_not(
     reasons = []
     if nodes > 1:
         reasons.append((f"nodes {nodes}", row.one_node_only))
-    if devices > 1:
-        reasons.append((f"devices {devices}", row.one_device_only))
     if execution == "eager":
         reasons.append(("execution eager", row.never_eager))
     if execution == "compiled":

@@ -16,7 +16,7 @@ ROW_OF = {row.parameters["backend"]: row for row in ROWS if "backend" in row.par
 
 
 def module_of(backend: str) -> ModuleType:
-    """Keras's module on ``backend``: ``tensorflow``, ``jax`` or ``torch``. Imports Keras.
+    """Keras's module on ``backend``: ``tensorflow`` or ``jax``. Imports Keras.
 
     Raises:
         UserError: Keras has no such backend, this kernel lacks it, or Keras runs here on another.

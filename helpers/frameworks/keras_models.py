@@ -1,8 +1,8 @@
 """Models, weights and optimisers of Keras 3, the same on every backend.
 
 A model is built by ``keras.applications``, its layers have names of their own, and images are
-channels-last on every backend. The importing module chooses the backend: ``keras``, ``keras_jax``
-and ``keras_torch`` set ``KERAS_BACKEND`` before they import this module.
+channels-last on every backend. The importing module chooses the backend: ``keras`` and
+``keras_jax`` set ``KERAS_BACKEND`` before they import this module.
 """
 
 import math
@@ -235,11 +235,11 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
 
 def _execution(replica: Any) -> str:
     backend = keras.backend.backend()
-    if replica.run_eagerly or (backend == "torch" and not replica.jit_compile):
+    if replica.run_eagerly:
         return "eager"
-    how = {"tensorflow": "tf.function", "jax": "jax.jit", "torch": "torch.compile"}[backend]
+    how = {"tensorflow": "tf.function", "jax": "jax.jit"}[backend]
     if replica.jit_compile or backend == "jax":
-        return f"compiled ({how}{', XLA' * (backend != 'torch')})"
+        return f"compiled ({how}, XLA)"
     return f"graph ({how})"
 
 

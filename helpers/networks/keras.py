@@ -45,8 +45,6 @@ def _own(recipe: Recipe, outputs: int) -> Model:
         model: Model = custom.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
-    if keras.backend.backend() == "torch":
-        model.to(images.device)  # else it stays where it was made
     return model
 
 
@@ -65,10 +63,6 @@ def _seed(seed: int) -> None:
         import tensorflow as tf
 
         tf.random.set_seed(seed)
-    elif keras.backend.backend() == "torch":
-        import torch
-
-        torch.manual_seed(seed)
 
 
 def _densenet121() -> tuple[Any, Any, str]:
@@ -127,7 +121,7 @@ def _norm(x: Any, name: str) -> Any:
 
 
 def _name(name: str) -> str:
-    """A layer's, of torchvision's: on PyTorch it may not have a dot."""
+    """A layer's, of torchvision's, without dots."""
     return name.replace(".", "_")
 
 

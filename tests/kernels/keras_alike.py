@@ -1,4 +1,4 @@
-"""The tests that Keras passes on JAX and on PyTorch; on TensorFlow it has more of its own.
+"""The tests that Keras passes on JAX; on TensorFlow it has more of its own.
 
 A test file has them by ``from keras_alike import *``. Its ``GIVEN`` are the notebook's parameters.
 """

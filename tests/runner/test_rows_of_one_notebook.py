@@ -2,13 +2,11 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from runner_tools import BEGIN, FINISH, PARAMETERS, Suite, images_fixture, suite_fixture
 
-from helpers import frameworks, paths, record
+from helpers import frameworks, paths
 from helpers.results import comparison
 from helpers.runner import experiments
 from helpers.runner.estimate import History
@@ -16,10 +14,10 @@ from helpers.runner.estimate import History
 __all__ = ["images_fixture", "suite_fixture"]
 
 NOTEBOOK = "Keras_MultiGPU"
-OWN, ON_JAX, ON_PYTORCH = f"{NOTEBOOK}-1x", f"{NOTEBOOK}-jax-1x", f"{NOTEBOOK}-pytorch-1x"
+OWN, ON_JAX = f"{NOTEBOOK}-1x", f"{NOTEBOOK}-jax-1x"
 # As Keras's modules have it, whose kernel the record says.
 NAMED = """
-kernel = {"tensorflow": "tiny", "jax": "jax", "torch": "pytorch"}[backend]
+kernel = {"tensorflow": "tiny", "jax": "jax"}[backend]
 MADE["framework"] |= {"name": "Keras", "kernel": kernel}
 MADE["data"]["folder"] = data
 with open(Path(run).parents[2] / "log", "a") as file:
@@ -33,10 +31,9 @@ assert backend != "jax" or (Path(run).parents[2] / "mended").exists(), "not yet"
 def rows_fixture(suite: Suite) -> Suite:
     """A checkout with Keras's notebook, and with the kernels of its other rows."""
     tiny = suite.folder / "jupyter" / "kernels" / "tiny" / "kernel.json"
-    for kernel in ("jax", "pytorch"):
-        folder = tiny.parents[1] / kernel
-        folder.mkdir()
-        (folder / "kernel.json").write_text(tiny.read_text("utf-8"), "utf-8")
+    folder = tiny.parents[1] / "jax"
+    folder.mkdir()
+    (folder / "kernel.json").write_text(tiny.read_text("utf-8"), "utf-8")
     parameters = f'{PARAMETERS}\nbackend = "none"'
     cells = (BEGIN, NAMED, FAULT, FINISH)
     suite.notebook(NOTEBOOK, *cells, parameters=parameters, framework="Keras")
@@ -50,17 +47,16 @@ def states(suite: Suite, batch: str) -> dict[str, str]:
 
 
 def test_they_are_run_recorded_and_resumed_apart(rows: Suite) -> None:
-    assert rows.compare("--frameworks", "keras,keras-jax,keras-torch", "--name", "three") == 1
-    expected = {OWN: "finished", ON_JAX: "failed", ON_PYTORCH: "finished"}
-    assert states(rows, "three") == expected
+    assert rows.compare("--frameworks", "keras,keras-jax", "--name", "both") == 1
+    expected = {OWN: "finished", ON_JAX: "failed"}
+    assert states(rows, "both") == expected
     (rows.folder / "mended").touch()
-    assert rows.compare("--resume", "three") == 0
-    assert set(states(rows, "three").values()) == {"finished"}
+    assert rows.compare("--resume", "both") == 0
+    assert set(states(rows, "both").values()) == {"finished"}
     ran = (rows.folder / "log").read_text("utf-8").splitlines()
-    once, twice = [f"{OWN} tensorflow", f"{ON_PYTORCH} torch"], [f"{ON_JAX} jax"]
-    assert sorted(ran) == sorted([*once, *twice, *twice])
-    labels = [entry.label for entry in comparison.load(rows.folder / "runs" / "three").entries]
-    assert labels == ["Keras", "Keras on JAX", "Keras on PyTorch"]
+    assert sorted(ran) == sorted([f"{OWN} tensorflow", *[f"{ON_JAX} jax"] * 2])
+    labels = [entry.label for entry in comparison.load(rows.folder / "runs" / "both").entries]
+    assert labels == ["Keras", "Keras on JAX"]
 
 
 def test_each_is_estimated_by_its_own_runs(rows: Suite) -> None:
@@ -84,21 +80,6 @@ def test_without_a_word_the_notebooks_own_row_alone_is_run(
     assert f"{NOTEBOOK} on 1 device, environment tiny" in said and said.count(NOTEBOOK) == 1
     assert rows.compare("--frameworks", "keras-jax", "--dry-run") == 0
     assert f"{NOTEBOOK}-jax on 1 device, environment jax" in capsys.readouterr().out
-
-
-def test_one_device_only_is_said_in_the_plan_and_in_the_record(
-    rows: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ("--frameworks", "keras-torch", "--devices", "2", "--batch-size", "16")
-    assert rows.compare(*given, "--name", "two") == 1
-    said = capsys.readouterr().out
-    assert (
-        f"{NOTEBOOK}-pytorch on 2 devices, will be skipped: devices 2: on PyTorch Keras's fit"
-        in said
-    )
-    found: Any = record.read(Path(paths.RUNS / "two" / f"{NOTEBOOK}-pytorch-2x"))
-    assert found["state"] == "skipped" and "give it one device" in found["reason"]
-    assert not (rows.folder / "log").exists()
 
 
 def test_a_rows_parameters_reach_its_notebook_and_no_other(
