@@ -1,5 +1,6 @@
 """The paths of the checkout and of its folders for data, runs and environments."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,8 +8,8 @@ from data_prep.files import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
-DATA = ROOT / "data"
-RUNS = ROOT / "runs"
+DATA = Path(os.environ.get("ROSETTA_DATA") or ROOT / "data").absolute()
+RUNS = Path(os.environ.get("ROSETTA_RUNS") or ROOT / "runs").absolute()
 VENVS = ROOT / ".venvs"
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 """The mpiexec of this environment, if it is installed."""

@@ -17,6 +17,10 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / "tools"), str(HERE / "kernels")]
 
+# A user's experiments and images are left alone. What helpers.paths reads, all processes inherit.
+for what in ("runs", "data"):
+    os.environ[f"ROSETTA_{what.upper()}"] = str(HERE.parent / ".test-runs" / what)
+
 # What a script starts in the background inherits an ignored Ctrl-C and SIGQUIT, and under nohup an
 # ignored SIGHUP, and hands them on to every process it starts; tests that send them would test
 # nothing.

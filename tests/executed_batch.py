@@ -1,4 +1,4 @@
-"""A batch that a test runs by the command that users type, under the checkout's own runs/."""
+"""A batch that a test runs by the command that users type, among the tests' own runs."""
 
 import shutil
 import subprocess
@@ -11,17 +11,13 @@ from helpers import paths
 
 @contextmanager
 def folder_of(name: str) -> Iterator[Path]:
-    """The batch's folder, not there yet; afterwards it is gone, and ``latest`` as it was."""
-    folder, latest = paths.RUNS / name, paths.RUNS / "latest"
+    """The batch's folder, not there yet; afterwards it is gone."""
+    folder = paths.RUNS / name
     shutil.rmtree(folder, ignore_errors=True)  # of a test that was killed
-    before = latest.readlink() if latest.is_symlink() else None
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        latest.unlink(missing_ok=True)
-        if before is not None:
-            latest.symlink_to(before)
 
 
 @contextmanager

@@ -36,6 +36,9 @@ import kernels  # noqa: E402
 from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 
 TIMES = ROOT / "tests" / "times.json"
+FOLDERS = {f"ROSETTA_{what.upper()}": str(ROOT / ".test-runs" / what) for what in ("runs", "data")}
+"""A user's experiments and images are left alone (helpers/paths.py; tests/conftest.py says so too,
+for those who call pytest themselves)."""
 
 
 class Ended(NamedTuple):
@@ -131,7 +134,7 @@ def command(kernel: str, *words: str | Path, out: IO[bytes] | None) -> Ended:
             return Ended(f"skipped: {cure} makes its environment")
         return Ended(f"no {kernel} environment: {status['reason']}")
     # Parts share the cores: a thread that has nothing to do leaves its own to another part.
-    env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"}
+    env = kernels.activation(kernel, status["form"]) | {"OMP_WAIT_POLICY": "passive"} | FOLDERS
     program = kernels.VENVS / kernel / "bin" / words[0]
     return _run([program, *words[1:]], out, env)
 
