@@ -10,6 +10,8 @@ Standard library only. Environments come first; then some parts run at a time, t
 and what one prints is shown when it has ended. Notebooks are run so too: what they measure
 meanwhile is checked, and not kept. Ends with one line a part, and with exit code 1 if any failed.
 
+A signal ends all parts, with whatever they have started.
+
 `tests/times.json` holds the seconds of every part, by the clock and of the processor, as one run on
 an idle machine measured them. Only `--write-times` writes it.
 """
@@ -18,12 +20,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -118,6 +123,11 @@ REHEARSED = ("--minutes", "60")
 """The rehearsal takes ten on idle cores; here other parts share them."""
 NO_TESTS = 5
 """pytest's exit code where none was left to run."""
+GRACE_SECONDS = 5.0
+"""What a part gets to end after Ctrl-C's signal, and again after SIGTERM."""
+
+_asked_to_stop = threading.Event()
+_signals: list[int] = []
 
 
 def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> Ended:
@@ -149,19 +159,47 @@ def _run(
     env: dict[str, str] | None = None,
     seconds: float = PART_SECONDS,
 ) -> Ended:
-    process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=out, stderr=out)
+    if _asked_to_stop.is_set():
+        return Ended("not begun")
+    process = subprocess.Popen(
+        words, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True
+    )
     late = time.monotonic() + seconds
     while True:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
-        if time.monotonic() > late:
-            process.kill()
-            process.wait()
-            return Ended(f"ended after {seconds:.0f} s: it hangs")
+        if _asked_to_stop.is_set() or time.monotonic() > late:
+            _end(process)
+            hangs = f"ended after {seconds:.0f} s: it hangs"
+            return Ended("stopped" if _asked_to_stop.is_set() else hangs)
         time.sleep(0.05)
     process.returncode = code = os.waitstatus_to_exitcode(status)
     return Ended(f"exit code {code}" if code else "", used.ru_utime + used.ru_stime)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a part and its process group: as on Ctrl-C, so that tests tidy up, then by force."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+            until = time.monotonic() + GRACE_SECONDS
+            while time.monotonic() < until:
+                process.poll()
+                os.killpg(process.pid, 0)  # an error once all are gone
+                time.sleep(0.05)
+
+
+def obey_signals() -> None:
+    """From now on a signal ends all parts; one that is ignored, as nohup has it, still is."""
+
+    def stop(number: int, frame: object) -> None:
+        _signals.append(number)
+        _asked_to_stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 def executed(*files: Path | str, out: IO[bytes] | None) -> Ended:
@@ -303,6 +341,8 @@ def main(wanted: list[str]) -> int:
     left_out = f", {skipped} skipped" * bool(skipped)
     passed = len(lines) - failed - skipped
     print(f"parts: {passed} passed, {failed} failed{left_out}", flush=True)
+    if _signals:
+        return 128 + _signals[0]
     if asked == ["--write-times"]:
         write_times(results, time.monotonic() - began)
     return 1 if failed else 0
@@ -346,4 +386,5 @@ def _in_parallel(name: str, part: Part) -> tuple[Ended, float]:
 
 
 if __name__ == "__main__":
+    obey_signals()
     sys.exit(main(sys.argv[1:]))

@@ -4,9 +4,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from processes import ended
 
 from helpers import paths
 
@@ -109,4 +109,4 @@ def test_a_signal_leaves_no_host_and_no_process(number: signal.Signals) -> None:
         assert started.wait(60) == 128 + number
         assert not started.stderr.read()
     assert name not in names()
-    assert not Path(f"/proc/{process}").exists()
+    assert ended(int(process))

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 from gpumon_tools import write
-from test_monitor import ROOT, gone
+from processes import ended
+from test_monitor import ROOT
 
 import gpumon
 from gpumon.scheduler import Scheduler
@@ -196,7 +197,7 @@ def test_every_signal_twice_leaves_no_orphan(
         assert recorder.returncode == 128 + getattr(signal, name), said
         assert "gpumon" not in said.replace("gpumon: trace in", "").replace("gpumon plot", "")
         trace = gpumon.read(tmp_path / name / "t")
-        assert gone(programs[name]) and gone(trace.header["sampler"])
+        assert ended(programs[name]) and ended(trace.header["sampler"])
         assert trace.metadata()["ended"] == "closed"
         assert list(trace.phases()["phase"]) == ["command", "train"]
 
@@ -207,9 +208,9 @@ def test_a_killed_recorder_leaves_no_orphan(
     recorder = recorders("killed")
     program = program_of(recorder)
     recorder.kill()
-    assert gone(program)
+    assert ended(program)
     trace = gpumon.read(tmp_path / "killed" / "t")
-    assert gone(trace.header["sampler"])
+    assert ended(trace.header["sampler"])
     assert "train" in set(gpumon.read(tmp_path / "killed" / "t").phases()["phase"])
 
 
@@ -220,4 +221,4 @@ def test_ignored_signals_stay_ignored(recorders: Callable[..., subprocess.Popen[
     recorder.send_signal(signal.SIGHUP)
     recorder.send_signal(signal.SIGHUP)
     recorder.communicate(timeout=300)
-    assert recorder.returncode == 0 and gone(number)
+    assert recorder.returncode == 0 and ended(number)

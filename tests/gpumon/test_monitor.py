@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import ended
 from runner_tools import wait_for
 
 import gpumon
@@ -31,20 +32,6 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     for name in ("CUDA_VISIBLE_DEVICES", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
-
-
-def gone(pid: int, seconds: float = 60.0) -> bool:
-    """Whether a process ends in time (a zombie counts as ended)."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def start_program(folder: Path, body: str) -> subprocess.Popen[str]:
@@ -97,7 +84,7 @@ def test_the_sampler_is_a_light_process_of_its_own(tmp_path: Path) -> None:
         assert pid != os.getpid()
         maps = Path(f"/proc/{pid}/maps").read_text()
         assert "numpy" not in maps and "pandas" not in maps and "matplotlib" not in maps
-    assert gone(pid)
+    assert ended(pid)
     assert monitor.metadata()["sampler"]["memory (MiB)"] < 60
 
 
@@ -235,9 +222,9 @@ def test_kill_nine_leaves_a_readable_trace(tmp_path: Path, whom: str) -> None:
         program.kill()
     moment = time.monotonic()
     if whom == "sampler":
-        assert gone(sampler)
+        assert ended(sampler)
     _, err = program.communicate("\n", timeout=300)
-    assert gone(sampler)
+    assert ended(sampler)
     trace = gpumon.read(tmp_path / "trace")
     assert len(trace.to_pandas()) >= len(
         before.to_pandas()
@@ -269,7 +256,7 @@ def test_sampler_ends_with_its_parent_although_a_fork_lives_on(tmp_path: Path) -
     program.kill()
     try:
         program.communicate(timeout=300)
-        assert gone(sampler)
+        assert ended(sampler)
     finally:
         os.killpg(program.pid, signal.SIGKILL)  # the fork
 

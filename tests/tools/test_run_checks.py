@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 import pytest
 import run_checks
 import yaml
+from processes import ended
 
 from helpers import paths
 from helpers.frameworks import ROWS
@@ -173,6 +178,43 @@ def test_a_part_is_charged_for_the_processor_time_of_the_processes_it_started() 
     assert ended.wrong == "" and 0.3 <= ended.processor_seconds < 10
     hung = run_checks._run([sys.executable, "-c", "import time; time.sleep(60)"], None, seconds=0.2)
     assert "hangs" in hung.wrong
+
+
+STOPPED = """
+import sys
+from functools import partial
+import run_checks
+run_checks.GRACE_SECONDS = 0.5
+part = partial(run_checks._run, [sys.executable, "-c", sys.argv[2], sys.argv[1]])
+run_checks.parts = lambda: {"one": part, "two": part}
+run_checks.obey_signals()
+sys.exit(run_checks.main([]))
+"""
+DEAF = """
+import os, pathlib, signal, subprocess, sys, time
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(sys.argv[1], str(os.getpid())).touch()
+pathlib.Path(sys.argv[1], str(child.pid)).touch()
+time.sleep(600)
+"""
+
+
+def test_a_signal_ends_all_parts_and_what_they_have_started(tmp_path: Path) -> None:
+    """Also parts that do not listen."""
+    command = [sys.executable, "-c", STOPPED, str(tmp_path), DEAF]
+    env = os.environ | {"PYTHONPATH": f"{paths.ROOT}:{paths.ROOT / 'tools'}"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 60
+        while len(found := [int(path.name) for path in tmp_path.iterdir()]) < 4:
+            assert time.monotonic() < until and running.poll() is None
+            time.sleep(0.05)
+        running.terminate()
+        said, _ = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM
+    assert "parts: 0 passed, 2 failed" in said
+    assert all(ended(pid, seconds=10) for pid in found)
 
 
 def test_the_workflow_calls_what_the_makefile_has() -> None:
