@@ -1,7 +1,6 @@
 """The tool that lets writes fail, on the writer that most others use."""
 
 import errno
-import os
 from pathlib import Path
 
 import faults
@@ -26,21 +25,3 @@ def test_each_write_of_a_small_file_fails_in_its_turn(tmp_path: Path) -> None:
         # Renamed it may be, when only the folder could not be synced.
         assert place.read_text() in ("old", "new")
         assert [path.name for path in tmp_path.iterdir()] == ["note"]
-
-
-@faults.alone
-def test_standard_output_and_what_lies_elsewhere(tmp_path: Path) -> None:
-    with faults.failing(1, errno.EPIPE, fd=faults.STDOUT):
-        (tmp_path / "note").write_text("unharmed")
-        with pytest.raises(BrokenPipeError):
-            os.write(1, b"lost")
-        os.write(1, b"once\n")
-    with (
-        faults.failing(2, errno.EROFS, below=tmp_path / "here", lasting=True),
-        pytest.raises(OSError, match="Read-only"),
-    ):
-        (tmp_path / "there").mkdir()
-        (tmp_path / "here").mkdir()
-        for number in range(3):
-            (tmp_path / "here" / str(number)).touch()
-    assert not list((tmp_path / "here").iterdir())

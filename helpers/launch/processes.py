@@ -26,10 +26,7 @@ def own() -> dict[str, Any]:
 
 
 def runs(said: Mapping[str, Any]) -> bool | None:
-    """Whether the process that :func:`own` described still runs; None if this host cannot know.
-
-    Files of older versions lack ``process_space`` and ``process_ticks``.
-    """
+    """Whether the process that :func:`own` described still runs; None if this host cannot know."""
     space, here = said.get("process_space"), _space()
     if space is None or here is None:
         if said["host"] != socket.gethostname():

@@ -1,4 +1,4 @@
-"""Writes that fail: on a disk that is full, on one that is read-only, into a pipe nobody reads.
+"""Writes that fail: on a disk that is full, or on one that is read-only.
 
 A test of a writer runs in a process of its own, under a small library that stands between Python
 and libc. First it counts what the writer writes, then it lets each of these calls fail once::
@@ -31,14 +31,13 @@ from typing import Any
 import pytest
 
 SOURCE = Path(__file__).with_name("faults.c")
-STDOUT = 1
 _LOADED = "FAULTS_LIBRARY"
 
 
 def alone(test: Callable[..., None]) -> Callable[..., None]:
     """The test, in a process with the library; it takes fixtures, but no parameters.
 
-    It is skipped without a C compiler. Its standard output is a pipe, for ``STDOUT`` to fail.
+    It is skipped without a C compiler.
     """
     if _LOADED in os.environ:
         return test
@@ -60,9 +59,9 @@ def alone(test: Callable[..., None]) -> Callable[..., None]:
     return again
 
 
-def count(work: Callable[[], object], *, below: Path | None = None, fd: int = -1) -> int:
-    """How many calls ``work`` makes that write below a folder, or to a file descriptor."""
-    _arm(below, fd, 0, 0, False)
+def count(work: Callable[[], object], *, below: Path) -> int:
+    """How many calls ``work`` makes that write below a folder."""
+    _loaded().fault_arm(os.fsencode(below), 0, 0)
     try:
         work()
     finally:
@@ -71,11 +70,9 @@ def count(work: Callable[[], object], *, below: Path | None = None, fd: int = -1
 
 
 @contextmanager
-def failing(
-    at: int, error: int, *, below: Path | None = None, fd: int = -1, lasting: bool = False
-) -> Iterator[None]:
-    """Inside, call number ``at``, from 1, fails with ``error``; if ``lasting``, so do all after."""
-    _arm(below, fd, at, error, lasting)
+def failing(at: int, error: int, *, below: Path) -> Iterator[None]:
+    """Inside, call number ``at`` below a folder, from 1, fails with ``error``."""
+    _loaded().fault_arm(os.fsencode(below), at, error)
     try:
         yield
     finally:
@@ -98,11 +95,6 @@ def disk(folder: Path, *options: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def _arm(below: Path | None, fd: int, at: int, error: int, lasting: bool) -> None:
-    folder = b"" if below is None else os.fsencode(below)
-    _loaded().fault_arm(folder, fd, at, error, int(lasting))
 
 
 @functools.cache

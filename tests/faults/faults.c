@@ -1,8 +1,8 @@
-/* Makes one system call that writes fail, as a full disk, a read-only one or a closed pipe would.
+/* Makes one system call that writes fail, as a full disk or a read-only one would.
  *
  * Loaded before a process starts (LD_PRELOAD); fault_arm() then counts the calls that would change
- * anything below a folder, or write to a given file descriptor, and lets the n-th fail. What
- * libc's own stdio writes is not seen: Python does not use it.
+ * anything below a folder, and lets the n-th fail. What libc's own stdio writes is not seen: Python
+ * does not use it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,14 +18,13 @@
 #include <unistd.h>
 
 static char below[PATH_MAX];
-static int descriptor = -1, fails_at, error_number, lasts, armed;
+static int fails_at, error_number, armed;
 static int counted;
 
-/* Count calls below `folder` (or writes to `fd`, with an empty folder) from now on, and let number
- * `at` fail with `error`; with `all`, those after it too. 0 counts only. */
-void fault_arm(const char *folder, int fd, int at, int error, int all) {
+/* Count calls below `folder` from now on, and let number `at` fail with `error`; 0 counts only. */
+void fault_arm(const char *folder, int at, int error) {
     strncpy(below, folder, sizeof below - 1);
-    descriptor = fd, fails_at = at, error_number = error, lasts = all;
+    fails_at = at, error_number = error;
     counted = 0;
     armed = 1;
 }
@@ -38,7 +37,7 @@ int fault_disarm(void) {
 
 static int hit(void) {
     int number = __atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST);
-    if (!fails_at || number < fails_at || (!lasts && number > fails_at)) return 0;
+    if (number != fails_at) return 0;
     errno = error_number;
     return 1;
 }
@@ -68,7 +67,6 @@ static int path_fails(int folder, const char *path) {
 static int handle_fails(int fd) {
     char link[64], path[PATH_MAX];
     if (!armed) return 0;
-    if (fd == descriptor) return hit();
     if (!below[0]) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t got = readlink(link, path, sizeof path - 1);
