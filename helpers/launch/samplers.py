@@ -57,8 +57,8 @@ def start(marks: gpumon.Monitor | gpumon.Marker) -> None:
 def stop(marks: gpumon.Monitor | gpumon.Marker) -> None:
     """End sampling; harmless where nothing is sampled."""
     if isinstance(marks, gpumon.Monitor):
-        marks.stop()
         _CLOCKS.close()
+        marks.stop()
 
 
 def prefixes(folder: Path) -> dict[int, Path]:
