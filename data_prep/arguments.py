@@ -135,9 +135,9 @@ def parser() -> argparse.ArgumentParser:
         "init",
         help="recognise the layout of a data set, and write its table.toml and a recipe",
         description="Recognise the layout of FOLDER: the NIH's ChestX-ray14, CheXpert, MIMIC-CXR,"
-        " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC or a folder per class. Guess the columns of"
-        " other label files. Write a recipe, and for a label file table.toml, to FOLDER, and print"
-        " the next commands. Existing files are never replaced.",
+        " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC, a folder per class, or a CSV file with a"
+        " column of image names and a column of classes. Write a recipe, and for a label file"
+        " table.toml, to FOLDER, and print the next commands. Existing files are never replaced.",
     )
     init.add_argument("folder", metavar="FOLDER", help="recognise this folder")
     _add_folder_options(init)

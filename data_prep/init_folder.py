@@ -12,8 +12,7 @@ from typing import Any
 from data_prep.catalog import Catalog
 from data_prep.errors import DataError, count_text, printable
 from data_prep.files import write_atomic
-from data_prep.guess_table import image_files
-from data_prep.layouts import Recognised, recognise
+from data_prep.layouts import Recognised, image_files, recognise
 from data_prep.readers import load_catalog
 from data_prep.readers.column_mapping import MAPPING_FILE
 from data_prep.readers.path_safety import is_utf8

@@ -12,10 +12,6 @@ LAST_FOLDER = "[^/]+(?=/[^/]+$)"
 FIND_CLASSES = f"find them with --class-pattern '{LAST_FOLDER}'"
 
 
-class UnclearClasses(DataError):
-    """The images can be read, but the folders may not be the classes."""
-
-
 def leave_out(name: str) -> str:
     """Return the advice to ignore folders of this name."""
     return f'leave the folder out with --exclude {name} (in a recipe: exclude = ["{name}"])'
@@ -31,17 +27,17 @@ def first_by_kind(place: str, images: Sequence[str], start: int) -> dict[str, in
 
 
 def refuse_copies(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
-    """Raise `UnclearClasses` for a class that contains only folders, one named as a class."""
+    """Raise `DataError` for a class that contains only folders, one named as a class."""
     for own, inner in zip(catalog.classes, classes, strict=True):
         if "" not in inner and (same := {*inner} & {*catalog.classes} - {own}):
-            raise UnclearClasses(
+            raise DataError(
                 f"{catalog.folder}: {own} is a class and contains {min(same)}, which is another"
                 f" class; if {own} has a copy of the images, {leave_out(own)}"
             )
 
 
 def refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
-    """Raise `UnclearClasses` if all classes have images in the same folders, such as masks.
+    """Raise `DataError` if all classes have images in the same folders, such as masks.
 
     The folders may also be patients, if each has other groups.
     """
@@ -54,7 +50,7 @@ def refuse_kinds(catalog: Catalog, classes: Sequence[dict[str, int]]) -> None:
     ):
         return
     listed = ", ".join(sorted(kinds - {""})[:5])
-    raise UnclearClasses(
+    raise DataError(
         f"{catalog.path(classes[0][max(kinds)])}: every class has images in the same folders"
         f" ({listed}). If one has no images to train on, such as masks, {leave_out(max(kinds))};"
         " if the folders are patients, find them with --group; if they are the classes, name one"

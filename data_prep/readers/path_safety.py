@@ -21,10 +21,6 @@ UNSAFE_PATH = re.compile(
 SUSPICIOUS = ("./", ".\n", "//", "\n/", "/\n", "\n\n", ":", "\\")
 
 
-class LinkOutside(DataError):
-    """A link leads out of the data folder."""
-
-
 def is_utf8(text: str) -> bool:
     """Return whether a text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
@@ -152,10 +148,10 @@ def _list_folder(folder: Path, place: str, follow_links: bool) -> dict[str, bool
 def refuse_outside(
     folder: Path, place: str, fix: str = "name the folder that holds the files"
 ) -> None:
-    """Raise `LinkOutside` for a path that leads out of the folder through a link."""
+    """Raise `DataError` for a path that leads out of the folder through a link."""
     home, end = os.path.realpath(folder), os.path.realpath(folder / place)
     if end != home and not end.startswith(os.path.join(home, "")):  # noqa: PTH118
-        raise LinkOutside(
+        raise DataError(
             f"{folder / place}: a link that leads out of the folder, which is not allowed;"
             f" copy the files into the folder, or {fix}"
         )

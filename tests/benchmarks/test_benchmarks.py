@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import data_prep
 from helpers import paths
 from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import RECIPES
@@ -178,28 +177,3 @@ def test_a_process_that_fails_is_told_by_its_last_line(
     assert (
         f"failed: no {missing} environment: make envs ARGS='--environments lab,{missing}'" in said
     )
-
-
-def test_a_replica_has_numbered_images_rows_and_links(tmp_path: Path) -> None:
-    """Enough of them for a training: ten public layouts are trained on."""
-    layouts = importlib.import_module("layouts")
-    lines = [
-        "*3 a/#.png",
-        "*2 b/#.dcm -> ../c/#.dcm",
-        "t.csv = id,label / *3 #,<x|y>",
-        "> init SET",
-    ]
-    folder = tmp_path / "set"
-    folder.mkdir()
-    assert layouts.lay(folder, lines) == ["init SET"]
-    assert (folder / "t.csv").read_text() == "id,label\n1,y\n2,x\n3,y\n"
-    assert sorted(path.name for path in (folder / "a").iterdir()) == ["1.png", "2.png", "3.png"]
-    for number in (1, 2):
-        link = folder / "b" / f"{number}.dcm"
-        assert link.is_symlink() and link.resolve() == tmp_path / "c" / f"{number}.dcm"
-        assert data_prep.read_grey(link).shape == (20, 24)
-
-
-def test_the_layouts_to_train_on_are_ten() -> None:
-    blocks = re.split(r"\n(?=\S)", (FOLDER / "layouts.txt").read_text(encoding="utf-8"))
-    assert sum(bool(re.search(r"^  \*", block, re.MULTILINE)) for block in blocks) == 10

@@ -62,15 +62,6 @@ SETS = {
         ["Edema", "Support Devices"],
         "2 findings (Edema, Support Devices), 3 groups (patients), the published split",
     ),
-    "chexpert-above": Set(
-        {
-            "C/train.csv": f"{XRAY_HEADER}\n"
-            + "".join(f"C/train/patient{at}/a.jpg,F,1,Frontal,AP,,1.0,\n" for at in range(1, 4))
-        },
-        three("C/train/patient{}/a.jpg"),
-        ["Edema", "Support Devices"],
-        "CheXpert, 3 images",
-    ),
     "mimic": Set(
         {
             "mimic-cxr-2.0.0-split.csv.gz": "dicom_id,study_id,subject_id,split\n"
@@ -90,15 +81,6 @@ SETS = {
         ["0/1.png", "1/2.png", "1/3.png"],
         [],
         "2 groups (patients)",
-    ),
-    "padchest-flat": Set(
-        {
-            "PADCHEST_160K.csv.gz": ",ImageID,ImageDir,PatientID,Labels\n"
-            + "".join(f"0,{at}.png,0,{at},['normal']\n" for at in range(1, 4))
-        },
-        three("images-224/images-224/{}.png"),
-        [],
-        "PadChest",
     ),
     "rsna": Set(
         {
@@ -172,6 +154,20 @@ SETS = {
         ["benign", "malignant"],
         "ISIC 2020, 3 images, 2 classes",
     ),
+    "table": Set(
+        {"labels.csv": "id,breed\na1,pug\na2,boxer\na3,pug\n", "notes.csv": "id,who\nx,y\n"},
+        three("train/a{}.jpg"),
+        ["boxer", "pug"],
+        "labels.csv with classes in the column 'breed', 3 images, 2 classes (boxer, pug)",
+        [1, 0, 1],
+    ),
+    "table-of-several-columns": Set(
+        {"birds.csv": "1,file,label,width\n1,t/1.jpg,owl,9\n2,t/2.jpg,emu,9\n3,u/3.jpg,owl,9\n"},
+        ["t/1.jpg", "t/2.jpg", "u/3.jpg"],
+        ["emu", "owl"],
+        "birds.csv with classes in the column 'label'",
+        [1, 0, 1],
+    ),
     "folders": Set(
         {},
         ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg"],
@@ -229,13 +225,14 @@ def test_from_the_unpacked_set_to_a_recipes_images(
     ("files", "images", "said"),
     [
         (
-            {"list.csv": "file;who\na.png;1\n"},
+            {"list.csv": "file;width;height\na.png;1;2\n"},
             ["a.png"],
-            "the layout is unknown: there is list.csv with the columns file, who; describe",
+            "table.toml with lines such as file = 'list.csv', path = 'file', class = 'width' (see",
         ),
-        ({"notes.txt": ""}, ["scans/a.png"], "no CSV file, but notes.txt, scans"),
-        ({}, [], "no CSV file, but nothing"),
-        ({"x.csv": 'a\n"'}, [], "x.csv with the columns a"),
+        ({"notes.txt": ""}, ["scans/a.png"], "there is only one class"),
+        ({}, [], "with lines such as file = 'labels.csv', path = 'image', class = 'label'"),
+        ({"x.csv": 'a\n"'}, [], "the layout is unknown"),
+        ({"l.csv": "id,label\n1,a\n2,b\n"}, ["1.png"], "the layout is unknown"),
         ({"l.csv": f"{HAM}H1,I1,nv\n"}, ["a/I2.jpg"], "line 2: the image I1 is nowhere in"),
         ({"l.csv": f"{HAM}H1,I1,nv\nH2,I2,nv\n"}, ["a/I1.jpg"], "1 of the 2 images named in l.csv"),
         ({"l.csv": f"{HAM}H1,../../I1,nv\n"}, ["a/I1.jpg"], "'../../I1' is not a safe path"),
@@ -264,6 +261,18 @@ def test_any_name_of_a_column_is_written_as_toml(tmp_path: Path) -> None:
     lay(tmp_path / "set", {"list.csv": f"{header}\nI1,1,0,0,1,0\n"}, ["I1.jpg"])
     assert command("init", tmp_path / "set").returncode == 0
     assert list(open_reader("table", tmp_path / "set").classes) == ["MEL", "NV", "BCC", *names]
+
+
+def test_options_of_class_folders_are_recommended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = [f"{of}/{kind}/1.png" for of in ("covid", "normal") for kind in ("images", "masks")]
+    lay(tmp_path / "set", {}, images)
+    assert "leave the folder out with --exclude masks" in the_line(command("init", "set"))
+    done = command("init", "set", "--exclude", "masks", "--class-pattern", "covid|normal")
+    assert "a class in each path, 2 images, 2 classes (covid, normal)" in done.stdout
+    assert " --exclude masks\n" in done.stdout and " --class-pattern 'covid|normal'" in done.stdout
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
