@@ -34,10 +34,6 @@ class UserError(Plain):
     """An error that the user can fix: the message says what is wrong, where, and what to do."""
 
 
-class Stopped(UserError):
-    """The run has stopped as requested, and can be resumed."""
-
-
 class LoaderError(UserError):
     """A loader of the notebook gave fewer batches or images than were asked for."""
 

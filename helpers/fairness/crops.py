@@ -124,7 +124,7 @@ def checks(crops: Sequence[Crop], batch: int) -> list[Check]:
         batch: images per device and step.
     """
     if not crops:
-        why = "no epoch was trained from its first step on"
+        why = "no epoch was trained in this process"
         return [Check(name, None, None, why) for name in (FOUND, PLACES, MIRRORED, DRAWS)]
     lost = sum(not crop.places for crop in crops)
     share = lost / len(crops)

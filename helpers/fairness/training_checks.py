@@ -37,11 +37,9 @@ ROUNDED = 1e-6
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a process trained on in an epoch, or in the part of it that this run trained."""
+    """What a process trained on in an epoch."""
 
     number: int
-    first: int
-    """Steps of it that were taken before."""
     steps: int
     images: int
     labels: np.ndarray
@@ -216,10 +214,9 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
     for each in observed:
         taken = sum(epoch.steps for epoch in each.epochs)
         for epoch in each.epochs:
-            missing = own * (steps - epoch.first) // steps - epoch.images
-            if missing:
-                came = f"epoch {epoch.number}: {epoch.images} images instead of "
-                wrong[came + f"{epoch.images + missing}"] = abs(missing)
+            if epoch.images != own:
+                came = f"epoch {epoch.number}: {epoch.images} images instead of {own}"
+                wrong[came] = abs(own - epoch.images)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
         if updates is not None and updates != taken and not (overflows and updates < taken):
             wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)
@@ -242,19 +239,16 @@ def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.
         return Check(LABELS, None, None, f"this process sees one of {parts} parts of a batch")
     table = counts(labels, len(observed[0].epochs[0].labels) if observed[0].epochs else 0)
     dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch_size
-    worst, said, whole = 0, "", 0
+    worst, said = 0, ""
     for numbered in zip(*(each.epochs for each in observed), strict=True):
-        if numbered[0].first:
-            continue
-        whole += 1
         left = table - sum(epoch.labels for epoch in numbered)
         wrong = int(max(np.max(-left, initial=0), np.max(left - dropped, initial=0)))
         if wrong > worst:
             worst = wrong
             said = f"epoch {numbered[0].number}: {wrong} more or fewer of a label than there can be"
-    if not whole:
-        return Check(LABELS, None, None, "no whole epoch was trained in this process")
-    fair = f"{_epochs(whole)}; {dropped} of {len(labels)} images fill no batch"
+    if not observed[0].epochs:
+        return Check(LABELS, None, None, "no epoch was trained in this process")
+    fair = f"{_epochs(len(observed[0].epochs))}; {dropped} of {len(labels)} images fill no batch"
     return Check(LABELS, float(worst), 0.0, said or fair)
 
 
@@ -277,7 +271,7 @@ def order(observed: Sequence[Observed]) -> Check:
     """
     images = sum(len(numbers) for each in observed for numbers in each.replayed.values())
     if not images:
-        return Check(ORDER, None, None, "no epoch was trained from its first step on")
+        return Check(ORDER, None, None, "no epoch was trained in this process")
     misplaced = sum(each.misplaced for each in observed)
     twice = 0
     for epoch in {epoch for each in observed for epoch in each.replayed}:

@@ -234,7 +234,6 @@ class Epoch(TypedDict):
     valid_top1: NotRequired[Fraction]  # multiclass: images whose class was named first
     valid_top5: NotRequired[Share]  # or among the first five; None with five classes or fewer
     data_seconds: NotRequired[float | None]  # waiting for a batch; None where the loop hides it
-    attempts: NotRequired[Annotated[int, Meta(ge=2)]]  # processes that trained it, if several
 
 
 class StepSeconds(TypedDict):
@@ -377,17 +376,10 @@ class Attribution(TypedDict):
 Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
-class Restart(TypedDict):
-    """Where a resumed attempt continued: finished epochs, and steps of the next one."""
-
-    epoch: Place
-    step: Place
-
-
 class Checkpoint(TypedDict):
-    resumed_after: Count  # epochs that earlier attempts had done or begun
+    resumed_after: Count  # epochs that earlier attempts had done
     seconds: float  # for which handing checkpoints over held training up
-    restarts: NotRequired[list[Restart]]
+    restarts: NotRequired[list[Place]]  # the epoch after which each resumed attempt continued
     changed_code: NotRequired[bool]  # whether an earlier attempt ran other code
     damaged: NotRequired[str]  # why an earlier checkpoint could not be used
 

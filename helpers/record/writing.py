@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from helpers import paths
-from helpers.errors import Stopped, UserError
+from helpers.errors import UserError
 from helpers.frameworks import rank_info
 from helpers.frameworks.devices import Devices, hardware
 from helpers.launch import environment_variables, processes, this_notebook
@@ -89,7 +89,7 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """The run ended with ``error``: interrupted if it was stopped, else failed."""
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit | Stopped)
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit)
         lines = f"{type(error).__name__}: {error}".strip().splitlines()
         # An error that carries another process's traceback names the cause in its last line.
         reason = lines[0].rstrip(": ") + (f": {lines[-1]}" if len(lines) > 1 else "")

@@ -41,13 +41,8 @@ def remarks(compared: Comparison) -> Table:
 
 
 def _where(checkpoint: dict[str, Any]) -> str:
-    """``after epoch 3``, ``twice, after epoch 3 and after step 40 of epoch 5``."""
-    places = [
-        f"after step {each['step']} of epoch {each['epoch'] + 1}"
-        if each["step"]
-        else f"after epoch {each['epoch']}"
-        for each in checkpoint.get("restarts", [])
-    ]
+    """``after epoch 3``, ``twice, after epoch 3 and after epoch 5``."""
+    places = [f"after epoch {epoch}" for epoch in checkpoint.get("restarts", [])]
     if not places:  # a record of an older version
         return f"after epoch {checkpoint['resumed_after']}"
     times = {1: "", 2: "twice, "}.get(len(places), f"{len(places)} times, ")

@@ -143,7 +143,7 @@ def _so_far(experiment: Experiment) -> None:
 
 def _gained(experiment: Experiment) -> tuple[int, int]:
     """The finished runs, and the epochs in the checkpoints of the others."""
-    epochs = [checkpoint.position(experiment.folder / run.folder)[0] for run in experiment.runs]
+    epochs = [checkpoint.epochs_in(experiment.folder / run.folder) for run in experiment.runs]
     return sum(map(experiment.is_finished, experiment.runs)), sum(epochs)
 
 

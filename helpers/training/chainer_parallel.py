@@ -23,7 +23,6 @@ from chainer import training
 
 if TYPE_CHECKING:  # a project into which this file is copied has none of them
     from helpers.recipe import Rule
-    from helpers.training.graceful_stop import Permit
     from helpers.training.step_clock import StepClock
 
 Device: TypeAlias = chainer.backend.Device
@@ -120,17 +119,6 @@ class Loader:
 
     def __init__(self, iterators: Iterable[chainer.dataset.Iterator]) -> None:
         self.iterators = list(iterators)
-        self.passed = multiprocessing.Value("i", 0)
-        self.may_continue: Callable[[int], bool] = lambda taken: True
-        """Whether a Trainer that has taken so many steps is to take the next one."""
-
-    def skip(self, batches: int) -> None:
-        """In all processes of an updater, begin behind so many batches."""
-        self.passed.value = batches
-
-    def until(self, permit: Permit, first: int) -> None:
-        """Continue as far as ``permit`` allows; the next step is number ``first`` of all epochs."""
-        self.may_continue = lambda taken: permit.may_take(first + taken)
 
     def __iter__(self) -> Iterator[Arrays]:
         """Global batches as arrays in the host's memory; to close it ends the loader's workers."""
@@ -161,40 +149,17 @@ class Loader:
 
 
 class Steps:
-    """A Trainer's stop trigger: after so many steps, or where the run stops as it was asked to."""
+    """A Trainer's stop trigger: after so many steps of an updater that took others before."""
 
-    def __init__(self, steps: int, loader: Loader) -> None:
-        self.steps, self.loader = steps, loader
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
         self.first: int | None = None
 
     def __call__(self, trainer: training.Trainer) -> bool:
         """Whether the Trainer is to end; it asks before each step."""
         iteration = trainer.updater.iteration
         self.first = iteration if self.first is None else self.first
-        taken = iteration - self.first
-        return taken == self.steps or not self.loader.may_continue(taken)
-
-
-class Behind:
-    """An iterator of a loader in one process, behind the batches that its loader skips.
-
-    They are read when the first batch is asked for, as each process has to do so after its fork.
-    """
-
-    def __init__(self, loader: Loader, place: int) -> None:
-        self.iterator, self.passed = loader.iterators[place], loader.passed
-        self.dataset, self.finalize = self.iterator.dataset, self.iterator.finalize
-        self.begun = False
-
-    def __iter__(self) -> Behind:
-        return self
-
-    def __next__(self) -> list[Any]:
-        if not self.begun:
-            self.begun = True
-            for _ in range(self.passed.value):
-                next(self.iterator)
-        return next(self.iterator)  # type: ignore[no-any-return]
+        return iteration - self.first == self.steps
 
 
 class Again:
@@ -225,7 +190,7 @@ class Feed(chainer.dataset.Iterator):
 
     def __init__(self, loaders: Sequence[Loader], place: int, number: Any) -> None:
         self.loaders = list(loaders)
-        self.iterators = [Behind(loader, place) for loader in loaders]
+        self.iterators = [loader.iterators[place] for loader in loaders]
         self.dataset = self.iterators[0].dataset  # updaters compare the lengths of theirs
         self.number = number
         self.noted: Iterator[list[Any]] | None = None

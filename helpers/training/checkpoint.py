@@ -1,6 +1,6 @@
 """Write and read checkpoints: weights, optimiser state and the measurements so far.
 
-A checkpoint is written after every epoch, and after the step at which a run stops on request.
+A checkpoint is written after every epoch.
 
 A checkpoint is in the canonical layout of ``helpers.networks.weights``, in every framework: the
 weights, what the optimiser keeps for each of them (Adam's two moments, momentum's velocity as
@@ -19,12 +19,11 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -35,7 +34,6 @@ from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
 from helpers.recipe.settings import rule_name
 from helpers.record import Run, earlier_schemas, run_identity
-from helpers.training.partial_epoch import NONE, Part
 
 FILE = "checkpoint.safetensors"
 AWAIT_SECONDS = 8.0
@@ -47,7 +45,7 @@ DAMAGED = "checkpoint.damaged"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where training begins: after epoch 0 with the initial weights, or after a later step."""
+    """Where training begins: after epoch 0 with the initial weights, or after a later one."""
 
     weights: Arrays
     folder: Path
@@ -64,10 +62,8 @@ class Checkpoint:
     """What the framework module's ``load_optimizer`` takes; nothing at the beginning."""
     history: list[dict[str, Any]] = field(default_factory=list)
     first_step: float = float("nan")
-    part: Part = NONE
-    """What is done of the epoch after the finished ones."""
-    restarts: tuple[dict[str, int], ...] = ()
-    """The ``epoch`` and ``step`` at which each resumed attempt continued."""
+    restarts: tuple[int, ...] = ()
+    """The epoch after which each resumed attempt continued."""
     damaged: str | None = None
     """Why the checkpoint that was there could not be used."""
 
@@ -76,14 +72,9 @@ class Checkpoint:
         """Epochs that are done."""
         return len(self.history)
 
-    @property
-    def begun(self) -> int:
-        """Epochs that another process has trained, or a part of which it has."""
-        return self.epoch + (self.part.steps > 0)
-
     def as_record(self, seconds: float) -> dict[str, Any]:
         """The record's section ``checkpoint``; ``seconds`` are those of its :class:`Writer`."""
-        said: dict[str, Any] = {"resumed_after": self.begun, "seconds": seconds}
+        said: dict[str, Any] = {"resumed_after": self.epoch, "seconds": seconds}
         said |= {"restarts": list(self.restarts)} if self.restarts else {}
         said |= {"changed_code": True} if self.changed_code else {}
         return said | ({"damaged": self.damaged} if self.damaged else {})
@@ -109,14 +100,12 @@ class Writer:
         first_step: float,
         weights: Mapping[str, np.ndarray],
         optimizer: Mapping[str, np.ndarray],
-        part: Part | None = None,
     ) -> None:
         """Write a checkpoint while the caller continues; the caller must not use the arrays again.
 
         Args:
             history: the rows of the epochs that are done.
             optimizer: from the framework module's ``dump_optimizer``.
-            part: of the next epoch.
         """
         start = time.perf_counter()
         self.close()
@@ -126,7 +115,6 @@ class Writer:
         said |= {"about": self._about, "code": self._code, "run": self._run}
         said |= {"history": list(history), "first_step": first_step}
         said |= {"restarts": list(self._restarts)}
-        said |= {"part": asdict(part)} if part is not None else {}
         self._thread = Thread(target=self._write, args=(arrays, json.dumps(said)))
         self._thread.start()
         self.seconds += time.perf_counter() - start
@@ -173,7 +161,6 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         return start
     try:
         said, arrays = _read(path, about, run, initial)
-        part = _part(said, run)
     except _Damaged as error:
         path.replace(path.with_name(DAMAGED))
         print(f"{path}: damaged ({error}); training starts from the beginning. Kept as {DAMAGED}")
@@ -186,14 +173,12 @@ def begin(run: Run, initial: Arrays, *, resume: bool) -> Checkpoint:
         optimizer=under("optimizer/", arrays),
         history=said["history"],
         first_step=said["first_step"],
-        part=part,
-        restarts=(*said.get("restarts", []), {"epoch": len(said["history"]), "step": part.steps}),
+        restarts=(*said.get("restarts", []), len(said["history"])),
         changed_code=said.get("code") != code,
     )
     if isinstance(said.get("run"), str):
         run.resumes(said["run"])
-    within = f" and {part.steps} steps" if part.steps else ""
-    print(f"Resumed after epoch {found.epoch} of {about['epochs']}{within}, from {path}")
+    print(f"Resumed after epoch {found.epoch} of {about['epochs']}, from {path}")
     if found.changed_code:
         print(
             "The code has changed since: the epochs before and after the change come from "
@@ -275,11 +260,9 @@ def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) ->
 def _check_history(said: Mapping[str, Any], run: Run) -> None:
     """Raises _Damaged unless the run's record can take the epochs, in order, and the restarts."""
     rows, epochs = record.plain(said.get("history")), run.content["recipe"]["epochs"]
-    in_the_first = rows == [] and said.get("part")  # a record has one epoch or more
     told = {"resumed_after": 0, "seconds": 0.0, "restarts": said.get("restarts", [])}
-    sections = {"checkpoint": told} | ({} if in_the_first else {"epochs": rows})
     try:
-        record.check(run.content | sections)
+        record.check(run.content | {"checkpoint": told, "epochs": rows})
     except UserError as error:
         raise _Damaged(str(error)) from None
     done = [row["epoch"] for row in rows]
@@ -289,36 +272,19 @@ def _check_history(said: Mapping[str, Any], run: Run) -> None:
         raise _Damaged("the time of the first step is missing")
 
 
-def _part(said: Mapping[str, Any], run: Run) -> Part:
-    """Raises _Damaged unless the part of an epoch is one, or none."""
-    if said.get("part") is None:
-        return NONE
-    steps = run.content["data"]["steps_per_epoch"]
-    try:
-        part = msgspec.convert(said["part"], Part)
-    except msgspec.ValidationError:
-        part = NONE
-    if not 0 < part.steps < steps or asdict(part).keys() != said["part"].keys():
-        raise _Damaged(f"a part of an epoch that cannot be one of {steps} steps")
-    if len(said["history"]) >= run.content["recipe"]["epochs"]:
-        raise _Damaged("a part of an epoch after the last")
-    return part
-
-
-def position(folder: Path) -> tuple[int, int]:
-    """How many epochs, and steps of the next one, the checkpoint in a run's folder has; else 0."""
+def epochs_in(folder: Path) -> int:
+    """How many epochs are done by the checkpoint in a run's folder; 0 without one."""
     try:
         with safe_open(Path(folder) / FILE, "numpy") as file:
-            said = json.loads((file.metadata() or {})["said"])
-        return len(said["history"]), int((said.get("part") or {"steps": 0})["steps"])
-    except (*_UNREADABLE, KeyError, AttributeError):
-        return 0, 0
+            return len(json.loads((file.metadata() or {})["said"])["history"])
+    except (*_UNREADABLE, KeyError):
+        return 0
 
 
 def await_epoch(folder: Path, epoch: int, seconds: float = AWAIT_SECONDS) -> None:
     """Wait until the checkpoint of that epoch, which another thread or process writes, is there."""
     until = time.monotonic() + seconds
-    while position(folder)[0] < epoch and time.monotonic() < until:
+    while epochs_in(folder) < epoch and time.monotonic() < until:
         time.sleep(0.05)
 
 

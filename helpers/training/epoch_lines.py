@@ -31,12 +31,12 @@ class EpochLines:
         self.epochs, self.steps = recipe.recipe.epochs, recipe.steps(images)
         self._task = tasks.TASKS[task]
         self._moving = 0  # characters of a line that the next one replaces
-        self.begin(0, 0)
+        self.begin(0)
 
-    def begin(self, epoch: int, steps: int) -> None:
-        """Training begins now, with so many epochs done, and steps of the next."""
+    def begin(self, epoch: int) -> None:
+        """Training begins now, with so many epochs done."""
         self.printed = self._epoch = epoch
-        self.first_step = epoch * self.steps + steps
+        self.first_step = epoch * self.steps
         self._since = time.monotonic()
 
     def heard(self, row: Mapping[str, Any] | Within) -> None:
@@ -56,25 +56,11 @@ class EpochLines:
         print(self._over_the_moving(line), flush=True)
         heartbeat.say(line)
 
-    def how_far(self, epoch: int, step: int) -> str:
-        """How far training has come that was stopped there."""
-        said = f"stopped as asked after epoch {epoch} of {self.epochs}"
-        said += f" and {step} of {self.steps} steps" if step else ""
-        reached = epoch * self.steps + step
-        if reached == self.first_step:
-            return f"{said}, where it had begun"
-        left = terminal.clock(self._left(reached))
-        return f"{said}; the rest of its training takes about {left} at this pace"
-
-    def _left(self, reached: int) -> float:
-        """Seconds that the steps after so many take, at the pace of those of this training."""
-        pace = (time.monotonic() - self._since) / (reached - self.first_step)
-        return (self.epochs * self.steps - reached) * pace
-
     def _show_within(self, now: Within) -> None:
         """A line that the next one replaces; in a batch the runner shows it."""
         if now.steps > self.first_step:
-            left = terminal.clock(self._left(now.steps))
+            pace = (time.monotonic() - self._since) / (now.steps - self.first_step)
+            left = terminal.clock((self.epochs * self.steps - now.steps) * pace)
             said = f"step {now.steps % self.steps} of {self.steps}, {left} left"
         else:
             said = f"compiling, or in the first step, for {now.seconds:.0f} s"

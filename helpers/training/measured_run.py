@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
@@ -59,7 +59,6 @@ from helpers.training import (
     attribution,
     checkpoint,
     data_coverage,
-    graceful_stop,
     heartbeat,
     loader_advice,
     measurement_rounds,
@@ -72,7 +71,6 @@ from helpers.training import (
     train_loop,
 )
 from helpers.training.epoch_lines import EpochLines
-from helpers.training.graceful_stop import Stopped
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
 from helpers.training.train_loop import WEIGHTS, Trained
@@ -299,7 +297,6 @@ class Run(RunBase):
         Args:
             functions: the fields of ``helpers.training.world.TrainingFunctions``.
         """
-        graceful_stop.check(self.folder, "before its training")
         samplers.stop(self.monitor)  # of a training before this
         self.take(TrainingFunctions(**functions))
 
@@ -346,17 +343,12 @@ class Run(RunBase):
         9, "training", needs=("check_training_loop",), records=("epochs", "training", "checkpoint")
     )
     def train(self) -> pd.DataFrame:
-        """All epochs, under the monitor: a line for each as it ends, curves, and a table.
-
-        Raises:
-            Stopped: the run was asked to stop; its checkpoint holds its progress.
-        """
+        """All epochs, under the monitor: a line for each as it ends, curves, and a table."""
         self.lines = EpochLines(self.recipe, len(self.images.train), self.images.task)
         with self._ends_in_order():
             return self._train()
 
     def _train(self) -> pd.DataFrame:
-        graceful_stop.check(self.folder, "before its training")
         self.record.add(
             "data", self.images.as_record(self.recipe) | {"loader_workers": self.workers}
         )
@@ -372,21 +364,18 @@ class Run(RunBase):
             raise UserError(f"{error}; another run may train in this folder: {AGAIN}") from None
         exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
         self._trace = samplers.began(self.folder)
-        self.lines.begin(self._begin.epoch, self._begin.part.steps)
+        self.lines.begin(self._begin.epoch)
         self._end_replica()  # training starts its own
-        agreement = graceful_stop.Agreement(self.folder)
         report = self.lines.heard if self._in_process else replicas.tell
-        given = (self._begin, agreement, report)
-        with out_of_memory.explained(self.recipe.recipe), closing(agreement):
+        given = (self._begin, report)
+        with out_of_memory.explained(self.recipe.recipe):
             each: list[Trained] = self.with_replica(
                 train_loop.train, self._begin.weights, self.lines.first_step, *given
             )
         trained = each[0]
-        if trained.stopped is not None:
-            raise Stopped(self.lines.how_far(len(trained.history), trained.stopped.steps))
         self._check_training(each)
         self.history = trained.history
-        said = record.training(self.history, trained.first_step, self._begin.begun)
+        said = record.training(self.history, trained.first_step, self._begin.epoch)
         seen = self._observed[0].seen
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
@@ -405,7 +394,6 @@ class Run(RunBase):
 
         With intervals, as a chart and a table.
         """
-        graceful_stop.check(self.folder, "after its training")
         weights_of_this_run = self._trained_weights()
         each: list[train_loop.Tested] = self.with_replica(train_loop.test, weights_of_this_run, 0)
         scores, loss, seconds, _ = each[0]
@@ -430,7 +418,6 @@ class Run(RunBase):
         Args:
             functions: those of ``TrainingFunctions`` that only these measurements need.
         """
-        graceful_stop.check(self.folder, "after its training")
         self.functions = replace(self.functions, **functions)
         steps = measurement_rounds.steps_of_a_turn(self.history)
         found: list[measurement_rounds.Seconds] = self.with_replica(
@@ -493,7 +480,7 @@ class Run(RunBase):
             devices=self.setup.short,
             utilisation=self._utilisation,
             way_out=loader_advice.first_change(self.record.content),
-            resumed_after=self._begin.begun,
+            resumed_after=self._begin.epoch,
             cluster=self.record.content.get("cluster"),
             replicas=self.setup.replicas,
         )

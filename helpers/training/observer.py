@@ -62,12 +62,12 @@ class Observer:
         self.evaluations: list[Evaluation] = []
         self.labels: dict[int, np.ndarray] = {}
         self.pixels: dict[int, list[np.ndarray]] = {}
-        self._epoch = self._first = self._taken = 0
+        self._epoch = self._taken = 0
         self._targets: list[Any] = []
 
-    def begin(self, epoch: int, first: int) -> None:
-        """An epoch begins, behind its ``first`` steps, which another process took."""
-        self._epoch, self._first, self._taken, self._targets = epoch, first, 0, []
+    def begin(self, epoch: int) -> None:
+        """An epoch begins."""
+        self._epoch, self._taken, self._targets = epoch, 0, []
         self.pixels[epoch] = []
 
     def batch(self, batch: Any) -> None:
@@ -87,18 +87,16 @@ class Observer:
                 pixels.append(np.array(numbered_images.in_memory(part)))
         own = self.images // self.shares
         if found != own:
-            number = self._first + self._taken + 1
             raise LoaderError(
-                f"batch {number} of {self.steps} has {found} images, not {own}; let "
+                f"batch {self._taken + 1} of {self.steps} has {found} images, not {own}; let "
                 f"make_train_loader give {own} images in each batch"
             )
 
     def step(self) -> None:
         """The loop has taken a step."""
-        step = self._first + self._taken
+        number = (self._epoch - 1) * self.steps + self._taken
         self._taken += 1
-        number = (self._epoch - 1) * self.steps + step
-        ends = self._taken == 1 or step == self.steps - 1
+        ends = self._taken in (1, self.steps)
         if ends or number < self.warmup or not self.watch.waits:
             self.rates.append((number, self.watch.rate()))
 
@@ -110,7 +108,7 @@ class Observer:
         if task == MULTICLASS:
             labels = labels.reshape(len(labels))
         counts = training_checks.counts(labels, outputs)
-        self.epochs.append(Epoch(self._epoch, self._first, self._taken, len(labels), counts))
+        self.epochs.append(Epoch(self._epoch, self._taken, len(labels), counts))
         if self._epoch in self.kept:
             self.labels[self._epoch] = labels
         self._targets = []
@@ -119,8 +117,7 @@ class Observer:
         """All that was noted, once the notebook's loader has been asked again."""
         work, images = self.work, self.work.images
         epochs = [epoch.number for epoch in self.epochs if epoch.number in self.kept]
-        whole = [number for number in epochs if self._of(number).first == 0]
-        replayed = {number: self._replay(number) for number in dict.fromkeys(whole)}
+        replayed = {number: self._replay(number) for number in dict.fromkeys(epochs)}
         labels = images.targets(images.train)
         misplaced = 0
         for number, order in replayed.items():
@@ -144,9 +141,6 @@ class Observer:
             getattr(work.framework, "peak_bytes", lambda devices: None)(self.world.devices),
             switches.on(self.network, self.world.on_gpu),
         )
-
-    def _of(self, number: int) -> Epoch:
-        return next(epoch for epoch in self.epochs if epoch.number == number)
 
     def _replay(self, number: int) -> np.ndarray:
         """The images of an epoch by the notebook's loader, from the first on."""

@@ -7,7 +7,6 @@ process, in a child, or in a process for each device.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -22,11 +21,9 @@ from helpers.networks.weights import Arrays
 from helpers.training import (
     arithmetic,
     checkpoint,
-    graceful_stop,
     measurement_rounds,
 )
 from helpers.training.epochs import (
-    StoppedInEpoch,
     Training,
     check_count,
     counted_steps,
@@ -34,7 +31,6 @@ from helpers.training.epochs import (
     evaluating,
 )
 from helpers.training.observer import Evaluated
-from helpers.training.partial_epoch import Part
 from helpers.training.step_clock import StepClock
 from helpers.training.work import Work
 from helpers.training.world import TrainingFunctions, World
@@ -56,10 +52,8 @@ class Trained:
     """The digest of this process's weights."""
     logits: np.ndarray
     """What each of all devices makes of the same images, (devices, images, outputs)."""
-    stopped: Part | None = None
-    """How far a training that was stopped has come in the epoch after the last; else None."""
     observed: Observed | None = None
-    """What this process noted of it; None of a training that was stopped."""
+    """What this process noted of it."""
     steps: Sequence[float] = ()
     """Seconds of each step, without the first of each epoch."""
 
@@ -121,43 +115,33 @@ def train(
     work: Work,
     replica: Any,
     begin: checkpoint.Checkpoint,
-    agreement: graceful_stop.Agreement,
     report: Callable[[Any], None],
 ) -> Trained:
-    """Let the notebook train all remaining epochs, or until the run is asked to stop.
+    """Let the notebook train all remaining epochs.
 
     Args:
         begin: the checkpoint to resume from; process 0 writes the next ones, and the weights.
-        agreement: by which all processes stop after the same step.
         report: process 0 calls it with each epoch's row, when the epoch has ended, and with a
             ``Within`` every few seconds.
     """
-    run = Training(world, work, replica, begin, agreement, report)
-    with suppress(StoppedInEpoch):
-        work.functions.train(world, replica, run)
-    history, first_step = run.history, run.first_step
-    stopped = run.permit is not None and run.permit.refused
-    if not stopped and len(history) != work.recipe.recipe.epochs:
+    run = Training(world, work, replica, begin, report)
+    work.functions.train(world, replica, run)
+    history = run.history
+    if len(history) != work.recipe.recipe.epochs:
         raise LoaderError(
             f"train ended after {len(history)} of {work.recipe.recipe.epochs} epochs; let it "
             "iterate over all of run.epochs(...)"
         )
-    writer = run.writer
-    if stopped:
-        if run.part.steps and world.rank == 0:
-            run.save(run.part)
-        writer.close()
-        return Trained(history, first_step, writer.seconds, "", np.zeros(0), stopped=run.part)
     arrays = work.framework.dump_weights(replica.network)
     if world.rank == 0:
         weights.save(begin.folder / WEIGHTS, arrays, {RUN: begin.run})
-    writer.close()
+    run.writer.close()
     logits = of_each_device(world, work, replica)
     run.close()
     return Trained(
         history,
-        first_step,
-        writer.seconds,
+        run.first_step,
+        run.writer.seconds,
         weights.digest(arrays),
         logits,
         observed=run.observer.observed(),

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 from notebook_cells import SIDE, functions_with, namespace_of, write_different_images
 from PIL import Image
-from resuming import before_training
 
 import data_prep
 from data_prep.readers.catalog_reader import CatalogReader
@@ -20,7 +20,7 @@ from helpers.fairness import reference, reference_checks
 from helpers.launch import samplers
 from helpers.networks.weights import Weights
 from helpers.networks.weights import load as load_weights
-from helpers.training import checkpoint, graceful_stop, image_data
+from helpers.training import checkpoint, image_data
 from helpers.training.train_loop import WEIGHTS
 
 Names = dict[str, Any]
@@ -213,79 +213,30 @@ def assert_float32_is_float32(
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
 
 
-def assert_stops_within_an_epoch(
-    notebook: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    bits: bool = True,
-    **given: Any,
-) -> None:
-    """Asked to stop within an epoch and resumed, twice, it takes the steps of a whole run.
+def assert_resumed_takes_the_steps_of_a_whole_run(names: Names, *, bits: bool = True) -> None:
+    """Interrupted in its second epoch and resumed, of a notebook that is about to train two.
 
-    In a warm-up, whose rate changes at each step. To the last bit of the weights with ``bits``.
-    ``given`` are more of the notebook's parameters.
+    To the last bit of the weights with ``bits``.
     """
-    names = before_training(notebook, folder, **given)
-    train_shallow(names)
-    scaled = names["scaled"]
-    shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2, warmup_epochs=1.5))
-    names["this_run"].recipe = names["scaled"] = shorter
-    assert_takes_the_steps_of_a_whole_run(names, monkeypatch, bits=bits)
-
-
-def assert_takes_the_steps_of_a_whole_run(
-    names: Names, monkeypatch: pytest.MonkeyPatch, *, bits: bool = True
-) -> None:
-    """As above, of a notebook that is about to train two epochs."""
-    run = names["this_run"]
-    assert steps_of(names) >= 4
-    stops = False
-
-    class Planned(graceful_stop.Agreement):
-        """Wished for after the first step; a local class, so that processes are sent its code."""
-
-        def of(self, rank: int, processes: int, first: int) -> graceful_stop.Permit:
-            graceful_stop.AHEAD_SECONDS = 0.0
-            permit = super().of(rank, processes, first)
-            decide = permit._decide
-
-            def decide_as_planned(step: int) -> None:
-                permit._wished = stops and step > first
-                decide(step)
-
-            permit._decide = decide_as_planned  # type: ignore[method-assign]
-            return permit
-
-    monkeypatch.setattr(graceful_stop, "AHEAD_SECONDS", graceful_stop.AHEAD_SECONDS)
-    monkeypatch.setattr(graceful_stop, "Agreement", Planned)
-
-    def train(*, resume: bool, stop: bool) -> tuple[int, int]:
-        """How far the checkpoint is."""
-        nonlocal stops
-        stops = stop
-        monkeypatch.setattr(run, "_resume", resume)
-        if stop:
-            with pytest.raises(graceful_stop.Stopped, match="stopped as asked after epoch"):
-                run.train()
-        else:
-            run.train()
-        return checkpoint.position(run.folder)
-
-    train(resume=False, stop=False)
+    run, train_epoch, begun = names["this_run"], names["train_epoch"], count(1)
+    run.train()
     rows, whole = list(run.history), load_weights(run.folder / WEIGHTS)
-    first = train(resume=False, stop=True)
-    second = train(resume=True, stop=True)
-    assert (0, 0) < first < second < (2, 0), f"{first}, {second}"
-    assert first[1] and not first[0], "within the first epoch"
-    train(resume=True, stop=False)
-    assert not list(run.folder.glob(".permit-*"))
-    places = [{"epoch": epoch, "step": step} for epoch, step in (first, second)]
-    assert run.record.content["checkpoint"]["restarts"] == places
+
+    def interrupted(*given: Any) -> float:
+        if next(begun) == 2:
+            raise ValueError("interrupted")
+        loss: float = train_epoch(*given)
+        return loss
+
+    names["train_epoch"] = interrupted
+    with pytest.raises(ValueError, match="interrupted"):
+        run.train()
+    names["train_epoch"] = train_epoch
+    checkpoint.await_epoch(run.folder, 1)
+    run._resume = True
+    run.train()
+    assert run.record.content["checkpoint"]["restarts"] == [1]
     assert [row["epoch"] for row in run.history] == [1, 2], "none is counted twice"
-    assert sum(row.get("attempts", 1) - 1 for row in run.history) == sum(
-        step > 0 for _, step in (first, second)
-    )
     for row, other in zip(run.history, rows, strict=True):
         assert (row["steps"], row["images"]) == (other["steps"], other["images"])
         assert row["learning_rate"] == other["learning_rate"]

@@ -13,7 +13,6 @@ import numpy as np
 import own_networks
 import pytest
 import same_networks
-from agreed import assert_stops_within_an_epoch
 from notebook_cells import CHECKED, failed, failed_in_training_loop, namespace_of
 from resuming import assert_resumes
 
@@ -178,12 +177,6 @@ def test_the_training_loop_check_is_passed_in_16_bits(
     replica = names["start"](world(names), model)
     state = names["framework"].dump_optimizer(replica.network, replica.optimizer)
     assert ("scale" in state) == (precision == "fp16")
-
-
-def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
-    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch, **given)
 
 
 @pytest.mark.slow  # three processes compile

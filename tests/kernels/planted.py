@@ -147,7 +147,7 @@ PLANTS = {
     "half of the steps": Plant(
         {
             LOOP: "islice(loader, steps // 2)",
-            "parallel.Steps(steps, loader)": ("parallel.Steps(steps // 2, loader)"),
+            "parallel.Steps(steps)": ("parallel.Steps(steps // 2)"),
         },
         None,
         "steps",

@@ -26,7 +26,6 @@ from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
     assert_refused,
-    assert_stops_within_an_epoch,
     equal,
     ramp,
     steps_of,
@@ -511,10 +510,6 @@ def test_no_worker_writes_into_a_batch_that_another_user_reads(cells: dict[str, 
             time.sleep(0.5)
             assert all(map(np.array_equal, (pixels, targets), parallel.join(parts)))
     shared.finalize()
-
-
-def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow  # the loss of findings is caught every day

@@ -24,7 +24,6 @@ from adapter import Adapter
 from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_stops_within_an_epoch,
     ramp,
     steps_of,
 )
@@ -381,10 +380,6 @@ def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:
             cells["train_epoch"](replica, loader, 2, clock)
     (step,) = steps
     assert step._cache_size() == 1
-
-
-def test_a_run_that_is_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch)
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

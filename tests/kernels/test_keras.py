@@ -24,7 +24,6 @@ from adapter import Adapter
 from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_stops_within_an_epoch,
     ramp,
 )
 from examples import assert_examples_deliver
@@ -309,12 +308,6 @@ def test_the_import_says_nothing() -> None:
     code = "from helpers.frameworks import keras"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-
-
-def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_stops_within_an_epoch("Keras_MultiGPU", tmp_path, monkeypatch)
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

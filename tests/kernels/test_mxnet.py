@@ -24,7 +24,6 @@ from agreed import (
     assert_float32_is_float32,
     assert_half_are_flipped,
     assert_refused,
-    assert_stops_within_an_epoch,
     equal,
     ramp,
     steps_of,
@@ -417,12 +416,6 @@ def test_the_same_seed_gives_the_same_bits(
         scores, _ = run.functions.predict(replica, islice(batches, 1), 2 * count)
         found.append(framework.dump_weights(network) | {"loss": loss, "scores": scores})
     assert equal(*found)
-
-
-def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_stops_within_an_epoch(NOTEBOOK, tmp_path, monkeypatch, bits=False)
 
 
 def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:

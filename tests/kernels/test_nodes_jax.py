@@ -7,7 +7,7 @@ import faulty_gradients
 import own_networks
 import pytest
 import two_nodes
-from agreed import assert_takes_the_steps_of_a_whole_run
+from agreed import assert_resumed_takes_the_steps_of_a_whole_run
 from resuming import write_small_images
 
 NOTEBOOK = "JAX_MultiGPU"
@@ -25,13 +25,12 @@ def test_a_part_of_the_batch_that_all_read_is_found(
     two_nodes.assert_fault_is_found(NOTEBOOK, tmp_path, monkeypatch, sound, broken)
 
 
-def stops_and_goes_on(names: two_nodes.Names) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        assert_takes_the_steps_of_a_whole_run(names, patch)
+def is_interrupted_and_goes_on(names: two_nodes.Names) -> None:
+    assert_resumed_takes_the_steps_of_a_whole_run(names)
 
 
-def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
-    """Both ranks stop after the same step; the network is somebody's own, with random numbers."""
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    """The network is somebody's own, with random numbers."""
     code = own_networks.NETS["jax"].replace("Dropout(0.1", "Dropout(0.0")  # they never repeat
     recipe = str(own_networks.recipe_of(tmp_path / "recipe", "jax", code))
     given: dict[str, Any] = {
@@ -39,7 +38,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
         "data": str(write_small_images(tmp_path / "data")),
         "epochs": 2,
     }
-    two_nodes.on_ranks(NOTEBOOK, tmp_path, stops_and_goes_on, **given)
+    two_nodes.on_ranks(NOTEBOOK, tmp_path, is_interrupted_and_goes_on, **given)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -11,7 +11,7 @@ import keras_alike as alike
 import own_networks
 import pytest
 import two_nodes
-from agreed import assert_takes_the_steps_of_a_whole_run
+from agreed import assert_resumed_takes_the_steps_of_a_whole_run
 from faulty_gradients import ALONE, SUM, WEIGHT
 from notebook_cells import EPSILON_FIRST, failed
 from resuming import write_small_images
@@ -62,14 +62,13 @@ def test_the_training_loop_check_is_passed_over_nodes(tmp_path: Path) -> None:
     assert {checks[name].verdict for name in N_AGAINST_ONE} == {"pass"}
 
 
-def stops_and_goes_on(names: two_nodes.Names) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        assert_takes_the_steps_of_a_whole_run(names, patch, bits=False)
+def is_interrupted_and_goes_on(names: two_nodes.Names) -> None:
+    assert_resumed_takes_the_steps_of_a_whole_run(names, bits=False)
 
 
 @pytest.mark.slow  # over nodes JAX does, and on two devices test_keras_jax
-def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
-    """Both ranks stop after the same step; the network is somebody's own, with random numbers.
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    """The network is somebody's own, with random numbers.
 
     Not to the bit: Keras's momentum has the rate in its velocity, and a checkpoint has not.
     """
@@ -83,7 +82,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path: Path) -> None:
         "data": str(write_small_images(tmp_path / "data")),
         "epochs": 2,
     }
-    two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, stops_and_goes_on, backend="jax", **given)
+    two_nodes.on_ranks(alike.NOTEBOOK, tmp_path, is_interrupted_and_goes_on, backend="jax", **given)
 
 
 @pytest.mark.slow  # as JAX's own

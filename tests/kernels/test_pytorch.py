@@ -22,7 +22,6 @@ import torch.distributed as dist
 from adapter import *
 from adapter import Adapter
 from agreed import (
-    assert_stops_within_an_epoch,
     steps_of,
 )
 from examples import assert_examples_deliver
@@ -342,12 +341,6 @@ def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str,
 
     for found in cells["this_run"].with_replica(layouts, cells["initial"].arrays):
         assert len(found) == 120 and all(found)
-
-
-def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_stops_within_an_epoch("PyTorch_MultiGPU", tmp_path, monkeypatch)
 
 
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ Runs in the chainer environment.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import stand_in_nccl
-from agreed import assert_takes_the_steps_of_a_whole_run, train_shallow
+from agreed import train_shallow
 from import_order import at_import
 from notebook_cells import CHECKED, assert_passed, cell_with, failed_in_training_loop, namespace_of
 from resuming import write_small_images
@@ -114,18 +113,6 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
     taken = measurement_rounds.ROUNDS * (measurement_rounds.steps_of_a_turn(run.history) + 1)
     assert images["synthetic"] == 2 * BATCH * taken
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
-
-
-def test_a_run_on_gpus_that_is_stopped_goes_on_stand_in(
-    gpus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each GPU's process reads its own share of the epoch, and leaves out the same batches."""
-    names = gpus(2)
-    train_shallow(names)
-    scaled = names["scaled"]
-    shorter = replace(scaled, recipe=replace(scaled.recipe, epochs=2))
-    names["this_run"].recipe = names["scaled"] = shorter
-    assert_takes_the_steps_of_a_whole_run(names, monkeypatch)
 
 
 def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:

@@ -18,7 +18,6 @@ from adapter import Adapter
 from agreed import (
     assert_half_are_flipped,
     assert_later_epochs_are_the_same,
-    assert_stops_within_an_epoch,
     ramp,
 )
 from coverage_checks import failed_in_data_coverage
@@ -317,12 +316,6 @@ def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard
         cells["train_epoch"](replica, noise(cells), 2, clock)
     cells["all_reduce_alone"](replica, 2, clock)
     assert not heard.lines, "in the check of fairness, the training-loop check, or here"
-
-
-def test_a_run_that_is_asked_to_stop_ends_with_the_weights_of_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_stops_within_an_epoch("TensorFlow_MultiGPU", tmp_path, monkeypatch)
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:

@@ -59,13 +59,13 @@ def test_one_that_was_killed_long_after_an_error_is_not_its_cause(tmp_path: Path
 
 
 def test_rank_0_says_for_all_what_a_user_can_put_right(tmp_path: Path) -> None:
-    """All of them stop where they are asked to, and each tells the time that is left."""
-    stopped = {"ename": "Stopped", "for users": True}
-    wrote(tmp_path, "error", 1, 0.1, said="stopped, 9 s left", evalue="1", **stopped)
-    wrote(tmp_path, "error", 0, 0.2, said="stopped, 8 s left", evalue="0", **stopped)
+    """All of them find the same."""
+    wrong = {"ename": "UserError", "for users": True}
+    wrote(tmp_path, "error", 1, 0.1, said="9 images", evalue="1", **wrong)
+    wrote(tmp_path, "error", 0, 0.2, said="8 images", evalue="0", **wrong)
     found = failures.earliest(tmp_path)
-    assert found is not None and str(found) == "stopped, 8 s left"
-    assert (found.ename, found.evalue) == ("Stopped", "0")
+    assert found is not None and str(found) == "8 images"
+    assert (found.ename, found.evalue) == ("UserError", "0")
 
 
 def test_it_is_told_where_each_rank_hangs() -> None:

@@ -18,20 +18,15 @@ from safetensors.numpy import save_file
 
 from helpers import record
 from helpers.errors import UserError
-from helpers.launch import json_values
 from helpers.networks import weights
 from helpers.recipe import lookup, renamed
 from helpers.results import caveats, comparison
 from helpers.training import checkpoint
 from helpers.training.checkpoint import Checkpoint
-from helpers.training.partial_epoch import Part
 
 INITIAL = {"w": np.zeros((2, 3), np.float32), "running_mean": np.zeros(3, np.float32)}
 EPOCHS = lookup("demo").epochs
 ADAM = {"first/w": np.ones((2, 3)), "second/w": np.ones((2, 3)), "step": np.array(8)}
-STEPS = records.make()["data"]["steps_per_epoch"]
-PART = {"steps": 2, "loss": 0.5, "seconds": 3.0, "data_seconds": None}
-PART |= {"attempts": 1}
 ROW: dict[str, Any] = records.make()["epochs"][0] | {
     "valid_auc": None,
 }
@@ -71,8 +66,7 @@ def test_what_was_written_comes_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {path.name for path in tmp_path.iterdir()} == {checkpoint.FILE, record.FILE}
     path = tmp_path / checkpoint.FILE
     assert capsys.readouterr().out == f"Resumed after epoch 2 of {EPOCHS}, from {path}\n"
-    places = [{"epoch": 2, "step": 0}]
-    assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": places}
+    assert found.as_record(0.25) == {"resumed_after": 2, "seconds": 0.25, "restarts": [2]}
 
 
 def test_a_run_that_is_continued_is_named(tmp_path: Path) -> None:
@@ -165,14 +159,8 @@ def test_other_code_goes_on_and_that_is_said_and_recorded(
     assert "The code has changed since" in capsys.readouterr().out
     assert found.changed_code and found.epoch == 1
     said = found.as_record(0.0)
-    assert said.pop("restarts") == [{"epoch": 1, "step": 0}]
+    assert said.pop("restarts") == [1]
     assert said == {"resumed_after": 1, "seconds": 0.0, "changed_code": True}
-
-
-def stop_in_the_first_epoch(folder: Path, part: Part) -> None:
-    writer = checkpoint.Writer(begin(folder, resume=(folder / checkpoint.FILE).exists()))
-    writer.save([], 2.5, INITIAL, ADAM, part)
-    writer.close()
 
 
 @pytest.mark.parametrize("said", [{}, {"said": "{}"}, {"said": "[]"}, {"said": "nothing"}])
@@ -180,22 +168,7 @@ def test_a_file_that_does_not_say_how_far_it_is_has_nothing_done(
     tmp_path: Path, said: dict[str, str]
 ) -> None:
     save_file({"weight": np.zeros(1)}, tmp_path / checkpoint.FILE, said)
-    assert checkpoint.position(tmp_path) == (0, 0)
-
-
-def test_a_part_of_the_first_epoch_comes_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert checkpoint.position(tmp_path) == (0, 0)
-    for steps in (1, 2):
-        part = Part(steps, 0.5, 3.0, 0.25, steps)
-        stop_in_the_first_epoch(tmp_path, part)
-        assert checkpoint.position(tmp_path) == (0, steps)
-    found = begin(tmp_path, resume=True)
-    assert f"Resumed after epoch 0 of {EPOCHS} and 2 steps" in capsys.readouterr().out
-    assert (found.epoch, found.begun, found.part) == (0, 1, part)
-    places = [{"epoch": 0, "step": 1}, {"epoch": 0, "step": 2}]
-    assert found.as_record(1.0) == {"resumed_after": 1, "seconds": 1.0, "restarts": places}
+    assert checkpoint.epochs_in(tmp_path) == 0
 
 
 def test_a_real_record_identifies_its_run(tmp_path: Path) -> None:
@@ -347,21 +320,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "the optimiser's steps missing": (with_arrays(optimizer__step=None), "step is missing"),
     "several steps at once": (with_arrays(optimizer__step=np.arange(3)), "of shape"),
     **{
-        f"a part of an epoch with {changed}": (saying(part=PART | changed), "part of an epoch that")
-        for changed in (
-            *({"steps": 0}, {"steps": STEPS}, {"steps": True}, {"seconds": -1.0}, {"more": 1}),
-            *({"seconds": float("nan")}, {"seconds": math.inf}, {"data_seconds": "1"}),
-            {"attempts": 0},
-        )
-    },
-    "a part of no epoch": (
-        saying(part=PART, history=[ROW | {"epoch": number + 1} for number in range(EPOCHS)]),
-        "a part of an epoch after the last",
-    ),
-    **{
         f"a restart in epoch {epoch}": (
-            saying(restarts=[{"epoch": epoch, "step": 0}]),
-            "field checkpoint/restarts/0/epoch",
+            saying(restarts=[epoch]),
+            "field checkpoint/restarts/0",
         )
         for epoch in (-1, 2**31, 2**31 - 1 + 0.5, True, "1", None)
     },
@@ -549,9 +510,9 @@ def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
         patch.setattr(checkpoint, "save_arrays", slowly)
         writer.save([ROW], 1.0, INITIAL, {})
         began.wait()
-        assert checkpoint.position(tmp_path) == (0, 0)
+        assert checkpoint.epochs_in(tmp_path) == 0
         checkpoint.await_epoch(tmp_path, 1)
-        assert checkpoint.position(tmp_path) == (1, 0)
+        assert checkpoint.epochs_in(tmp_path) == 1
         started = time.monotonic()
         checkpoint.await_epoch(tmp_path, 2, seconds=0.1)  # nobody writes it
         assert time.monotonic() - started < 5
@@ -603,8 +564,3 @@ def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Pat
         f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 8, sha256 "
         f"{'0' * 64}); use that recipe, or remove it"
     )
-
-
-def test_ranks_can_exchange_the_part_of_an_epoch() -> None:
-    part = Part(2, 0.5, 3.0, None, 1)
-    assert json_values.decode(json.loads(json.dumps(json_values.encode(part)))) == part

@@ -13,7 +13,7 @@ import pytest
 import gpumon
 from helpers.errors import LoaderError
 from helpers.recipe import lookup
-from helpers.training import checkpoint, graceful_stop, train_loop
+from helpers.training import checkpoint, train_loop
 from helpers.training.work import Work
 from helpers.training.world import TrainingFunctions, World
 
@@ -94,10 +94,8 @@ def trained(
 ) -> train_loop.Trained:
     begin = checkpoint.Checkpoint({}, folder, {}, run="run")
     replica = SimpleNamespace(network=None, optimizer=None)
-    agreement = graceful_stop.Agreement(folder)
-    return train_loop.train(
-        world, work(train, folder, monkeypatch), replica, begin, agreement, lambda row: None
-    )
+    made = work(train, folder, monkeypatch)
+    return train_loop.train(world, made, replica, begin, lambda row: None)
 
 
 def loop(run: Any, log: Callable[[Any, np.ndarray], None]) -> None:
@@ -115,7 +113,7 @@ def test_a_loop_has_a_row_for_each_epoch(tmp_path: Path, monkeypatch: pytest.Mon
         tmp_path,
         monkeypatch,
     )
-    assert [row["epoch"] for row in found.history] == [1, 2, 3] and found.stopped is None
+    assert [row["epoch"] for row in found.history] == [1, 2, 3]
     assert {(row["train_loss"], row["valid_loss"]) for row in found.history} == {(0.5, 0.4)}
     assert {row["images"] for row in found.history} == {IMAGES}
 
@@ -139,30 +137,6 @@ def test_a_loop_that_leaves_something_out_is_told_what(
 ) -> None:
     with pytest.raises(LoaderError, match=f"^{said}"):
         trained(train, tmp_path, monkeypatch)
-
-
-def test_a_run_that_is_asked_to_stop_ends_in_the_middle_of_an_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its checkpoint has the steps that it took of the epoch, and their mean loss."""
-    monkeypatch.setattr(graceful_stop, "LOOK_SECONDS", 0.0)
-
-    def stops_soon(replica: Any, loader: Any, steps: int, clock: Any) -> float:
-        for number, _ in enumerate(loader):
-            clock.queued(None)
-            if number == 0:
-                graceful_stop.wish(tmp_path)
-        return 0.25
-
-    def train(world: World, replica: Any, run: Any) -> None:
-        for epoch in run.epochs(batches(), []):
-            with epoch.train() as (loader, clock):
-                epoch.loss = stops_soon(replica, loader, epoch.steps, clock)
-            raise AssertionError("there is nothing to validate")
-
-    found = trained(train, tmp_path, monkeypatch)
-    assert found.history == [] and found.stopped is not None
-    assert found.stopped.steps == 1 and found.stopped.loss == 0.25
 
 
 class Sharded:
@@ -199,8 +173,6 @@ def test_a_batch_of_another_size_is_refused_before_its_step(
     taken: list[Any] = []
 
     def train(world: World, replica: Any, run: Any) -> None:
-        if rank:  # what process 0 would say
-            run.agreement._path.write_text('{"until": 9, "last": false}')
         for epoch in run.epochs(iter([next(batches()), small]), []):
             with epoch.train() as (loader, clock):
                 for batch in clock.batches(loader):
@@ -222,7 +194,6 @@ def test_a_rank_whose_loader_ends_is_named(
     """Keras reads in a thread of TensorFlow, whose own error said nothing in its first line."""
 
     def train(world: World, replica: Any, run: Any) -> None:
-        run.agreement._path.write_text('{"until": 9, "last": false}')
         for epoch in run.epochs(iter([next(batches())]), []):
             with epoch.train() as (loader, clock):
                 try:

@@ -26,7 +26,6 @@ from helpers.results.comparison import Entry
 from helpers.training import (
     checkpoint,
     epochs,
-    graceful_stop,
     heartbeat,
     parameters,
     train_loop,
@@ -214,17 +213,14 @@ def test_a_training_loader_that_ends_is_named_with_epoch_and_batches(tmp_path: P
         return 0.5
 
     work: Any = SimpleNamespace(framework=SimpleNamespace(completion=lambda _: None))
-    permit = graceful_stop.Agreement(tmp_path).of(0, 1, 8)
     said = "^epoch 3: the training loader gave 2 of 4 batches; let make_train_loader give batches w"
-    steps = epochs.counted_steps(work, iter("ab"), 4, permit, 8, "epoch 3")
+    steps = epochs.counted_steps(work, iter("ab"), 4, "epoch 3")
     with pytest.raises(LoaderError, match=said), steps as (batches, clock):
         train_epoch(None, batches, 4, clock)
     steps = epochs.counted_steps(work, iter("ab"), 4, what="epoch 3")  # as Chainer's loaders are
     with pytest.raises(LoaderError, match=said), steps as (batches, clock):
         for _ in range(4):
             clock.queued(next(batches))
-    with pytest.raises(LoaderError, match=r"^the batches that a resumed run skips: .* ended; let"):
-        epochs.skip(iter("ab"), 3)
 
 
 @pytest.mark.parametrize("given", [0, 1, 9, 11])
@@ -249,7 +245,7 @@ def test_within_an_epoch_one_line_is_replaced(
     lines = EpochLines(recipe, 100, "multiclass")
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now - 30)
-    lines.begin(2, 0)
+    lines.begin(2)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     first = "Epoch 3 of 8: compiling, or in the first step, for 12 s"
     then = "Epoch 3 of 8: step 5 of 10, 5:30 left"
