@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
@@ -83,11 +83,6 @@ class RunBase:
         """What each of the run's processes has to know."""
         functions, images = self.functions, self.images
         return Work(self.framework, functions, images, self.recipe, self.workers, self.monitor)
-
-    def training_batches(self, workers: int) -> Iterator[Any]:
-        """What one process reads with so many workers, to see how fast it comes."""
-        world = self.worlds()[0]
-        yield from self.functions.make_train_loader(world, 0, workers * world.processes)
 
     @property
     def _in_process(self) -> bool:

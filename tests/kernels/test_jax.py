@@ -233,7 +233,8 @@ def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
 
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
-    with closing(cells["this_run"].training_batches(2)) as stream:
+    batches = cells["make_train_loader"](world(cells), 0, 2)
+    with closing(batches) as stream:
         assert len(next(stream)[0]) == cells["scaled"].global_batch_size
         assert readers()
     for thread in readers():

@@ -147,7 +147,7 @@ def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = threading.active_count()
-    stream = cells["this_run"].training_batches(2)
+    stream = (batch for batch in cells["make_train_loader"](world(cells), 0, 2))
     assert len(next(stream)[0]) == cells["scaled"].global_batch_size
     stream.close()
     assert threading.active_count() == before

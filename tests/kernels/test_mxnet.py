@@ -202,7 +202,7 @@ def joined(parts: list[Any]) -> list[np.ndarray]:
 
 def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
     before = set(multiprocessing.active_children())
-    batches = cells["this_run"].training_batches(2)
+    batches = (batch for batch in cells["make_train_loader"](one_world(*TWO), 0, 2))
     assert sum(len(grey) for grey, _ in next(batches)) == cells["scaled"].global_batch_size
     assert len(set(multiprocessing.active_children()) - before) == 2
     batches.close()
