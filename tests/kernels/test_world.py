@@ -7,6 +7,7 @@ one process for all.
 from typing import Any
 
 import pytest
+import torch
 from coverage_checks import called, failed_after_training, failed_in_data_coverage, world_of
 from notebook_cells import failed, functions_with
 from torch import distributed as dist
@@ -142,7 +143,7 @@ MADE = "    optimizer = make_optimizer(network, rule or scaled.recipe.rule)\n"
 """The line of ``start`` after which a replica's model is there."""
 
 
-def deaf(group: Any, bucket: dist.GradBucket) -> Any:
+def deaf(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Gives the others its gradients, and keeps to its own."""
     own = bucket.buffer().clone()
     return allreduce_hook(group, bucket).then(lambda reduced: own)
