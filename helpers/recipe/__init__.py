@@ -5,7 +5,7 @@ Each setting has one place: a notebook never repeats a number of its recipe. Rec
 its custom code is in the same folder.
 """
 
-from helpers.recipe.catalog import RECIPES, digest_now, file_of, full_name, lookup
+from helpers.recipe.catalog import RECIPES, file_of, full_name, lookup
 from helpers.recipe.settings import (
     AS_USUAL,
     COMPILED,
@@ -31,7 +31,6 @@ __all__ = [
     "Recipe",
     "Rule",
     "ScaledRecipe",
-    "digest_now",
     "file_of",
     "full_name",
     "lookup",

@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError
-from helpers.recipe import recipe_file, renamed
+from helpers.recipe import recipe_file
 from helpers.recipe.recipe_file import RecipeFile
 from helpers.recipe.settings import EXECUTIONS, PRECISIONS, Recipe
 
@@ -43,12 +43,6 @@ def file_of(name: str) -> RecipeFile:
     raise UserError(
         f"unknown recipe '{name}': the recipes are {known} (or auto), or give a file: mine.toml"
     )
-
-
-def digest_now(sha256: str) -> str:
-    """A recipe's digest; that of one that ships, from before its keys were renamed, as of now."""
-    name = renamed.DIGESTS.get(sha256)
-    return sha256 if name is None else RECIPES[name].sha256
 
 
 def lookup(name: str, *, demo: bool = False, **changes: Any) -> Recipe:

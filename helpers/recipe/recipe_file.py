@@ -14,7 +14,7 @@ from typing import Any
 
 from helpers import paths
 from helpers.errors import UserError, unknown
-from helpers.recipe import custom_code, key_types, renamed, toml_file
+from helpers.recipe import custom_code, key_types, toml_file
 from helpers.recipe.keys import (
     DATA,
     EXAMPLES,
@@ -80,9 +80,7 @@ def of_shipped(name: str) -> RecipeFile:
 
 def _tables(path: str | Path) -> tuple[TomlFile, Tables]:
     """A file, and its tables upon those of the recipe that it begins with; every key is checked."""
-    file = renamed.in_new_words(
-        toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
-    )
+    file = toml_file.load(path, "recipe", EXAMPLES, "[train], and below it epochs = 5")
     _check_name(file.path)
     for number, line in enumerate(file.text.split("\n"), start=1):
         if not line.isprintable():  # the whole text is recorded, and shown again

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,15 @@ LARGEST = 2**20
 
 @dataclass(frozen=True)
 class TomlFile:
-    """What a file says: ``content`` as ``tomllib`` has it, and its whole ``text``.
-
-    ``renamed``: where it has a key of ``content`` by another name, how it is written.
-    """
+    """What a file says: ``content`` as ``tomllib`` has it, and its whole ``text``."""
 
     path: Path
     text: str
     content: dict[str, Any]
-    renamed: Mapping[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
     def where(self, *keys: str) -> str:
         """``sweep.toml, line 3``: where a key, or a key of a table, stands; else the file alone."""
-        line = _line(self.text, self.renamed.get(keys, keys))
+        line = _line(self.text, keys)
         return str(self.path) if line is None else f"{self.path}, line {line}"
 
     def without(self, *tables: str) -> str:

@@ -5,7 +5,6 @@ checked against ``helpers.record.types`` and written to a temporary name first, 
 sees half a record.
 """
 
-from helpers.record.earlier_schemas import upgraded
 from helpers.record.file import FILE, check, plain, read, write
 from helpers.record.sections import arithmetic, energy, memory, test, throughput, training
 from helpers.record.types import SCHEMA, Record
@@ -26,6 +25,5 @@ __all__ = [
     "test",
     "throughput",
     "training",
-    "upgraded",
     "write",
 ]

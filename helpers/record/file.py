@@ -11,7 +11,7 @@ import numpy as np
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.record import consistency, earlier_schemas, json_files
+from helpers.record import consistency, json_files
 from helpers.record.types import EXTENSIBLE, SCHEMA, Record
 
 FILE = "record.json"
@@ -32,7 +32,7 @@ def read(path: Path) -> Record:
         path = path / FILE
     if not path.exists():
         raise UserError(f"{path}: there is no record; run its notebook first")
-    content: Record = earlier_schemas.upgraded(json_files.read(path))
+    content: Record = json_files.read(path)
     check(content, path)
     if content["state"] == "running" and not (alive := processes.runs(content["run"])):
         who = processes.named(content["run"])

@@ -177,13 +177,13 @@ TASKS = {task.name: task for task in (MULTILABEL, MULTICLASS)}
 
 def of(recipe: Mapping[str, Any]) -> Task:
     """The task of a recipe as a record has it."""
-    return TASKS[recipe.get("task", MULTILABEL.name)]
+    return TASKS[recipe["task"]]
 
 
 def metric_of(recipe: Mapping[str, Any]) -> Metric:
     """The metric that a recipe's targets are of; learning is shown by it."""
     task = of(recipe)
-    return next((m for m in task.metrics if m.name == recipe.get("metric")), task.metric)
+    return next((m for m in task.metrics if m.name == recipe["metric"]), task.metric)
 
 
 def capital(text: str) -> str:

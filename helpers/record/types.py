@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 SCHEMA = 3
-"""The version that is written; ``helpers.record.earlier_schemas`` converts the others to it."""
 EXTENSIBLE = frozenset({"hardware", "recipe"})
 """Sections that may have fields which no type has."""
 
@@ -156,22 +155,22 @@ class RecipeSettings(TypedDict):
     scaled_learning_rate: float
     seed: int
     precision: str
-    execution: NotRequired[Literal["default", "eager", "compiled"]]  # as asked for
-    reader: NotRequired[str]
-    own: NotRequired[dict[str, str]]  # custom code, mine.py:net, by framework's module or reader
-    code: NotRequired[dict[str, Sha256]]  # SHA-256 of each of its files
-    optimizer: NotRequired[Literal["sgd", "adam"]]
-    momentum: NotRequired[float]  # of sgd; 0 without
-    weight_decay: NotRequired[Amount]
-    lr_scaling: NotRequired[Literal["linear", "sqrt", "none"]]
-    lr_gamma: NotRequired[float]  # factor of the learning rate after each of lr_milestones
-    lr_milestones: NotRequired[list[Positive]]  # epochs
-    warmup_epochs: NotRequired[Amount]
-    metric: NotRequired[str]
-    quality_targets: NotRequired[list[float]]
-    demo: NotRequired[bool]  # whether the table [demo] holds, for a machine without a GPU
-    text: NotRequired[list[str]]  # the recipe's file, line by line
-    sha256: NotRequired[str]  # of that file
+    execution: Literal["default", "eager", "compiled"]  # as asked for
+    reader: str
+    own: dict[str, str]  # custom code, mine.py:net, by framework's module or reader
+    code: dict[str, Sha256]  # SHA-256 of each of its files
+    optimizer: Literal["sgd", "adam"]
+    momentum: float  # of sgd; 0 without
+    weight_decay: Amount
+    lr_scaling: Literal["linear", "sqrt", "none"]
+    lr_gamma: float  # factor of the learning rate after each of lr_milestones
+    lr_milestones: list[Positive]  # epochs
+    warmup_epochs: Amount
+    metric: str
+    quality_targets: list[float]
+    demo: bool  # whether the table [demo] holds, for a machine without a GPU
+    text: list[str]  # the recipe's file, line by line
+    sha256: str  # of that file
 
 
 class Parts(TypedDict):
@@ -292,8 +291,8 @@ class Test(TypedDict):
 
     seconds: float
     loss: NotRequired[float]
-    resamples: NotRequired[Annotated[list[Share], Meta(min_length=1)]]  # of the first metric
-    sample: NotRequired[Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]]  # equal: resamples pair
+    resamples: Annotated[list[Share], Meta(min_length=1)]  # of the first metric
+    sample: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]  # equal: resamples pair
     mean_auc: NotRequired[Share]  # over the findings in_mean, or all that can be computed
     mean_low: NotRequired[Share]
     mean_high: NotRequired[Share]
@@ -315,10 +314,9 @@ class Throughput(TypedDict):
     images: Count
     seconds: Seconds
     images_per_second: Rate  # the median of the rounds
-    low: NotRequired[float]  # images/s of the slowest round
-    high: NotRequired[float]
-    rounds: NotRequired[list[Rate]]
-    epochs: NotRequired[float]
+    low: float  # images/s of the slowest round
+    high: float
+    rounds: Annotated[list[Rate], Meta(min_length=1)]
 
 
 class Product(TypedDict):
@@ -366,8 +364,8 @@ class Attribution(TypedDict):
 
     shares: Shares  # by ablation, after the first epoch; None where the measurement is invalid
     sentence: str
-    intervals: NotRequired[dict[str, Range]]  # of the rounds (of validation: of the epochs)
-    invalid: NotRequired[str | None]  # why the shares are not to be used
+    intervals: dict[str, Range]  # of the rounds (of validation: of the epochs)
+    invalid: str | None  # why the shares are not to be used
     ways: NotRequired[dict[str, Shares]]
     devices_busy: NotRequired[Busy | None]
     agreement: NotRequired[dict[str, Agreement]]

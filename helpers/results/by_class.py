@@ -199,10 +199,7 @@ def limits(content: dict[str, Any]) -> list[str]:
     for row in test[task.outputs]:
         if row.get("reason") or row[task.metric.name] is None:
             said.setdefault(row.get("reason") or task.missing, []).append(row[task.one])
-    texts = [f"{_several(names)}: {reason}" for reason, names in said.items()]
-    if "mean_auc" in test and "in_mean" not in test:
-        texts.append("old record: its mean AUC has no interval and includes rare findings")
-    return texts
+    return [f"{_several(names)}: {reason}" for reason, names in said.items()]
 
 
 def _several(names: list[str]) -> str:

@@ -37,7 +37,7 @@ def history(entry: Entry) -> pd.DataFrame:
 
 def drops(entry: Entry) -> list[int]:
     """The epochs after which the run's learning rate dropped, of those that it trained."""
-    after = entry.content["recipe"].get("lr_milestones") or []
+    after = entry.content["recipe"]["lr_milestones"]
     return [epoch for epoch in after if epoch < len(entry.content.get("epochs") or [])]
 
 
@@ -129,7 +129,7 @@ def targets(compared: Comparison) -> list[float]:
     """
     recipes = [entry.content["recipe"] for entry in compared.finished]
     shown = [recipe for recipe in recipes if tasks.metric_of(recipe) is compared.metric]
-    return sorted({value for recipe in shown for value in recipe.get("quality_targets", [])})
+    return sorted({value for recipe in shown for value in recipe["quality_targets"]})
 
 
 def to_targets(compared: Comparison) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, share, short_number
 from helpers.results.wait_causes import INVALID
-from helpers.training import attribution, loader_advice
+from helpers.training import loader_advice
 
 NOTHING = "nothing"
 _SUPPLY, _DEMAND = "loader_images_per_second", "synthetic_images_per_second"
@@ -41,7 +41,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
             for rate in (_SUPPLY, _DEMAND, _FILES)
             for end in ENDS
         }
-        invalid = any(attribution.read(content).get("invalid") for content in contents)
+        invalid = any(content["attribution"]["invalid"] for content in contents)
         told = row["kind"] in RANKED and not invalid
         # The interval's ends: the slowest loader with the fastest devices, and the reverse.
         for end, demand in zip(ENDS, ("", "_high", "_low"), strict=True):

@@ -55,12 +55,7 @@ def differences(compared: Comparison) -> pd.DataFrame:
         else:
             found = _difference(pairs[name], compared.task.metric, rivals)
             if not found["pairs"]:
-                known = any("sample" in entry.content["test"] for entry in entries)
-                found["verdict"] = (
-                    "cannot be paired: other test images"
-                    if known
-                    else "cannot be paired: its record comes from an older version"
-                )
+                found["verdict"] = "cannot be paired: other test images"
         rows.append(row | {"difference": np.nan, "low": np.nan, "high": np.nan} | found)
     return pd.DataFrame(rows).set_index("run")
 
@@ -142,7 +137,7 @@ def _groups(compared: Comparison) -> dict[str, list[Entry]]:
 def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> list[tuple[Any, Any]]:
     """The sections ``test`` of runs on the same images; the first with the first, and so on."""
     left: dict[Any, list[Any]] = defaultdict(list)
-    for test in (entry.content["test"] for entry in others if "sample" in entry.content["test"]):
+    for test in (entry.content["test"] for entry in others):
         left[_sample(test)].append(test)
     return [
         (test, left[_sample(test)].pop(0))
@@ -151,9 +146,9 @@ def _pairs(ones: Sequence[Entry], others: Sequence[Entry]) -> list[tuple[Any, An
     ]
 
 
-def _sample(test: dict[str, Any]) -> tuple[str | None, int]:
+def _sample(test: dict[str, Any]) -> tuple[str, int]:
     """What two runs must share for their resamples to be subtracted one by one."""
-    return test.get("sample"), len(test.get("resamples", []))
+    return test["sample"], len(test["resamples"])
 
 
 def _difference(

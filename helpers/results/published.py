@@ -28,9 +28,9 @@ def belong(compared: Comparison) -> bool:
 
 
 def all_are(compared: Comparison, study: dict[str, str]) -> bool:
-    """Whether all runs are of a study's task and network; an old record that says neither is."""
+    """Whether all runs are of a study's task and network."""
     recipes = [e.content["recipe"] for e in compared.entries if "recipe" in e.content]
-    return all((study | recipe).items() >= study.items() for recipe in recipes)
+    return all(recipe.items() >= study.items() for recipe in recipes)
 
 
 @cache

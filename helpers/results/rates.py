@@ -18,12 +18,8 @@ Rate = tuple[float, float, float]
 
 
 def rounds(content: dict[str, Any], section: str = "files") -> tuple[float, ...]:
-    """The rate of each of a run's rounds.
-
-    An old record has one value without rounds, and for training on files only that of the epochs.
-    """
-    found = content.get(section) or content["training"]
-    return tuple(found.get("rounds") or [found["images_per_second"]])
+    """The rate of each of a run's rounds."""
+    return tuple(content[section]["rounds"])
 
 
 def together(runs: Iterable[tuple[float, ...]]) -> Rate:

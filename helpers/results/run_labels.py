@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from helpers.recipe import AS_USUAL, COMPILED, EAGER, digest_now
+from helpers.recipe import AS_USUAL, COMPILED, EAGER
 from helpers.recipe.settings import ON_DEVICE, ON_OWN, ON_SIBLINGS
 from helpers.results import machines
 
@@ -22,7 +22,7 @@ def settings(contents: Sequence[dict[str, Any]], on: Sequence[str]) -> list[str]
     known: list[dict[str, str]] = [{"machine": f"on {name}"} if name else {} for name in on]
     for content, found in zip(contents, known, strict=True):
         for what, said in (_SETTINGS | _ELSE).items():
-            with suppress(KeyError):  # a run that never began, or an older record
+            with suppress(KeyError):  # a run that never began
                 found[what] = said(content)
     several = [w for w in _SETTINGS if len({found[w] for found in known if w in found}) > 1]
     for what in ("machine", *_ELSE):
@@ -69,23 +69,23 @@ def _code(content: dict[str, Any]) -> str:
 
 
 def optimizer(recipe: dict[str, Any]) -> str:
-    """``adam``; ``sgd with momentum 0.9, weight decay 0.0001``. Of schema 1 all are of Adam."""
-    rule, decay = recipe.get("optimizer", "adam"), recipe.get("weight_decay", 0)
-    momentum = recipe.get("momentum", 0) if rule == "sgd" else 0
+    """``adam``; ``sgd with momentum 0.9, weight decay 0.0001``."""
+    rule, decay = recipe["optimizer"], recipe["weight_decay"]
+    momentum = recipe["momentum"] if rule == "sgd" else 0
     said = f"{rule} with momentum {momentum:g}" if momentum else rule
     return said + (f", weight decay {decay:g}" if decay else "")
 
 
 def schedule(recipe: dict[str, Any]) -> str:
     """``linear``; ``linear, x 0.1 after [20, 30]``."""
-    drops = recipe.get("lr_milestones")
+    drops = recipe["lr_milestones"]
     said = f", x {recipe['lr_gamma']:g} after {drops}" if drops else ""
-    return str(recipe.get("lr_scaling", "linear")) + said
+    return str(recipe["lr_scaling"]) + said
 
 
 def own_code(recipe: dict[str, Any]) -> str:
     """``mine.py 3f2a01``, by the files' digests; nothing where there is none."""
-    return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe.get("code", {}).items()))
+    return ", ".join(f"{file} {sha[:6]}" for file, sha in sorted(recipe["code"].items()))
 
 
 def _cores(content: dict[str, Any]) -> str:
@@ -118,11 +118,11 @@ def _device(devices: dict[str, Any]) -> str:
 _SETTINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "recipe": lambda c: str(c["recipe"]["name"]),
     "precision": lambda c: str(c["recipe"]["precision"]),
-    "execution": lambda c: _EXECUTIONS[c["recipe"].get("execution", AS_USUAL)],
+    "execution": lambda c: _EXECUTIONS[c["recipe"]["execution"]],
     "crop": lambda c: f"{c['recipe']['crop']} px",
     "epochs": lambda c: f"{c['recipe']['epochs']} epoch{'s' * (c['recipe']['epochs'] != 1)}",
     "batch": lambda c: f"{c['recipe']['batch_size']} per device",
-    "warm-up": lambda c: f"warm-up {c['recipe'].get('warmup_epochs', 0.0):g}",
+    "warm-up": lambda c: f"warm-up {c['recipe']['warmup_epochs']:g}",
     "device": lambda c: f"on {_device(c['devices'])}",
     "cores": _cores,
     "loader workers": _loaders,
@@ -137,5 +137,5 @@ _ELSE: dict[str, Callable[[dict[str, Any]], str]] = {
     "learning rate": lambda c: f"rate {c['recipe']['learning_rate']:g}",
     "schedule": lambda c: schedule(c["recipe"]),
     "code": lambda c: own_code(c["recipe"]) or "no custom code",
-    "text": lambda c: f"recipe {digest_now(c['recipe']['sha256'])[:6]}",
+    "text": lambda c: f"recipe {c['recipe']['sha256'][:6]}",
 }

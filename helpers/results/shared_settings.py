@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from helpers.recipe import AS_USUAL, RECIPES, digest_now, lookup
+from helpers.recipe import RECIPES, lookup
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.run_labels import optimizer, own_code, schedule
 
@@ -16,15 +16,15 @@ MUST_AGREE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "epochs": lambda c: c["recipe"]["epochs"],
     "batch per device": lambda c: c["recipe"]["batch_size"],
     "learning rate per device": lambda c: c["recipe"]["learning_rate"],
-    "warm-up epochs": lambda c: c["recipe"].get("warmup_epochs", 0.0),
+    "warm-up epochs": lambda c: c["recipe"]["warmup_epochs"],
     "task": lambda c: c["recipe"]["task"],
-    "reader": lambda c: c["recipe"].get("reader", "nih"),
-    "network": lambda c: c["recipe"].get("network", "densenet121"),
-    "custom code": lambda c: c["recipe"].get("code", {}),
+    "reader": lambda c: c["recipe"]["reader"],
+    "network": lambda c: c["recipe"]["network"],
+    "custom code": lambda c: c["recipe"]["code"],
     "optimiser": lambda c: optimizer(c["recipe"]),
     "learning rate over epochs": lambda c: schedule(c["recipe"]),
     "precision": lambda c: c["recipe"]["precision"],
-    "execution": lambda c: c["recipe"].get("execution", AS_USUAL),
+    "execution": lambda c: c["recipe"]["execution"],
     "seed": lambda c: c["recipe"]["seed"],
     "images and labels": lambda c: c["data"].get("sha256", "not recorded")[:12],
     "number of images": lambda c: c["data"]["images"],
@@ -120,7 +120,7 @@ _WORK = {
 
 def of_own_networks(entries: Iterable[Entry]) -> bool:
     """Whether runs of several frameworks trained networks that no reference knows."""
-    own = [entry for entry in entries if entry.content["recipe"].get("network") == "own"]
+    own = [entry for entry in entries if entry.content["recipe"]["network"] == "own"]
     return len({entry.content["framework"]["name"] for entry in own}) > 1
 
 
@@ -135,8 +135,8 @@ def unequal(compared: Comparison) -> str | None:
         found = sorted({work(content) for content in contents})
         if len(found) > 1:
             said.append(f"{what} ({', '.join(map(str, found))})")
-    digests = {content["recipe"].get("sha256") for content in contents} - {None, ""}
-    texts = sorted(digest[:12] for digest in set(map(digest_now, digests)))
+    digests = {content["recipe"]["sha256"] for content in contents} - {""}
+    texts = sorted(digest[:12] for digest in digests)
     if len(texts) > 1 and not any(what.startswith("recipe") for what in said):
         said.append(f"the recipe's text (SHA-256 {', '.join(texts)})")
     if not said:
@@ -152,12 +152,8 @@ def departures(content: dict[str, Any]) -> str | None:
     recipe = content["recipe"]
     if recipe["name"] not in RECIPES:
         return None
-    own = lookup(recipe["name"], demo=recipe.get("demo", False))
-    epochs, batch_size, warmup = (
-        recipe["epochs"],
-        recipe["batch_size"],
-        recipe.get("warmup_epochs", 0.0),
-    )
+    own = lookup(recipe["name"], demo=recipe["demo"])
+    epochs, batch_size, warmup = recipe["epochs"], recipe["batch_size"], recipe["warmup_epochs"]
     said = []
     if epochs != own.epochs:
         said.append(f"{epochs} epoch{'s' * (epochs != 1)} instead of {own.epochs}")

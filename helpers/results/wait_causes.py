@@ -21,11 +21,11 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     """
     rows = {}
     for entry in latest_of_each(compared.finished):
-        found = attribution.read(entry.content)
+        found = entry.content["attribution"]
         row: dict[str, Any] = dict(found["shares"])
-        for name, (low, high) in found.get("intervals", {}).items():
+        for name, (low, high) in found["intervals"].items():
             row |= {f"{name}_low": low, f"{name}_high": high}
-        rows[entry.run] = row | {INVALID: found.get("invalid")}
+        rows[entry.run] = row | {INVALID: found["invalid"]}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     shares = [name for name in frame.columns if name != INVALID]
     return frame.astype(dict.fromkeys(shares, float))
@@ -56,13 +56,11 @@ def _cell(row: pd.Series, name: str) -> Cell:
 
 def sentences(compared: Comparison) -> list[str]:
     """The attribution in words, a line each run that waited or whose measurement is invalid."""
-    found = [
-        (entry, attribution.read(entry.content)) for entry in latest_of_each(compared.finished)
-    ]
+    found = [(entry, entry.content["attribution"]) for entry in latest_of_each(compared.finished)]
     return [
         f"{entry.run}: {read['sentence']}"
         for entry, read in found
-        if read.get("invalid") or attribution.telling(read, entry.content)
+        if read["invalid"] or attribution.telling(read, entry.content)
     ]
 
 
@@ -83,7 +81,7 @@ def telling(compared: Comparison) -> dict[str, list[tuple[Entry, float]]]:
     runs = _repeats(compared)
     for repeats in runs:
         each = [
-            attribution.telling(attribution.read(entry.content), entry.content) for entry in repeats
+            attribution.telling(entry.content["attribution"], entry.content) for entry in repeats
         ]
         for wait, found in each[-1].items():
             if all(wait in one for one in each):
@@ -103,7 +101,7 @@ def bounded(compared: Comparison) -> list[Entry]:
     return [
         repeats[-1]
         for repeats in _repeats(compared)
-        if all(attribution.leaves_little(attribution.read(e.content)) for e in repeats)
+        if all(attribution.leaves_little(e.content["attribution"]) for e in repeats)
     ]
 
 
@@ -112,7 +110,7 @@ def invalid(compared: Comparison) -> list[Entry]:
     return [
         repeats[-1]
         for repeats in _repeats(compared)
-        if any(attribution.read(e.content).get("invalid") for e in repeats)
+        if any(e.content["attribution"]["invalid"] for e in repeats)
     ]
 
 

@@ -18,8 +18,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, run_label
 from helpers.frameworks import devices as device_helpers
-from helpers.recipe import AS_USUAL, lookup
-from helpers.record import earlier_schemas
+from helpers.recipe import lookup
 from helpers.runner import journal
 from helpers.runner.plans import Plan, RunState
 from helpers.training import image_folders, image_readers
@@ -112,12 +111,12 @@ def _earlier() -> Iterable[tuple[str, Key, float]]:
 
 
 def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
-    content = earlier_schemas.upgraded(json.loads(path.read_text(encoding="utf-8")))
+    content = json.loads(path.read_text(encoding="utf-8"))
     run, devices, recipe = content["run"], content["devices"], content["recipe"]
     key = (
         run_label(run["notebook"], content["framework"]["kernel"]),
         recipe["name"],
-        (recipe["precision"], recipe.get("execution", AS_USUAL)),
+        (recipe["precision"], recipe["execution"]),
         _asked(plan, recipe["epochs"], recipe["batch_size"]),
         content["data"]["folder"],
         devices["kind"],

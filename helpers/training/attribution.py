@@ -82,29 +82,6 @@ def attribute(
     return found | {"sentence": said}
 
 
-def read(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's section ``attribution``; records without rounds are judged by the same rules.
-
-    Then each thing was measured once, and where files were faster than synthetic data, nothing
-    can be taken off.
-    """
-    found: dict[str, Any] = content["attribution"]
-    trained = content["training"]["images_per_second"]
-    synthetic = content["synthetic"]["images_per_second"]
-    if "intervals" in found or trained <= synthetic:
-        return found
-    why = (
-        f"measured once, training on files was faster, {trained:,.0f} images/s, than on synthetic "
-        f"data, {synthetic:,.0f}"
-    )
-    kept = {share: value for share, value in found["shares"].items() if share == "validation"}
-    return found | {
-        "shares": dict.fromkeys(found["shares"]) | kept,
-        "invalid": why,
-        "sentence": _invalid_sentence(why),
-    }
-
-
 def table(found: Mapping[str, Any]) -> pd.DataFrame:
     """The three ways side by side, as text in percent of an epoch.
 
@@ -153,8 +130,7 @@ def telling(found: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, 
 
 def _needed_to_load(measured: Mapping[str, Any]) -> float:
     """The share of a step on files that the loader alone takes for its batch."""
-    files = measured.get("files") or measured["training"]  # as older records have it
-    return float(files["images_per_second"] / measured["loader"]["images_per_second"])
+    return float(measured["files"]["images_per_second"] / measured["loader"]["images_per_second"])
 
 
 def leaves_little(found: Mapping[str, Any]) -> bool:
@@ -304,7 +280,7 @@ def _sentence(
     network: bool,
 ) -> str:
     if found["invalid"]:
-        return _invalid_sentence(found["invalid"])
+        return f"Invalid: {found['invalid']}. It is not known what the devices waited for."
     files, synthetic, loader = (measured[kind] for kind in ("files", "synthetic", "loader"))
     able = (
         f"{devices} processed {_spread(files)} from files and {_spread(synthetic)} "
@@ -356,10 +332,6 @@ def _limit(found: Mapping[str, Any]) -> str:
     """The limit where it is not loading: compute, unless devices may also wait for each other."""
     most = found["intervals"]["communication"][1]
     return "Compute is the limit" if most <= 2 * LITTLE else "Loading is not the limit"
-
-
-def _invalid_sentence(why: str) -> str:
-    return f"Invalid: {why}. It is not known what the devices waited for."
 
 
 def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from helpers.networks.weights import Arrays, under
 from helpers.networks.weights import save as save_arrays
 from helpers.recipe import Rule
 from helpers.recipe.settings import rule_name
-from helpers.record import Run, earlier_schemas, run_identity
+from helpers.record import Run, run_identity
 
 FILE = "checkpoint.safetensors"
 AWAIT_SECONDS = 8.0
@@ -202,7 +202,6 @@ def _read(
             said = json.loads((file.metadata() or {}).get("said", "null"))
             if not isinstance(said, dict) or not isinstance(said.get("about"), dict):
                 raise _Damaged("it does not say of which run it is")
-            said = earlier_schemas.checkpoint(said)
             _check_same(path, said["about"], about)
             _check_history(said, run)
             # Before an array is read: one could be larger than the memory.

@@ -91,15 +91,15 @@ MAY_BE_LEFT_OUT = (
 """Parameters that the notebooks do not set. A user who needs one adds a line."""
 
 
-def begin(*given: Any) -> Any:
+def begin(framework: ModuleType, names: Mapping[str, Any]) -> Any:
     """Start the run that a notebook's parameters cell asks for; its record begins here.
 
     It has the name of the notebook's file. Of several ranks each has such a run, and the first's
     record is that of all.
 
     Args:
-        given: the framework's module of ``helpers.frameworks``, and the notebook's ``globals()``,
-            of which the parameters are taken. Older notebooks give their own name before them.
+        framework: the framework's module of ``helpers.frameworks``.
+        names: the notebook's ``globals()``, of which the parameters are taken.
 
     Raises:
         UserError: what was asked for cannot be had, the cell does not set all parameters, or the
@@ -107,18 +107,11 @@ def begin(*given: Any) -> Any:
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
-    framework: ModuleType
-    names: Mapping[str, Any]
-    *said, framework, names = given
     here = rank_info.here()
     if isinstance(before := names.get("this_run"), Run):
         before.end()  # also where this one cannot begin: what follows would be of old parameters
     file = this_notebook.find(names)
     notebook = file.stem
-    if said and said[0] != notebook:
-        raise UserError(
-            f"{file.name} calls itself {said[0]}: write measured_run.begin(framework, globals())"
-        )
     own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
     wanted = (*PARAMETERS, "resume", *own)
     if wrong := this_notebook.misspelt(file, wanted, names):

@@ -48,9 +48,8 @@ def test_commands_and_python_names_are_filled_in(site: Path) -> None:
 
 
 def test_an_executed_notebook_has_its_charts_and_tables(site: Path) -> None:
-    page = site.joinpath(
-        "results", "cpu-2-cores", "demo", "PyTorch_MultiGPU-2x-seed2", "notebook.html"
-    )
+    demo = site / "results" / "cpu-2-cores" / "demo"
+    page = demo / "PyTorch_MultiGPU-2x-seed2" / "notebook.html"
     text = page.read_text(encoding="utf-8")
     assert text.count("<img") >= 5 and text.count("<table") >= 3
 

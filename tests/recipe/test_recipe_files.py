@@ -163,6 +163,15 @@ def test_a_recipe_of_ones_own(folder: Path) -> None:
     assert recipe.digests() == {"mine.toml": record["sha256"], "mine.py": digest}
 
 
+@pytest.mark.parametrize(
+    ("train", "momentum"),
+    [("epochs = 3", 0.9), ('optimizer = "sgd"', 0.0), ('optimizer = "adam"', 0.0)],
+)
+def test_another_optimizer_inherits_no_momentum(train: str, momentum: float, folder: Path) -> None:
+    path = write(folder, f'recipe = "resnet44-cifar10"\n[train]\n{train}\n')
+    assert file_of(str(path)).recipe.momentum == momentum
+
+
 HIDDEN = '[data]\ntable = """\n[slurm]\nfirst\n[train]"""\n'
 """A text of several lines, in which a header is none."""
 

@@ -136,18 +136,6 @@ def test_findings_that_are_not_in_the_mean_are_listed_by_name(tmp_path: Path) ->
     assert by_class.not_in_mean(compared).endswith("negative test images: Hernia. ")
 
 
-def test_records_of_older_versions_show_their_mean_without_an_interval(tmp_path: Path) -> None:
-    content = records.make("PyTorch")
-    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
-        del content["test"][name]
-    compared = records.load(tmp_path, content)
-    assert by_class.table(compared).frame.loc["Mean", "PyTorch, 2 devices"] == "0.750"
-    assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test AUC"] == "0.750"
-    assert "old record:" in " ".join(caveats.remarks(compared).frame["remark"])
-    assert by_class.not_in_mean(compared) == ""
-    assert charts.by_class(compared) is not None
-
-
 def test_the_range_over_runs_is_not_taken_for_the_interval_over_patients(tmp_path: Path) -> None:
     for name, auc in (("a", 0.74), ("b", 0.75), ("c", 0.78)):
         records.save(tmp_path / name, records.make(auc=auc))

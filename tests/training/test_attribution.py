@@ -306,23 +306,6 @@ def test_without_gpus_the_host_is_shown_and_proves_nothing() -> None:
     assert attribution.table(found).loc["data", "host busy in training"] == "-"
 
 
-def test_an_old_record_is_held_to_the_same() -> None:
-    """Measured once, a share makes no sentence; and files faster than noise are invalid."""
-    shares = {"compute": 0.7, "data": 0.2, "validation": 0.1}
-    old = {"shares": shares, "sentence": "as it was"}
-    content = {
-        "attribution": old,
-        "training": {"images_per_second": 99.0},
-        "synthetic": {"images_per_second": 100.0},
-    }
-    assert attribution.read(content) == old and telling(old) == {}
-    content["training"] = {"images_per_second": 101.0}
-    found = attribution.read(content)
-    assert found["shares"] == {"compute": None, "data": None, "validation": 0.1}
-    assert found["sentence"].startswith("Invalid: measured once, training on files was faster, 101")
-    assert old["shares"] == shares, "the record itself stays as it is"
-
-
 REAL = {"nodes": 2, "simulated": False}
 """The section cluster of a run over two machines."""
 SLOW_NETWORK = {"no_allreduce": 4000, "history": [STEADY | {"data_seconds": 0.0}]}

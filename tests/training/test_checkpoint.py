@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from helpers import record
 from helpers.errors import UserError
 from helpers.networks import weights
-from helpers.recipe import lookup, renamed
+from helpers.recipe import lookup
 from helpers.results import caveats, comparison
 from helpers.training import checkpoint
 from helpers.training.checkpoint import Checkpoint
@@ -517,50 +517,3 @@ def test_an_interrupt_waits_for_the_epoch_that_was_told(tmp_path: Path) -> None:
         checkpoint.await_epoch(tmp_path, 2, seconds=0.1)  # nobody writes it
         assert time.monotonic() - started < 5
     writer.close()
-
-
-def as_before(folder: Path, **about: Any) -> None:
-    """The checkpoint there as it was written before records had schema 3."""
-    names = {
-        "image_size": "resized",
-        "batch_size": "batch",
-        "global_batch_size": "global_batch",
-        "lr_scaling": "scaling",
-        "lr_gamma": "drop_by",
-        "lr_milestones": "drop_epochs",
-        "quality_targets": "targets",
-        "color_mode": "colour",
-        "demo": "small",
-    }
-    values = {"multilabel": "findings", "grayscale": "grey", "random": "seeded"}
-    digest = next(digest for digest, name in renamed.DIGESTS.items() if name == "demo")
-
-    def older(said: dict[str, Any]) -> dict[str, Any]:
-        del said["schema"]
-        now = {names.get(key, key): value for key, value in said["about"].items()}
-        now = {key: values.get(str(value), value) for key, value in now.items()}
-        said["about"] = now | {"momentum": 0.9, "sha256": digest} | about
-        return said
-
-    rewrite(folder / checkpoint.FILE, older)
-
-
-def test_one_of_before_the_renaming_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path, epochs=2)
-    as_before(tmp_path)
-    found = begin(tmp_path, resume=True)
-    assert f"Resumed after epoch 2 of {EPOCHS}" in capsys.readouterr().out
-    assert found.history == [ROW, ROW | {"epoch": 2}]
-
-
-def test_one_of_before_the_renaming_with_another_recipe_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    as_before(tmp_path, batch=8, sha256="0" * 64)
-    with pytest.raises(UserError) as refused:
-        begin(tmp_path, resume=True)
-    assert str(refused.value) == (
-        f"{tmp_path / checkpoint.FILE}: belongs to a run with another recipe (batch_size 8, sha256 "
-        f"{'0' * 64}); use that recipe, or remove it"
-    )

@@ -360,16 +360,6 @@ def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) ->
         run.record.fail(KeyboardInterrupt())
 
 
-def test_a_name_in_the_notebook_has_to_be_that_of_its_file(
-    cell: dict[str, Any], tmp_path: Path
-) -> None:
-    names = cell | said_to_be("PyTorch_MultiGPU-Copy1", tmp_path)
-    with pytest.raises(UserError, match=r"^\S+-Copy1.ipynb calls itself PyTorch_MultiGPU: write"):
-        begin("PyTorch_MultiGPU", module("pytorch"), names)
-    run = begin("PyTorch_MultiGPU-Copy1", module("pytorch"), names)
-    run.record.fail(KeyboardInterrupt())
-
-
 @pytest.mark.parametrize(
     ("name", "of", "nodes"),
     [

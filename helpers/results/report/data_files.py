@@ -40,7 +40,7 @@ _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "machine": lambda e: e.content["run"]["host"],
     "recipe": lambda e: e.content["recipe"]["name"],
     "precision": lambda e: e.content["recipe"]["precision"],
-    "execution": lambda e: e.content["recipe"].get("execution", "default"),
+    "execution": lambda e: e.content["recipe"]["execution"],
     "seed": lambda e: e.content["recipe"]["seed"],
     "variant": lambda e: e.variant,
     "marks": lambda e: ", ".join(comparability.marks(e.content)),
@@ -122,14 +122,8 @@ def _epochs(entry: Entry) -> list[dict[str, Any]]:
 
 
 def _in_mean(content: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Whether a finding counts in the mean; in older records each did that could be computed.
-
-    Nothing of classes, which all count in top-1.
-    """
-    if "finding" not in row:
-        return {}
-    counted = content["test"].get("in_mean")
-    return {"in_mean": row["auc"] is not None if counted is None else row["finding"] in counted}
+    """Whether a finding counts in the mean; nothing of classes, which all count in top-1."""
+    return {"in_mean": row["finding"] in content["test"]["in_mean"]} if "finding" in row else {}
 
 
 def long_table(compared: Comparison) -> pd.DataFrame:
