@@ -225,7 +225,7 @@ def expected(made: list[Record]) -> Cells:
         _, images = way(content, wanted)
         seen = sum(epoch["images"] for epoch in content["epochs"])
         put(
-            "What a run costs",
+            "What a run uses",
             run(content),
             **{
                 "Wh an epoch": short(energy["joules"] / 3600 / len(content["epochs"])),

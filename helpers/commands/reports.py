@@ -58,7 +58,6 @@ def _add_report(commands: Commands) -> None:
 examples:
   rosetta report                            write the last experiment's report again
   rosetta report before after --out both    combine two experiments in one report
-  rosetta report --price 12.24/h            add the cost of each run
   rosetta report --results docs/results     list the records of all machines below a folder
 """,
     )
@@ -74,14 +73,6 @@ examples:
         type=Path,
         metavar="FOLDER",
         help="write the report to FOLDER (default: the first experiment's folder)",
-    )
-    parser.add_argument(
-        "--price",
-        action="append",
-        default=[],
-        metavar="PRICE",
-        help="add the cost of each run at this price per hour: 12.24/h, 12.24 EUR/h, or "
-        "box=12.24/h for the machine called box. Repeat it for several machines (default: no cost)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print all figures as JSON instead of writing a report"
@@ -138,20 +129,19 @@ def _report(given: argparse.Namespace) -> int:
         raise UserError("--json writes no file, so --out has no effect; give one of them")
     if given.results:
         return _results(given)
-    from helpers.results import machines, report  # with Jinja and the charts
+    from helpers.results import report  # with Jinja and the charts
 
-    each = machines.read_prices(given.price)
     if given.json:
-        print(report.as_json(report.load(given.names, each)))
+        print(report.as_json(report.load(given.names)))
     else:
-        page = report.write(given.names, given.out, each)
+        page = report.write(given.names, given.out)
         say(f"{page}\nOpen it with: rosetta open {given.out or given.names[0]}")
     return 0
 
 
 def _results(given: argparse.Namespace) -> int:
-    if given.json or given.price:
-        raise UserError("--results lists records, without --json and --price; leave them out")
+    if given.json:
+        raise UserError("--results lists records, without --json; leave it out")
     from helpers.results import comparison
     from helpers.results.report import results_page
 

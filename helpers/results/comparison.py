@@ -19,7 +19,6 @@ from helpers.frameworks import name_of, order
 from helpers.record import tasks
 from helpers.record.tasks import Metric, Task
 from helpers.results import comparability, machines, rates, run_labels
-from helpers.results.machines import Prices
 
 KEPT = 4
 """Comparisons whose figures are kept, because every table and chart asks for them again."""
@@ -128,8 +127,6 @@ class Comparison:
     folders: tuple[Path, ...]
     set_aside: tuple[str, ...] = ()
     """One line for each run of another task, which no table, chart or ranking includes."""
-    prices: Prices | None = None
-    """The prices of the machines' hours, if the user gave them."""
 
     @property
     def task(self) -> Task:
@@ -147,9 +144,7 @@ class Comparison:
         return tuple(entry for entry in self.entries if entry.finished)
 
 
-def load(
-    experiments: str | Path | Iterable[str | Path] = "latest", prices: Prices | None = None
-) -> Comparison:
+def load(experiments: str | Path | Iterable[str | Path] = "latest") -> Comparison:
     """The runs of an experiment (a name under ``runs/``, or a folder), or of several together.
 
     An experiment that is named twice counts once. A record that cannot be read is reported in the
@@ -174,7 +169,7 @@ def load(
             except UserError as error:
                 unreadable.append(str(error))
     entries, others = _of_one_task(with_machines(entries))
-    return of(entries, tuple(unreadable), folders, tuple(others), prices)
+    return of(entries, tuple(unreadable), folders, tuple(others))
 
 
 def of(
@@ -182,7 +177,6 @@ def of(
     unreadable: tuple[str, ...] = (),
     folders: tuple[Path, ...] = (),
     set_aside: tuple[str, ...] = (),
-    prices: Prices | None = None,
 ) -> Comparison:
     """The comparison of these runs of one task, labelled by what sets each of them apart."""
     contents = [entry.content for entry in entries]
@@ -191,7 +185,7 @@ def of(
     programs = run_labels.programs([entry.series for entry in entries], contents)
     entries = [replace(entry, program=said) for entry, said in zip(entries, programs, strict=True)]
     entries.sort(key=lambda e: (order(e.label), e.devices or 0, e.content["run"]["started"]))
-    return Comparison(tuple(entries), unreadable, folders, set_aside, prices)
+    return Comparison(tuple(entries), unreadable, folders, set_aside)
 
 
 def with_machines(entries: Sequence[Entry]) -> list[Entry]:

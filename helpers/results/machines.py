@@ -1,17 +1,12 @@
-"""Distinguish the machines of runs by their hardware, and price their hours.
+"""Distinguish the machines of runs by their hardware.
 
 Hosts of equal hardware count as one machine, as the nodes of a cluster do, or a container that has
 another name each time.
 """
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from helpers.errors import UserError
-from helpers.results import comparability
 
 Key = tuple[str, int, int]
 """CPU, its logical cores, GiB of memory. GPUs are known from the devices of a run."""
@@ -66,54 +61,3 @@ def names(contents: Sequence[Mapping[str, Any]]) -> list[str]:
         for found, host in hosts.items()
     }
     return ["" if found is None else said[found] for found in keys]
-
-
-MOST = 1e9
-_PRICE = re.compile(
-    r"(?:(?P<host>[^=\s]{1,100})=)?(?P<before>[^\d\s.,=/-]{0,5}) ?"
-    r"(?P<amount>\d+(?:\.\d+)?) ?(?P<after>[^\d\s.,=/-]{0,5})/h"
-)
-
-
-@dataclass(frozen=True)
-class Prices:
-    """An hour of one machine: of each host that is named, and of any other (``any``)."""
-
-    any: float | None = None
-    hosts: Mapping[str, float] = field(default_factory=dict)
-    currency: str = ""
-
-    def an_hour(self, content: Mapping[str, Any]) -> float | None:
-        """All machines of a run together; None where one has no price."""
-        found = [self.hosts.get(host, self.any) for host in comparability.hosts_of(content)]
-        return None if None in found else sum(price for price in found if price is not None)
-
-
-def read_prices(texts: Iterable[str]) -> Prices | None:
-    """``12.24/h``, ``12.24 EUR/h``, ``$12.24/h``, ``box=3.06/h``; None without any.
-
-    Raises:
-        UserError: one is no price, a machine has two, or there are two currencies.
-    """
-    hosts: dict[str | None, float] = {}
-    currencies = set()
-    for text in texts:
-        found = _PRICE.fullmatch(text.strip())
-        amount = float(found["amount"]) if found else math.nan
-        if found is None or not 0 <= amount <= MOST or (found["before"] and found["after"]):
-            raise UserError(
-                f"--price {text[:60]}: no price of a machine's hour; write 12.24/h, 12.24 EUR/h, "
-                "or box=12.24/h for the machine called box"
-            )
-        if found["host"] in hosts:
-            which = found["host"] or "any machine"
-            raise UserError(f"--price {text[:60]}: {which} has a price already; give one each")
-        hosts[found["host"]] = amount
-        currencies.add(found["before"] or found["after"])
-    if len(currencies) > 1:
-        said = ", ".join(sorted(currency or "none" for currency in currencies))
-        raise UserError(f"--price: several currencies ({said}); give all prices in one")
-    if not hosts:
-        return None
-    other = hosts.pop(None, None)
-    return Prices(other, {host: price for host, price in hosts.items() if host}, currencies.pop())

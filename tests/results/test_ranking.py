@@ -156,7 +156,6 @@ def test_gpus_and_cpus_are_never_in_one_ranking(tmp_path: Path) -> None:
     assert conclusions.headline(compared).startswith("On 2 NVIDIA H100, Keras")
     assert "CPU results" not in conclusions.fastest(compared).text
     assert learning_curves.table(compared).frame.index[0] == "Keras on NVIDIA H100, 2 devices"
-    assert cost.numbers(compared)["ranks"].sum() == 1
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
     assert "default-src 'none'" in html.unescape(page)
     names = [
         "All runs", "How fast", "Is it fair", "What the devices waited for",
-        "What more devices bring", "How well it learnt", "What it costs", "Machine and versions",
+        "What more devices bring", "How well it learnt", "What it uses", "Machine and versions",
         "What this does not show", "The article of 2018",
     ]  # fmt: skip
     heads = r"<section [^>]*>\s*(?:<details>\s*<summary>)?<h2[^>]*>([^<]*)"

@@ -14,14 +14,12 @@ import records
 import scaling_records as law
 
 from helpers.__main__ import main
-from helpers.errors import UserError
 from helpers.results import (
     charts,
     comparison,
     conclusions,
     learning_curves,
     machine_tables,
-    machines,
     published,
     repeated_runs,
     report,
@@ -41,7 +39,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(batch: Path) -> comparison.Comparison:
-    return comparison.load(batch, machines.read_prices(["12.24 USD/h"]))
+    return comparison.load(batch)
 
 
 def test_a_known_law_is_found_again_within_1_percent(compared: comparison.Comparison) -> None:
@@ -173,8 +171,6 @@ def test_nodes_are_held_against_one_node_and_what_is_shared_scales_nothing(tmp_p
         "gpu",
         "shared",
     }  # images needed are told of both
-    points = cost.pareto(one)
-    assert not points[points["label"].str.startswith("Keras")]["front"].any()
 
 
 @pytest.mark.parametrize(
@@ -294,11 +290,8 @@ def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison
     found = cost.numbers(compared).set_index("devices")
     seconds = law.EPOCHS[8] * law.IMAGES / (law.ALONE * law.speed_up(8))
     assert found.loc[8, "wh_to_target"] == pytest.approx(300 * 8 * seconds / 3600)
-    assert found.loc[8, "money_to_target"] == pytest.approx(12.24 * seconds / 3600)
     assert found["peak_bytes"].isna().all()  # these records tell none
     assert "peak memory" not in str(cost.table(compared))
-    front = cost.pareto(compared)
-    assert list(front[front["front"]]["devices"]) == [64]  # one price, so the soonest is cheapest
 
 
 def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
@@ -310,31 +303,6 @@ def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
     assert cost.numbers(one)["wh_an_epoch"].notna().tolist() == [True, False]
     other = comparison.load(law.save(tmp_path / "c", [whole]))
     assert cost.numbers(other)["wh_an_epoch"].notna().all()
-
-
-@pytest.mark.parametrize(
-    ("texts", "said"),
-    [
-        (["12"], "no price of a machine's hour"),
-        (["nan/h"], "no price"),
-        (["1e999/h"], "no price"),
-        (["-3/h"], "no price"),
-        (["box=1/h", "box=2/h"], "box has a price already"),
-        (["1 EUR/h", "a=1 USD/h"], "several currencies"),
-    ],
-)
-def test_a_price_that_is_none_is_one_line(texts: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        machines.read_prices(texts)
-
-
-def test_prices_are_of_each_machine_of_a_run() -> None:
-    found = machines.read_prices(["$3/h", "node1=$5/h"])
-    assert found is not None and found.currency == "$"
-    assert found.an_hour(records.make()) == 3
-    assert found.an_hour(law.make(devices=4, nodes=2)) == 8
-    named = machines.read_prices(["node1=5/h"])
-    assert named is not None and named.an_hour(records.make()) is None
 
 
 def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
@@ -379,7 +347,7 @@ def test_the_tidy_table_and_json_hold_every_number(
     assert list(losses["epoch"]) == list(range(1, law.LAST + 1)) and losses["value"].notna().all()
     reached = table[(table["measure"] == "images_to_target") & (table["devices"] == 8)]
     assert reached.set_index("target")["value"][0.75] == law.EPOCHS[8] * law.IMAGES
-    assert main(["report", str(batch), "--json", "--price", "2/h"]) == 0
+    assert main(["report", str(batch), "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert {"runs", "split", "scaling", "cost", "epochs"} <= set(told["tables"])
     assert len(told["tables"]["runs"]) == len(law.EPOCHS)

@@ -6,7 +6,7 @@ Each function takes a comparison and returns a chart, or None where there is not
 from helpers.results.charts.classes import by_class
 from helpers.results.charts.learning import curves, devices_against
 from helpers.results.charts.parts import attribution, traces
-from helpers.results.charts.scaling import factors, pareto, scaling
+from helpers.results.charts.scaling import factors, scaling
 from helpers.results.charts.speed import energy, first, placed, throughput
 from helpers.results.charts.style import Chart
 
@@ -19,7 +19,6 @@ __all__ = [
     "energy",
     "factors",
     "first",
-    "pareto",
     "placed",
     "scaling",
     "throughput",

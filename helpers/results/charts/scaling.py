@@ -1,4 +1,4 @@
-"""Draw the charts of scaling: speed, the factors of a speed-up, cost."""
+"""Draw the charts of scaling: speed, the factors of a speed-up."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from helpers.record.tasks import Metric
 from helpers.results import published
@@ -22,13 +22,12 @@ from helpers.results.charts.style import (
 )
 from helpers.results.comparability import RANKED
 from helpers.results.comparison import Comparison
-from helpers.results.scaling import cost, speed, speedup_factors
-from helpers.results.tables import share, short_number, time_text
+from helpers.results.scaling import speed, speedup_factors
+from helpers.results.tables import share
 from helpers.training.figure_style import (
     FAINT,
     NARROW,
     SHARES,
-    figure_of,
     heading,
     legend_below,
     panels,
@@ -248,50 +247,3 @@ def _bar(axes: Axes, place: float, one: float, other: float, colour: str) -> Non
     if pd.notna(one) and pd.notna(other):
         low, high = sorted((one, other))
         axes.bar(place, high - low, 0.3, bottom=low, color=faded(colour, 0.75))
-
-
-def pareto(compared: Comparison) -> Chart | None:
-    """Time against cost, to the target: nothing that ranks is better in both than the line.
-
-    Cost is money at the prices that were given, else energy. None where neither is known.
-    """
-    points = cost.pareto(compared)
-    if points.empty:
-        return None
-    what = "cost" if points["what"].iloc[0] == "money" else "energy in Wh"
-    alt = described(
-        f"Points of the time to the target against {what}; no ranked run is better in both than "
-        "the runs on the line",
-        (
-            f"{on_devices(row)} {time_text(row['seconds'])} and {short_number(row['cost'])}"
-            f"{', on the line' * bool(row['front'])}"
-            for _, row in points.iterrows()
-        ),
-    )
-    return Chart("pareto", "Time against cost", alt, lambda width: _pareto(compared, points, width))
-
-
-def _pareto(compared: Comparison, points: pd.DataFrame, width: float) -> Figure:
-    figure, axes = figure_of(4.0, width)
-    labels = list(dict.fromkeys(points["label"]))
-    for label in labels:
-        own = points[points["label"] == label]
-        style = line_of(label, labels) | {"ls": "none", "ms": 7}
-        axes.plot(own["seconds"], own["cost"], label=safe(label), **style)
-        for _, row in own.iterrows():
-            note(axes, str(row["devices"]), (row["seconds"], row["cost"]), (6, 4), va="baseline")
-    front = points[points["front"]].sort_values("seconds")
-    axes.plot(front["seconds"], front["cost"], color=FAINT, lw=1.2, ls="--", zorder=0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    for axis, text in ((axes.xaxis, time_text), (axes.yaxis, short_number)):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text(value)))
-        axis.set_minor_formatter(NullFormatter())
-    metric, wanted = compared.metric, speedup_factors.target(compared) or 0.0
-    what = "energy, Wh" if points["what"].iloc[0] == "energy" else f"cost{cost.currency(compared)}"
-    axes.set_xlabel(f"time to {metric.short} {metric.target(wanted)}; numbers: devices")
-    axes.set_ylabel(what)
-    axes.grid(axis="y", alpha=0.5)
-    legend_below(figure, axes)
-    return figure

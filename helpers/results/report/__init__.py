@@ -10,7 +10,6 @@ from pathlib import Path
 from helpers import paths
 from helpers.errors import UserError
 from helpers.results import comparison
-from helpers.results.machines import Prices
 from helpers.results.report import data_files, markdown, page, sections
 from helpers.results.report.data_files import as_json
 
@@ -19,19 +18,16 @@ HTML, MARKDOWN, CSV, PARQUET = "report.html", "report.md", "csv", "report.parque
 
 
 def write(
-    experiments: str | Path | Iterable[str | Path] = "latest",
-    folder: Path | None = None,
-    prices: Prices | None = None,
+    experiments: str | Path | Iterable[str | Path] = "latest", folder: Path | None = None
 ) -> Path:
     """The report of ``experiments`` (as ``comparison.load`` takes them); returns the page's path.
 
     It goes into ``folder``, by default that of the first experiment; an older report is replaced.
-    ``prices`` are those of the machines' hours.
 
     Raises:
         UserError: there is no record to report on.
     """
-    return save(load(experiments, prices), folder)
+    return save(load(experiments), folder)
 
 
 def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
@@ -54,15 +50,13 @@ def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
     return folder / HTML
 
 
-def load(
-    experiments: str | Path | Iterable[str | Path], prices: Prices | None = None
-) -> comparison.Comparison:
+def load(experiments: str | Path | Iterable[str | Path]) -> comparison.Comparison:
     """What a report is made of.
 
     Raises:
         UserError: there is no record to report on.
     """
-    compared = comparison.load(experiments, prices)
+    compared = comparison.load(experiments)
     missing = comparison.how_to_begin(compared)
     if missing is not None:
         raise UserError(missing)

@@ -228,14 +228,13 @@ def _guessing(compared: Comparison) -> str:
 def _cost(compared: Comparison) -> Section:
     energy = cost.energy(compared)
     blocks: list[Block | None] = [
-        charts.pareto(compared),
         cost.table(compared),
         charts.energy(compared),
         energy,
         None if energy.empty else Texts("Runs without energy", cost.no_energy(compared)),
     ]
     found = _shown(blocks) if compared.finished else []
-    return Section("cost", "What it costs", "", found, ("cost",))
+    return Section("cost", "What it uses", "", found, ("cost",))
 
 
 def _machine(compared: Comparison) -> Section:

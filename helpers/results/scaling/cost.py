@@ -1,4 +1,4 @@
-"""Compute the cost of training: energy, money at the user's price, memory, the first step.
+"""Compute what training uses: energy, memory, the time of the first step.
 
 What was not measured is missing. Nothing is filled in from other runs.
 """
@@ -12,17 +12,13 @@ import pandas as pd
 
 from helpers.results import comparability, learning_curves, tables
 from helpers.results.comparison import KEPT, Comparison, Entry, latest_of_each
-from helpers.results.ranking import ranked
 from helpers.results.repeated_runs import summarise, with_ends
 from helpers.results.scaling import speedup_factors
 from helpers.results.tables import ABSENT, Table, of_row, ranged, short_number, time_column
 
 FIGURES = (
-    "seconds_to_target",
     "wh_an_epoch",
     "wh_to_target",
-    "money_an_epoch",
-    "money_to_target",
     "peak_bytes",
     "first_step_seconds",
 )
@@ -30,13 +26,12 @@ FIGURES = (
 
 @lru_cache(maxsize=KEPT)
 def numbers(compared: Comparison) -> pd.DataFrame:
-    """What each run cost; a row a label and number of devices, medians and extremes of repeats.
+    """What each run used; a row a label and number of devices, medians and extremes of repeats.
 
-    Columns: label, devices, nodes, kind, ranks (whether its times may rank), runs, target (that of
-    ``speedup_factors.target``), currency, marks, and of each of ``FIGURES`` its median, ``_low``
-    and ``_high``. Energy is the GPUs' while training; until the target it is the same share of it
-    as of the images. Money is for the time of training and validation, on all machines of the run.
-    What is to the target is missing where some run did not reach it.
+    Columns: label, devices, nodes, kind, runs, target (that of ``speedup_factors.target``), marks,
+    and of each of ``FIGURES`` its median, ``_low`` and ``_high``. Energy is the GPUs' while
+    training; until the target it is the same share of it as of the images, and missing where some
+    run did not reach it.
     """
     wanted = speedup_factors.target(compared)
     rows = [_costs(compared, entry, wanted) for entry in compared.finished]
@@ -47,10 +42,9 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     missing = found[figures].isna().groupby([found[key] for key in keys]).transform("any")
     found[figures] = found[figures].mask(missing)
     groups = found.groupby(keys, sort=False)
-    fixed = {"nodes": "first", "kind": "first", "ranks": "all", "marks": comparability.together}
+    fixed = {"nodes": "first", "kind": "first", "marks": comparability.together}
     parts = [groups.size().rename("runs"), groups.agg(fixed), with_ends(groups[figures])]
-    said = compared.prices.currency if compared.prices else ""
-    return pd.concat(parts, axis=1).reset_index().assign(target=wanted, currency=said)
+    return pd.concat(parts, axis=1).reset_index().assign(target=wanted)
 
 
 def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str, Any]:
@@ -59,28 +53,19 @@ def _costs(compared: Comparison, entry: Entry, wanted: float | None) -> dict[str
     epochs = content["epochs"]
     trained = sum(epoch["images"] for epoch in epochs)
     joules = _joules(content)
-    price = compared.prices.an_hour(content) if compared.prices else None
-    hours = content["training"]["seconds"] / 3600
     found = dict.fromkeys(FIGURES, math.nan) | {
         "first_step_seconds": content["training"]["first_step_seconds"],
         "peak_bytes": content.get("memory", {}).get("peak_bytes"),
     }
     if joules is not None:
         found["wh_an_epoch"] = joules / 3600 / len(epochs)
-    if price is not None:
-        found["money_an_epoch"] = price * hours / len(epochs)
-    if got is not None:
-        found["seconds_to_target"] = got.seconds
-        if joules is not None and trained:
+        if got is not None and trained:
             found["wh_to_target"] = joules / 3600 * got.images / trained
-        if price is not None:
-            found["money_to_target"] = price * got.seconds / 3600
     return found | {
         "label": entry.label,
         "devices": entry.devices,
         "nodes": comparability.nodes(content),
         "kind": comparability.kind(content),
-        "ranks": entry in ranked(compared),
         "marks": comparability.marks(content),
     }
 
@@ -110,8 +95,6 @@ def table(compared: Comparison) -> Table:
     heads: dict[str, tuple[str, Callable[[float], str], float]] = {
         "Wh an epoch": ("wh_an_epoch", short_number, 1.0),
         f"Wh{to}": ("wh_to_target", short_number, 1.0),
-        f"cost of an epoch{currency(compared)}": ("money_an_epoch", "{:,.4g}".format, 1.0),
-        f"cost{to}{currency(compared)}": ("money_to_target", "{:,.4g}".format, 1.0),
         "peak memory of a device (GiB)": ("peak_bytes", short_number, 2.0**30),
         f"first step ({unit})": ("first_step_seconds", clock, 1.0),
     }
@@ -137,18 +120,12 @@ def table(compared: Comparison) -> Table:
         if "gpu" in set(found.get("kind", ()))
         else ""
     )
-    money = (
-        "The cost covers the time of training and validation on all machines of the run."
-        if compared.prices
-        else "Run 'rosetta report --price 12.24/h' to show costs."
-    )
     return tables.table(
-        "What a run costs",
+        "What a run uses",
         "run",
         rows,
         note=f"{energy}The first step includes compilation and autotuning. {kept}Peak memory "
-        "counts all processes on a GPU, but only a CPU device's own processes. "
-        f"{money}",
+        "counts all processes on a GPU, but only a CPU device's own processes.",
     )
 
 
@@ -180,48 +157,3 @@ def no_energy(compared: Comparison) -> list[str]:
         f"No energy{'' if len(runs) == len(finished) else ' of ' + '; '.join(runs)}: {reason}."
         for reason, runs in said.items()
     ]
-
-
-def currency(compared: Comparison) -> str:
-    """`` (EUR)``, behind what is money; nothing where it was not said."""
-    said = compared.prices.currency if compared.prices else ""
-    return f" ({said})" if said else ""
-
-
-def pareto(compared: Comparison) -> pd.DataFrame:
-    """Time against cost; a row a label and number of devices that has both.
-
-    Columns: label, devices, ranks, seconds, cost, what (``money`` at the prices that were given,
-    else ``energy`` in Wh), front (no other row that ranks is both as quick and as cheap; False of
-    rows that do not rank), marks. Until the target. Empty where nothing is known of two rows.
-    """
-    found = numbers(compared)
-    for what, figure in (("money", "money_to_target"), ("energy", "wh_to_target")):
-        if found.empty:
-            break
-        known = found.dropna(subset=["seconds_to_target", figure])
-        if len(known) < 2:
-            continue
-        points = pd.DataFrame(
-            {
-                "label": known["label"],
-                "devices": known["devices"],
-                "ranks": known["ranks"],
-                "seconds": known["seconds_to_target"],
-                "cost": known[figure],
-                "what": what,
-                "marks": known["marks"],
-            }
-        )
-        rivals = points[points["ranks"] & (points["marks"].map(len) == 0)]
-        points["front"] = [
-            place in rivals.index and not _beaten(row, rivals) for place, row in points.iterrows()
-        ]
-        return points.reset_index(drop=True)
-    return pd.DataFrame()
-
-
-def _beaten(row: pd.Series, rivals: pd.DataFrame) -> bool:
-    as_good = (rivals["seconds"] <= row["seconds"]) & (rivals["cost"] <= row["cost"])
-    better = (rivals["seconds"] < row["seconds"]) | (rivals["cost"] < row["cost"])
-    return bool((as_good & better).any())
