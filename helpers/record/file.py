@@ -2,27 +2,33 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from helpers import paths
 from helpers.errors import UserError
 from helpers.launch import processes
-from helpers.record import consistency, json_files
-from helpers.record.types import EXTENSIBLE, SCHEMA, Record
+from helpers.record import json_files
+from helpers.record.types import Record
 
 FILE = "record.json"
+_AFTER_START = ("devices", "recipe", "hardware")
+_WHEN_FINISHED = (
+    *("data", "weights", "fairness", "epochs", "training", "test", "files", "synthetic", "loader"),
+    *("attribution", "monitor"),
+)
 
 
 def read(path: Path) -> Record:
     """The checked record at ``path`` (a file, or the run's folder).
 
     A record that says ``running`` although its process is gone is returned as ``interrupted``. If
-    the process is on another host and its state is unknown, the reason says so. The file may be
-    untrusted: its numbers are checked to be finite, and its texts to hold nothing but text.
+    the process is on another host and its state is unknown, the reason says so.
 
     Raises:
         UserError: it is missing, is not JSON, or does not fit the schema.
@@ -50,14 +56,24 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def check(content: Mapping[str, Any], where: Path | str = "record") -> None:
-    """Check a record against its type, and its figures against each other.
+    """Check a record against its type, and that it has the sections of its state.
 
     Raises:
-        UserError: naming the first field that does not fit, or a newer version of the schema.
+        UserError: naming a field that does not fit, or the first section that is missing.
     """
-    json_files.check(content, Record, SCHEMA, where, EXTENSIBLE)
-    if (found := consistency.first(cast(Record, content))) is not None:
-        raise UserError(f"{where}: field {found[0]} contradicts others: {found[1][:200]}")
+    try:
+        msgspec.convert(content, Record)
+    except msgspec.ValidationError as error:
+        why, _, path = str(error).partition(" - at ")
+        field = "/".join(re.findall(r"\w+", path)) or "(top)"
+        raise UserError(f"{where}: field {field} does not fit the schema: {why[:200]}") from None
+    state = content["state"]
+    required = _AFTER_START + (_WHEN_FINISHED if state == "finished" else ())
+    if state in ("skipped", "failed"):
+        required = ("reason",)
+    for name in required:
+        if content.get(name) in (None, ""):
+            raise UserError(f"{where}: field {name} is missing, although the state is {state}")
 
 
 def plain(value: Any) -> Any:

@@ -1,23 +1,19 @@
-"""Read untrusted JSON and check it against a type, or refuse it in one line.
+"""Read a JSON file, or refuse it in one line.
 
 Accepted content has finite numbers, and texts that are safe to show in a terminal or on a page.
 """
 
 import json
-import re
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from data_prep.errors import printable
 from helpers.errors import UserError
 
 LARGEST_FILE = 2**24
 """Bytes; the record of the longest training has a few hundred thousand."""
-LARGEST_NUMBER = 1e24
-"""Nothing that is measured is larger, not even a cluster's FLOP/s, and sums of such are finite."""
 
 
 def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
@@ -52,50 +48,9 @@ def read(path: Path, *, verbatim: Collection[str] = ()) -> Any:
         raise UserError(f"{path}: not a JSON file of this project ({error})") from None
 
 
-def check(
-    content: Any, kind: Any, schema: int, where: Path | str, extensible: Collection[str] = ()
-) -> None:
-    """Check that ``content`` has the fields of a TypedDict, and no others.
-
-    ``schema`` is the newest version of ``kind``, the TypedDict; ``extensible`` are fields at the
-    top that may have other fields.
-
-    Raises:
-        UserError: naming a field that does not fit, or a newer version of the schema.
-    """
-    said = content.get("schema") if isinstance(content, dict) else None
-    if isinstance(said, int) and said > schema:
-        raise UserError(
-            f"{where}: written by a newer version of this project (schema {said}, not {schema}):"
-            " update the checkout"
-        )
-    try:
-        known = msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:
-        why, _, path = str(error).partition(" - at ")
-        field = "/".join(re.findall(r"\w+", path)) or "(top)"
-        raise UserError(f"{where}: field {field} does not fit the schema: {why[:200]}") from None
-    for field in _unknown(content, known):
-        if field.partition("/")[0] not in extensible:
-            raise UserError(f"{where}: field {field[:200]} does not fit the schema: it is unknown")
-
-
-def _unknown(given: Any, known: Any, path: str = "") -> Iterator[str]:
-    """The fields that are given and that ``known``, which has the type's alone, lacks."""
-    if isinstance(given, dict):
-        for key, value in given.items():
-            if key not in known:
-                yield f"{path}{key}"
-            else:
-                yield from _unknown(value, known[key], f"{path}{key}/")
-    elif isinstance(given, list):
-        for number, (value, other) in enumerate(zip(given, known, strict=True)):
-            yield from _unknown(value, other, f"{path}{number}/")
-
-
 def _number(text: str) -> float:
     value = float(text)
-    if not abs(value) <= LARGEST_NUMBER:
+    if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is no number that was measured")
     return int(value) if value.is_integer() else value  # 2.0 counts devices as 2 does
 

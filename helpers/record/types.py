@@ -1,8 +1,7 @@
 """The content of a record, as types: what each field is, its unit and its range.
 
 Seconds are wall-clock seconds, and images per second count the images of all devices. A section
-that the run has not reached is absent. What a field may be next to others is in
-``helpers.record.consistency``.
+that the run has not reached is absent.
 """
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -10,8 +9,6 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 SCHEMA = 3
-EXTENSIBLE = frozenset({"hardware", "recipe"})
-"""Sections that may have fields which no type has."""
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -19,7 +16,7 @@ Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=1e-6)]
 """Images per second, over all devices."""
-Flops = Annotated[float, Meta(ge=1, le=1e24)]
+Flops = Annotated[float, Meta(ge=1)]
 """FLOP/s, over all devices."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Fraction | None

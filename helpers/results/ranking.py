@@ -12,7 +12,7 @@ import pandas as pd
 from helpers.results import machines
 from helpers.results.comparability import RANKED, kind
 from helpers.results.comparison import KEPT, Comparison, Entry
-from helpers.results.repeated_runs import ONE_RUN, summarise
+from helpers.results.repeated_runs import summarise
 
 RATE = "images_per_second"
 
@@ -102,11 +102,5 @@ def fastest(compared: Comparison) -> list[pd.Series]:
 
 
 def is_faster(fast: pd.Series, slow: pd.Series) -> bool:
-    """Whether two rows' intervals are clear of each other; of single values, a tolerance."""
-    if _has_interval(fast) and _has_interval(slow):
-        return bool(fast[f"{RATE}_low"] > slow[f"{RATE}_high"])
-    return bool(fast[RATE] > slow[RATE] * (1 + ONE_RUN))
-
-
-def _has_interval(row: pd.Series) -> bool:
-    return bool(row["runs"] > 1 or row[f"{RATE}_low"] < row[f"{RATE}_high"])
+    """Whether two rows' intervals are clear of each other."""
+    return bool(fast[f"{RATE}_low"] > slow[f"{RATE}_high"])

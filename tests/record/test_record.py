@@ -20,7 +20,6 @@ from data_prep import FINDINGS
 from helpers import paths, record
 from helpers.errors import UserError
 from helpers.frameworks.devices import Devices
-from helpers.record import json_files
 from helpers.training import resampling
 
 START = """
@@ -139,7 +138,7 @@ def test_what_cannot_be_written_leaves_the_old_record_and_nothing_else(
 
 def test_a_run_cannot_finish_with_a_section_missing(tmp_path: Path) -> None:
     run = started(tmp_path)
-    with pytest.raises(UserError, match="field data contradicts others: it is missing"):
+    with pytest.raises(UserError, match="field data is missing"):
         run.finish()
     assert record.read(tmp_path)["state"] == "running"
 
@@ -148,8 +147,6 @@ def test_what_does_not_fit_is_refused_and_the_record_kept(tmp_path: Path) -> Non
     run = started(tmp_path)
     with pytest.raises(UserError, match="field weights/source"):
         run.add("weights", {"source": "pickle", "sha256": "0"})
-    with pytest.raises(UserError, match="does not fit the schema"):
-        run.add("surprise", 1)
     assert "weights" not in record.read(tmp_path)
 
 
@@ -269,13 +266,6 @@ def test_section_test_without_any_mean() -> None:
     assert section["in_mean"] == []
 
 
-def test_records_of_older_versions_still_fit() -> None:
-    content = records.make()
-    for name in ("mean_low", "mean_high", "in_mean", "patients", "resamples", "sample"):
-        del content["test"][name]
-    record.check(content)
-
-
 def test_energy_is_never_a_made_up_zero() -> None:
     row = {"device": "gpus", "phase": "train", "energy (J)": 50.0, "items": 100.0}
     assert record.energy(pd.DataFrame([row]))["images_per_joule"] == 2.0
@@ -289,15 +279,6 @@ def test_energy_is_never_a_made_up_zero() -> None:
     resumed = record.energy(pd.DataFrame([{**row, "phase": "test"}]))
     assert resumed["joules"] is None and "earlier process" in resumed["reason"]
     assert "no GPU" in without["reason"] and "no GPU" not in resumed["reason"]
-
-
-def test_flops_of_a_large_machine_are_read(tmp_path: Path) -> None:
-    """16 H100 compute more than 2^53 FLOP/s in 16 bits: such a record could not be read."""
-    (tmp_path / "record.json").write_text('{"flops": 1.6e16}', encoding="utf-8")
-    assert json_files.read(tmp_path / "record.json") == {"flops": 1.6e16}
-    (tmp_path / "record.json").write_text('{"flops": 1e25}', encoding="utf-8")
-    with pytest.raises(UserError, match="1e25 is no number that was measured"):
-        json_files.read(tmp_path / "record.json")
 
 
 def test_the_memory_of_a_run_is_the_peak_of_its_fullest_device() -> None:

@@ -19,7 +19,7 @@ from helpers.results.comparison_tables import runs as all_runs
 from helpers.results.machine_tables import hardware
 from helpers.results.ranking import ranked, unranked
 from helpers.results.repeated_runs import summarise
-from helpers.results.scaling import cost, speed
+from helpers.results.scaling import speed
 
 Runs = list[dict[str, Any]]
 

@@ -1,7 +1,5 @@
 """The report as files: what is in it, what is marked, and that text stays text."""
 
-import html
-import io
 import re
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,6 @@ def test_the_page_holds_everything_and_fetches_nothing(made: Path) -> None:
     linked = [a for a in addresses if not a.startswith(("#", "data:"))]
     assert len(linked) == 6 and all((made / a).is_file() for a in linked)  # the records
     assert "url(" not in page.replace("url(#", "")
-    assert "default-src 'none'" in html.unescape(page)
     names = [
         "All runs", "How fast", "Is it fair", "What the devices waited for",
         "What more devices bring", "How well it learnt", "What it uses", "Machine and versions",
@@ -177,16 +174,6 @@ def test_cpu_devices_that_share_cores_are_not_ranked(tmp_path: Path, devices: in
     # Neither is the time to an AUC in the order of time: Keras stands second wherever it is.
     assert list(learning_curves.table(compared).frame.index) == [e.run for e in compared.entries]
     assert '"ranks": false' in page and '"ranks": true' not in page
-
-
-def test_runs_without_rounds_that_are_close_do_not_differ_significantly(tmp_path: Path) -> None:
-    for name, speed in (("Keras", 95.0), ("PyTorch", 100.0), ("Chainer", 90.0)):
-        content = records.make(name, speed=speed, gpu=True)
-        del content["files"]
-        records.save(tmp_path, content)
-    first = conclusions.fastest(comparison.load(tmp_path))
-    assert first.verdict == "PyTorch and Keras"  # 10 % are the tolerance
-    assert "no significant difference from Keras 95.0" in first.text
 
 
 RESUMED: dict[str, Any] = {"checkpoint": {"resumed_after": 3, "seconds": 0.1}}
@@ -430,13 +417,12 @@ def test_what_was_waited_for(tmp_path: Path, found: list[dict[str, Any]], verdic
 def test_shares_stand_with_their_intervals_and_below_zero(tmp_path: Path) -> None:
     records.save(tmp_path, records.make("PyTorch", attribution=_waited(-0.004)))
     records.save(tmp_path, records.make("Keras", attribution=_waited(0.2) | INVALID))
-    old = {"shares": {"compute": 0.9, "data": 0.1}, "sentence": "x"}
-    compared = records.load(tmp_path, records.make("Chainer", attribution=old))
+    compared = comparison.load(tmp_path)
     figure = records.drawn(charts.attribution(compared))
     drawn = [text.get_text() for text in figure.findobj(Text)]
     assert len([text for text in drawn if text.startswith("invalid")]) == 1
     table = wait_causes.table(compared).frame
-    assert list(table["data"]) == ["0 % (-2 to 2)", "invalid", "10 %"]
+    assert list(table["data"]) == ["0 % (-2 to 2)", "invalid"]
     text = (report.write(tmp_path).parent / report.MARKDOWN).read_text()
     assert "| Keras, 2 devices | invalid |" in text
     numbers = pd.read_csv(tmp_path / report.CSV / "attribution.csv").set_index("run")
@@ -500,16 +486,12 @@ def test_nothing_finished_still_makes_a_report(tmp_path: Path) -> None:
     assert "No run has finished yet" in page and "RuntimeError: no kernel" in page
 
 
-def test_text_stays_text_in_markdown_and_csv(tmp_path: Path) -> None:
+def test_text_stays_text_in_markdown(tmp_path: Path) -> None:
     evil = "<img src=x> | `a` [b](http://c) \n# d"
     records.save(tmp_path, records.short("Keras", "failed", evil))
-    content = records.make("=1+1", notebook="x_MultiGPU")
-    records.save(tmp_path, content)
     report.write(tmp_path)
     text = (tmp_path / report.MARKDOWN).read_text()
     assert "<img" not in text and "[b](" not in text and "\n# d" not in text
-    runs = pd.read_csv(io.StringIO((tmp_path / report.CSV / "runs.csv").read_text()))
-    assert runs["label"][0].startswith("'=1+1")
 
 
 def test_command_reports_again(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,8 +33,6 @@ def write(
 def save(compared: comparison.Comparison, folder: Path | None = None) -> Path:
     """:func:`write` for what :func:`load` returned."""
     folder = compared.folders[0] if folder is None else folder
-    if (folder / CSV).is_symlink():
-        raise UserError(f"{folder / CSV}: a link; files it leads to would be replaced. Remove it")
     (folder / CSV).mkdir(parents=True, exist_ok=True)
     found = sections.sections(compared)
     frames = data_files.frames(compared)

@@ -26,7 +26,6 @@ from helpers.results.scaling import cost, speed, speedup_factors
 
 VERSION = 2
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _OF_RUN: dict[str, Callable[[Entry], Any]] = {
     "experiment": lambda e: e.folder.parent.name,
     "folder": lambda e: e.folder.name,
@@ -95,17 +94,12 @@ def _splits(compared: Comparison) -> pd.DataFrame:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """``frame`` as CSV. Text that a spreadsheet would take for a formula gets a leading quote."""
-    safe = frame.rename(columns=_plain).apply(lambda column: column.map(_plain))
-    return safe.to_csv(index=False, lineterminator="\n")
+    """``frame`` as CSV."""
+    return frame.apply(lambda column: column.map(_plain)).to_csv(index=False, lineterminator="\n")
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        value = ", ".join(map(str, value))
-    if isinstance(value, str) and len(value) > 1 and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def _rows(

@@ -1,11 +1,6 @@
-"""Write the report as one HTML file that loads nothing and never treats records as markup.
-
-Jinja escapes every text. In addition, the page's Content-Security-Policy allows only the scripts of
-this package.
-"""
+"""Write the report as one HTML file that loads nothing. Jinja escapes every text of a record."""
 
 import base64
-import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -116,7 +111,6 @@ def _filled(
         lstrip_blocks=True,
     )
     return environment.get_template("page.html").render(
-        policy=_policy(scripts.values()),
         style=Markup(svg.colours() + (HERE / "style.css").read_text(encoding="utf-8")),
         charts_style=Markup(interactive.style()),
         scripts={name: Markup(text) for name, text in scripts.items()},
@@ -247,15 +241,6 @@ def _choices(compared: Comparison) -> dict[str, list[str]]:
         "Frameworks": list(dict.fromkeys(family_of(label) or label for label in labels)),
         "Devices": [str(count) for count in counts],
     }
-
-
-def _policy(scripts: Any) -> str:
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
-    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _address(text: str) -> str:

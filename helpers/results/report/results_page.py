@@ -1,6 +1,6 @@
 """Build the results page: a row for each machine and framework, from folders of records.
 
-The records may come from other users: each is checked, and one that is not accepted is left out.
+A record that does not fit the schema is left out.
 """
 
 import json
@@ -28,8 +28,6 @@ from helpers.results.tables import short_number as short
 
 PAGE = "results.html"
 TITLE = "Results of all machines"
-LONGEST = 100
-"""Letters of a name that are shown, for a record's names can have any length."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,7 @@ def _records(folder: str | Path, left_out: list[str]) -> Iterator[Path]:
 
 
 def _entry(path: Path) -> Entry:
-    """Raises UserError: it is a link, no record, or the run has not finished."""
-    if path.is_symlink():
-        raise UserError(f"{path}: a link, which is not followed; put a copy there")
+    """Raises UserError: it is no record, or the run has not finished."""
     entry = Entry(path.parent, dict(record.read(path)))
     if not entry.finished:
         raise UserError(f"{path}: the run is not finished ({entry.content['state']})")
@@ -135,30 +131,26 @@ def _table(compared: Comparison) -> Table:
         packages = [f"{name} {version}" for name, version in versions.items() if name != "python"]
         cells = {
             "machine": Cell(
-                _cut(last.machine),
-                note=_cut(f"{hardware['cpu']}, {hardware['cores']} logical cores"),
+                last.machine,
+                note=f"{hardware['cpu']}, {hardware['cores']} logical cores",
             ),
-            "devices": Cell(_cut(devices_text(last.content["devices"]))),
+            "devices": Cell(devices_text(last.content["devices"])),
             "images/s": ranged(row, "images_per_second", short),
             f"test {metric.short}": of_metric(row, metric),
             "fair": fair(entries),
-            "versions": Cell(_cut(", ".join(packages))),
+            "versions": Cell(", ".join(packages)),
             "date": Cell(last.content["run"]["started"][:10]),
             "records": Cell(
                 "",
-                links=tuple((_cut(e.variant or "record"), e.folder / FILE) for e in entries),
+                links=tuple((e.variant or "record", e.folder / FILE) for e in entries),
             ),
         }
         place = last.machine, order(framework), row["devices"]
-        rows.append((place, of_label(_cut(framework), row["marks"]), cells))
+        rows.append((place, of_label(framework, row["marks"]), cells))
     rows.sort(key=lambda row: row[0])
     recipe = compared.entries[0].content["recipe"]["name"]
     found = [row[1:] for row in rows]
-    return table(_cut(f"Recipe {recipe}"), "framework", found, note=brackets(compared), kind="all")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return table(f"Recipe {recipe}", "framework", found, note=brackets(compared), kind="all")
 
 
 def _count(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Convert a matplotlib figure to safe inline SVG without a fixed size, in the page's colours.
+"""Convert a matplotlib figure to inline SVG without a fixed size, in the page's colours.
 
 What matplotlib writes is parsed and only drawing elements are kept. Its colours become CSS
 variables (``--ink``, ``--PyTorch``, ...) so that the same chart is right on light and on dark.
@@ -89,8 +89,6 @@ def _clean(element: ElementTree.Element) -> None:
     target = element.attrib.pop(XLINK, None)
     if target is not None and target.startswith("#"):
         element.set("href", target)
-    for attribute in [name for name in element.attrib if name.lower().startswith("on")]:
-        del element.attrib[attribute]
     style = element.get("style")
     if style is not None:
         element.set("style", _FAMILY.sub("", _HEX.sub(_variable, style)))
