@@ -19,7 +19,6 @@ from typing import Any
 from gpumon import clocks
 from gpumon.errors import MonitorError
 from gpumon.recording import NAN, Mark, Recording
-from gpumon.trace_format import is_clock_offset
 
 
 def merge(recordings: Sequence[Recording]) -> Recording:
@@ -136,7 +135,7 @@ def _shifts(recordings: Sequence[Recording], names: Sequence[str]) -> tuple[list
     first = {boot: boots.index(boot) for boot in boots}
     offsets: dict[Any, dict[str, Any]] = {}
     for boot, header in zip(boots, headers):
-        if is_clock_offset(header.get("clock offset")):
+        if "clock offset" in header:
             offsets.setdefault(boot, header["clock offset"])
     starts, sentences = [], []
     for number, (boot, header) in enumerate(zip(boots, headers)):

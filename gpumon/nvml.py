@@ -10,14 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import json
-import subprocess
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpumon.launch import interpreter
 from gpumon.series import Call, Number, Poll, Unavailable, as_argument
 
 # Errors that asking again cannot cure.
@@ -29,9 +25,11 @@ _PERMANENT = (
 NEWEST = "nvmlGpmSampleAlloc"
 """The function that the oldest nvidia-ml-py of gpumon's requirements has, and no older one."""
 _LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
+ORDER = (
+    "CUDA may number these unlike GPUs in another order than the driver: set "
+    "CUDA_DEVICE_ORDER=PCI_BUS_ID"
+)
 NO_MIG = "is in MIG mode, which gpumon does not record"
-LONGEST = 10.0
-"""Seconds to wait for CUDA."""
 
 
 @dataclass
@@ -203,18 +201,14 @@ def find_devices(
 
 
 def _seen(devices: list[Device], visible: str | None, order: str | None) -> list[Device]:
-    """The devices that the program sees, in the order in which CUDA numbers them."""
+    """The devices that the program sees, in the order in which CUDA numbers them.
+
+    CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
     kinds = {d.product for d in devices if d.handle is not None}
-    by_bus = order == "PCI_BUS_ID" or len(kinds) < 2
-    if not by_bus and visible != "":
-        answer = query_cuda()
-        if not isinstance(answer, str):
-            found = [d for name in answer for d in devices if d.uuid.removeprefix("GPU-") == name]
-            if len(found) == len(answer):
-                return found
-            answer = "CUDA shows GPUs that NVML does not know"
+    if order != "PCI_BUS_ID" and len(kinds) > 1:
         for device in devices:
-            device.extra["order"] = f"treated as the order of the PCI bus: {answer}"
+            device.extra["order"] = ORDER
     return devices if visible is None else _visible(devices, visible)
 
 
@@ -277,46 +271,3 @@ def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def query_cuda() -> list[str] | str:
-    """UUIDs of the GPUs that CUDA shows a program of this environment, or why it does not say.
-
-    CUDA puts the fastest GPU first by its own rule, unless CUDA_DEVICE_ORDER=PCI_BUS_ID; NVML goes
-    by the bus. A separate process asks it, because its library is large; it makes no context and
-    takes no GPU memory.
-    """
-    try:
-        done = subprocess.run(
-            interpreter("gpumon.nvml"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LONGEST,
-        )
-        return [str(name) for name in json.loads(done.stdout)]
-    except (OSError, ValueError, TypeError, subprocess.TimeoutExpired) as error:
-        return f"CUDA does not say in which order it numbers the GPUs ({error})"
-
-
-def cuda_uuids() -> list[str]:
-    """The same in this process; OSError where there is no CUDA or it fails."""
-    library = ctypes.CDLL("libcuda.so.1")
-
-    def call(name: str, *arguments: object) -> None:
-        if code := getattr(library, name)(*arguments):
-            raise OSError(f"{name} gives error {code}")
-
-    call("cuInit", 0)
-    count, device, name = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
-    call("cuDeviceGetCount", ctypes.byref(count))
-    asking = "cuDeviceGetUuid_v2" if hasattr(library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
-    found = []
-    for number in range(count.value):
-        call("cuDeviceGet", ctypes.byref(device), number)
-        call(asking, name, device)
-        found.append(str(uuid.UUID(bytes=bytes(name))))
-    return found
-
-
-if __name__ == "__main__":
-    print(json.dumps(cuda_uuids()))

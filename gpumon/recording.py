@@ -161,7 +161,7 @@ class Table:
                 )
             if is_sample(line, len(self.columns)) and not (self.times and line[0] < self.times[-1]):
                 self.add(line)
-            elif is_event(line, len(self.columns)):
+            elif is_event(line):
                 events.append(line)
             else:
                 damaged += 1

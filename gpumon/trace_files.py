@@ -17,7 +17,6 @@ from gpumon.errors import MonitorError
 from gpumon.trace_format import (
     DAMAGED,
     check_header,
-    is_clock_offset,
     is_mark,
     parse_lines,
 )
@@ -139,7 +138,7 @@ def read_marks(prefix: Path) -> tuple[list[list[Any]], dict[str, Any] | None, in
             marks.append(line)
         elif not isinstance(line, dict) or "gpumon marks" not in line:
             damaged += 1
-        elif is_clock_offset(line.get("clock")):
+        elif isinstance(line.get("clock"), dict):
             clock = line["clock"]
     return marks, clock, damaged
 

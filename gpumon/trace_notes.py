@@ -53,6 +53,7 @@ def problems(recording: Recording) -> list[str]:
     }
     return (
         _failed(recording)
+        + list(dict.fromkeys(f"{gpu['order']}." for gpu in recording.gpus if "order" in gpu))
         + list(lost)
         + _throttled(recording)
         + _shared(recording)

@@ -76,5 +76,3 @@ def test_hostile(
 def test_there_are_many() -> None:
     names = [case.name for case in cases()]
     assert len(names) == len(set(names)) > 90
-    traces = [name for name in names if name.startswith(("trace: ", "gpumon: "))]
-    assert len(traces) > 200

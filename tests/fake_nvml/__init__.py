@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
-CUDA = Path(__file__).with_name("fake_cuda.c")
 SMI = Path(__file__).with_name("nvidia_smi.py")
 
 H200 = """
@@ -71,10 +70,10 @@ def library(old_driver: bool = False) -> Path:
         pytest.skip("no C compiler here, so the fake NVML cannot be built")
     folder = Path(tempfile.mkdtemp(prefix="fake-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for source, name in ((SOURCE, "libnvidia-ml.so.1"), (CUDA, "libcuda.so.1")):
-        words = ["-DOLD_DRIVER"] if old_driver else []
-        words += ["-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(source)]
-        subprocess.run([compiler, *words, "-o", str(folder / name)], check=True)
+    name = "libnvidia-ml.so.1"
+    words = ["-DOLD_DRIVER"] if old_driver else []
+    words += ["-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(SOURCE)]
+    subprocess.run([compiler, *words, "-o", str(folder / name)], check=True)
     (folder / "nvidia-smi").symlink_to(SMI)
     return folder
 
