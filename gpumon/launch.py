@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -64,14 +63,6 @@ def start(
         env=environment(),
         start_new_session=True,
     )
-
-
-def temporary_file() -> IO[bytes]:
-    """A file without a name, or where there is no room for one, nothing to read from."""
-    try:
-        return tempfile.TemporaryFile()
-    except OSError:
-        return open(os.devnull, "w+b")  # noqa: PTH123
 
 
 LAUNCHERS = (

@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,7 +168,7 @@ class Monitor:
             "version": VERSION,
         }
         # Not a pipe, which a talkative library could fill until the sampler blocks.
-        self._complaints = launch.temporary_file()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the sampler)
         try:
             self._process = launch.start(
                 "gpumon.sampler", config, subprocess.PIPE, self._complaints

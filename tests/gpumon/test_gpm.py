@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,11 +9,7 @@ from gpumon_tools import Play, changes, gpu, play_fixture, reasons_of  # noqa: F
 
 from gpumon import gpu_activity
 from gpumon.nvml import Device
-from gpumon.scheduler import Scheduler
-from gpumon.series import Call, Number, Poll, Series, Source, Unavailable, allocate
-from gpumon.trace_files import samples_file
 from gpumon.words import reasons
-from gpumon.writer import Writer
 
 
 def test_gpm_beside_utilisation_with_one_metric_failing(play: Play) -> None:
@@ -46,7 +39,8 @@ def test_activity_that_fails_for_a_while_or_is_no_number_is_missing(play: Play) 
     trace = play(script, samples=28, interval=0.1)
     values = trace.to_pandas()["gpu0/SM activity (%)"]
     assert changes(list(values)) == [30.0, 31.0, 32.0]
-    assert values.isna().sum() >= 10  # asked again after a second
+    before, after = values[values == 31].index.max(), values[values == 32].index.min()
+    assert after - before > 0.9  # asked again after a second
     place = trace.recording.keys.index("gpu0/SM activity (%)")
     told = [e["event"] for e in trace.metadata()["events"] if place in e.get("series", ())]
     assert told == ["failed", "back"]
@@ -145,7 +139,7 @@ def test_throttling_is_kept_as_bits_and_summed_up_as_time(play: Play) -> None:
     trace = play(gpu(0, "utilisation 1\nthrottle 4") + gpu(1, "utilisation 1\nthrottle 1"))
     assert set(trace.to_pandas()["gpu0/throttle reasons (bits)"].dropna()) == {4.0}
     slowed = trace.summary().to_pandas().set_index("device")["throttled share (%)"]
-    assert slowed["gpu0"] == 100 and slowed["gpu1"] == 0
+    assert slowed["gpu0"] == pytest.approx(100) and slowed["gpu1"] == 0
     assert reasons(0x24) == ["power cap", "thermal slowdown (software)"]
     assert reasons(0x1000) == ["0x1000"] and reasons(0) == []
 
@@ -168,28 +162,3 @@ def test_the_hosts_own_series(play: Play) -> None:
     assert last["process/memory (MiB)"] > 20  # this test's own process, imports and all
     assert last["process/cpu (%)"] >= 0 and last["process/processes (count)"] >= 1
     assert last["sampler/cpu (%)"] >= 0
-
-
-@pytest.mark.parametrize("fails", ["first call", "number", "nothing"])
-def test_after_a_call_that_fails_the_same_is_read_again(tmp_path: Path, fails: str) -> None:
-    """Two readings take turns; the other one begins with what this one has taken."""
-    cell, code = (allocate(ctypes.c_uint, value=0) for _ in range(2))
-    number = Number(cell, code=code)
-    failing: dict[str, int] = {}
-    calls: list[Call] = [(lambda: failing.get("first call", 0), ()), (lambda: len(failing), ())]
-    calls = calls if fails == "first call" else calls[:1]
-    one, other = (Poll(calls, [number], lambda code: Unavailable(f"{code}")) for _ in range(2))
-    one.alternate, other.alternate = other, one
-    source = Source("gpu0", [Series("gpu0/a (%)", "none")], one.read, poll=one)
-    sampler = Scheduler([source], 1.0, Writer(samples_file(tmp_path / "t")))
-    sampler.tick(0, 0.0)  # of one
-    failing[fails] = 15
-    code.value = 15 * (fails == "number")
-    sampler.tick(1, 1.0)  # of the other
-    assert source.poll is (other if fails == "first call" else one)
-    events = [
-        line["reason"]
-        for line in map(json.loads, samples_file(tmp_path / "t").read_text().splitlines())
-        if isinstance(line, dict)
-    ]
-    assert events == ([] if fails == "nothing" else ["15"])

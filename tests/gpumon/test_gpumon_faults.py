@@ -1,4 +1,4 @@
-"""Every write of a trace fails once, every signal comes twice: nothing is lost but what must be."""
+"""The disk is full for a while, signals come twice: nothing is lost but what must be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from gpumon.series import Series, Source
 from gpumon.trace_files import marks_file, samples_file
 from gpumon.writer import Writer
 
-FAULTS = (errno.ENOSPC, errno.EROFS, errno.EPIPE)
 TORN = 0
 """Instead of an error: the disk takes half of the line."""
 SAMPLES = 8
@@ -74,13 +73,11 @@ def readings(trace: gpumon.Trace) -> dict[float, float]:
     return {float(moment): float(value) for moment, value in known.items()}  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("calls", [1, 5])
-@pytest.mark.parametrize("fault", [*FAULTS, TORN])
-@pytest.mark.parametrize("first", range(SAMPLES + 3))
-def test_every_write_of_the_sampler_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, fault: int, calls: int
+@pytest.mark.parametrize("fault", [errno.ENOSPC, TORN])
+def test_a_full_disk_costs_the_samples_of_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
-    disk = Disk(first, fault, calls)
+    disk = Disk(4, fault, 3)
     monkeypatch.setattr(os, "write", disk)
     record(tmp_path / "t")
     monkeypatch.undo()
@@ -89,31 +86,25 @@ def test_every_write_of_the_sampler_fails(
     found = readings(trace)
     assert set(found.items()) <= {(float(n), float(n)) for n in range(SAMPLES)}
     lost = SAMPLES - len(found)
-    assert lost <= calls
-    gaps = trace.recording.gaps
-    if next(disk.count) <= disk.failing.stop:
-        return  # full to the end: what is there is right, and nothing could be said of the rest
-    assert bool(gaps) == bool(lost)
-    for gap in gaps:
-        why = os.strerror(fault) if fault else "only part of a line"
-        assert why in gap["reason"]
-        assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
-        assert trace.summary().to_pandas().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
-        assert any(why in note.get_text() for note in trace.plot().texts)
+    assert 0 < lost <= 3
+    (gap,) = trace.recording.gaps
+    why = os.strerror(fault) if fault else "only part of a line"
+    assert why in gap["reason"]
+    assert np.isnan(trace.to_pandas()["host/memory used (MiB)"].loc[gap["t"]])
+    assert trace.summary().to_pandas().iloc[0]["measured (s)"] == pytest.approx(SAMPLES - lost)
+    assert any(why in note.get_text() for note in trace.plot().texts)
     # What is no sample is late, and not lost.
     assert trace.metadata()["ended"] == "closed"
     assert [e["t"] for e in trace.recording.events if e["event"] == "back"] == [5]
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, TORN])
-@pytest.mark.parametrize("first", range(8))
-@pytest.mark.parametrize("calls", [1, 4])
-def test_every_write_of_a_mark_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, fault: int, calls: int
+@pytest.mark.parametrize("fault", [errno.ENOSPC, TORN])
+def test_a_full_disk_costs_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
     path = write(tmp_path / "t", {"gpu0": [50.0] * 8})
     marker = gpumon.Marker(marks_file(path))
-    disk = Disk(first, fault, calls)
+    disk = Disk(2, fault, 3)
     monkeypatch.setattr(os, "write", disk)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -142,7 +133,7 @@ with gpumon.phase("train"):
     print("up", os.getpid(), flush=True)
     time.sleep(600)
 """
-ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGABRT")
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def start(folder: Path, program: str = PROGRAM, *before: str) -> subprocess.Popen[str]:
@@ -183,11 +174,10 @@ def recorders_fixture(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen
         recorder.communicate()
 
 
-@pytest.mark.parametrize("names", [ENDING[:4], ENDING[4:]])
-def test_every_signal_twice_leaves_no_orphan(
-    tmp_path: Path, recorders: Callable[..., subprocess.Popen[str]], names: tuple[str, ...]
+def test_a_signal_twice_leaves_no_orphan(
+    tmp_path: Path, recorders: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    running = {name: recorders(name) for name in names}
+    running = {name: recorders(name) for name in ENDING}
     programs = {name: program_of(recorder) for name, recorder in running.items()}
     for name, recorder in running.items():
         recorder.send_signal(getattr(signal, name))

@@ -12,58 +12,10 @@ import pytest
 from gpumon_tools import ROOT, python
 
 import gpumon
-from gpumon.launch import rank_info
 from gpumon.trace_files import write_atomically
 
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
 RECORD = [sys.executable, "-m", "gpumon", "record", "--"]
-
-
-def program(text: str, *arguments: object, name: Path | None = None) -> str:
-    """Run a program that uses gpumon, and give what it printed; fails if it failed."""
-    words = ["-c", text]
-    if name is not None:
-        name.write_text(text)
-        words = [str(name)]
-    done = python(*words, *map(str, arguments))
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-MANY = """
-import os, resource, sys, gpumon
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
-files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
-with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
-    pass
-print(list(monitor.phases()["phase"]))
-"""
-
-
-def test_a_program_with_a_thousand_open_files(tmp_path: Path) -> None:
-    assert "['train']" in program(MANY, tmp_path / "trace")
-
-
-NO_ROOM = """
-import sys, tempfile, gpumon
-tempfile._candidate_tempdir_list = lambda: ["/nowhere"]
-with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
-    pass
-print(list(monitor.phases()["phase"]))
-"""
-
-
-def test_a_machine_without_a_temporary_folder(tmp_path: Path) -> None:
-    assert "['train']" in program(NO_ROOM, tmp_path / "trace")
-
-
-def test_a_program_whose_name_is_not_text_is_recorded(tmp_path: Path) -> None:
-    text = NO_ROOM.replace("/nowhere", str(tmp_path))
-    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.py"))
-    said = program(text, tmp_path / "trace", name=odd)
-    assert "['train']" in said and "nothing is recorded" not in said
-    assert gpumon.read(tmp_path / "trace").recording.header["program"] == r"p\udcff.py"
 
 
 def test_a_phase_that_is_open_is_not_opened_again(tmp_path: Path) -> None:
@@ -96,24 +48,6 @@ def test_an_attribute_that_json_cannot_hold_ends_no_program(tmp_path: Path, valu
         assert marker.current == "train"
     assert marker.current == ""
     assert (tmp_path / "t.marks.jsonl").read_text().count("\n") == 2
-
-
-def test_a_rank_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    for text in ("²", "", "-1", "9" * 5000):
-        monkeypatch.setenv("RANK", text)
-        assert rank_info().rank is None
-
-
-def test_the_exit_code_of_a_command_where_ended_children_are_ignored(tmp_path: Path) -> None:
-    """`trap '' CHLD` in a shell, or a supervisor that leaves it so, made every command succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "record", "--out", tmp_path / "t", "--", "false"],
-        env=HERE,
-        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
-    )
-    assert done.returncode == 1
 
 
 def test_two_recorders_that_start_at_once_keep_two_traces(tmp_path: Path) -> None:
@@ -152,18 +86,6 @@ def test_a_link_leads_to_no_other_file(tmp_path: Path) -> None:
     assert (tmp_path / "letter").read_text() == "dear all"
 
 
-def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *RECORD, "true"],
-        cwd=tmp_path,
-        env=HERE,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("gpumon: the working folder is gone")
-
-
 def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path) -> None:
     def interrupted(file: Path) -> None:
         file.write_text("half")
@@ -182,6 +104,28 @@ def test_an_interrupt_leaves_nothing_half_written_and_is_one_line(tmp_path: Path
     assert (done.returncode, done.stderr) == (130, "gpumon: interrupted\n")
 
 
+def test_the_exit_code_of_a_command_where_ended_children_are_ignored(tmp_path: Path) -> None:
+    """`trap '' CHLD` in a shell, or a supervisor that leaves it so, made every command succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "record", "--out", tmp_path / "t", "--", "false"],
+        env=HERE,
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert done.returncode == 1
+
+
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *RECORD, "true"],
+        cwd=tmp_path,
+        env=HERE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpumon: the working folder is gone")
+
+
 def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
     """The trace had got the number of one of them."""
 
@@ -192,3 +136,19 @@ def test_a_program_without_its_streams_is_recorded(tmp_path: Path) -> None:
     words = [*RECORD[:-1], "--out", str(tmp_path / "t"), "--", "true"]
     assert subprocess.run(words, env=HERE, timeout=60, preexec_fn=close).returncode == 0
     assert gpumon.read(tmp_path / "t").metadata()["ended"] == "closed"
+
+
+MANY = """
+import os, resource, sys, gpumon
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
+files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+with gpumon.Monitor(sys.argv[1]) as monitor, monitor.phase("train"):
+    pass
+print(list(monitor.phases()["phase"]))
+"""
+
+
+def test_a_program_with_a_thousand_open_files(tmp_path: Path) -> None:
+    done = python("-c", MANY, str(tmp_path / "trace"))
+    assert done.returncode == 0 and "['train']" in done.stdout, done.stderr
