@@ -117,12 +117,6 @@ def parser() -> Parser:
         metavar="FILE",
         help="write to FILE (required): .csv, .json for Chrome",
     )
-    export.add_argument(
-        "--profile",
-        type=Path,
-        metavar="FILE",
-        help="add the events of this torch.profiler trace to the .json file (default: none)",
-    )
 
     devices = _command(
         commands, "devices", _devices, "list what gpumon can measure on this machine"
@@ -228,7 +222,7 @@ def _plot(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    print(_read(options.trace).export(options.out, profile=options.profile))
+    print(_read(options.trace).export(options.out))
 
 
 def _devices(options: argparse.Namespace) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
 import os
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "json")
 BASE = "baseTimeNanoseconds"
-"""The field in which torch.profiler says from when its microseconds count."""
+"""The field that says from when the microseconds count, as in the traces of torch.profiler."""
 FIRST_PROCESS = 2_000_000_000
 """Numbers of devices, above those of processes."""
 FIRST_THREAD = 1_000_000_000
@@ -35,44 +33,21 @@ def export(
     recording: Recording,
     target: str | os.PathLike[str],
     kind: str | None = None,
-    profile: str | os.PathLike[str] | None = None,
-    window: tuple[float, float] | None = None,
 ) -> Path:
     """See :meth:`gpumon.Trace.export`; the file appears whole or not at all."""
-    recording = recording if window is None else _within(recording, *window)
     path = Path(target)
     kind = kind or path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
         raise MonitorError(f"cannot export to {path}: no format {kind!r}; use .csv or .json")
-    if profile is not None and kind != "json":
-        raise MonitorError(f"cannot export to {path} with a profile: use .json")
 
     def write(file: Path) -> None:
         if kind == "json":
-            document = chrome_document(recording, Path(profile) if profile else None)
-            file.write_text(json.dumps(document), encoding="utf-8")
+            file.write_text(json.dumps(_chrome_document(recording)), encoding="utf-8")
         else:
             _write_csv(recording, file)
 
     write_atomically(path, write)
     return path
-
-
-def _within(recording: Recording, start: float, end: float) -> Recording:
-    """What a recording says of these seconds, from the sample that held at their start."""
-    first = max(0, bisect_right(recording.times, start) - 1)
-    kept = slice(first, bisect_right(recording.times, end))
-    return replace(
-        recording,
-        times=recording.times[kept],
-        columns=[column[kept] for column in recording.columns],
-        events=[event for event in recording.events if start <= event["t"] <= end],
-        marks=[
-            replace(mark, start=max(mark.start, start), end=min(mark.end, end))
-            for mark in recording.marks
-            if mark.start < end and mark.end > start
-        ],
-    )
 
 
 def _write_csv(recording: Recording, path: Path) -> None:
@@ -143,49 +118,16 @@ def _phases(recording: Recording) -> list[str]:
     return found
 
 
-def chrome_document(recording: Recording, profile: Path | None = None) -> dict[str, Any]:
-    """The whole document in Chrome's trace format, ready for JSON.
-
-    profile: a file of ``torch.profiler`` whose events it is to hold as well; both go by wall time.
-    """
-    start = recording.header["start (unix s)"]
-    whole: dict[str, Any] = {BASE: int(start * 1e9), "traceEvents": []}
-    if profile is not None:
-        whole = read_profile(profile)
-    shift = start - whole.get(BASE, 0) / 1e9
-    whole["traceEvents"] += [*_slices(recording, shift), *_counters(recording, shift)]
-    timed = [event for event in whole["traceEvents"] if _is_timed(event)]
-    first = min((event["ts"] for event in timed), default=0)
-    if first < 0:  # the recording began before the profile, and Perfetto drops what is before 0
-        for event in timed:
-            event["ts"] -= first
-        whole[BASE] = whole.get(BASE, 0) + round(first * 1e3)
-    return whole | {"displayTimeUnit": "ms"}
+def _chrome_document(recording: Recording) -> dict[str, Any]:
+    """The whole document in Chrome's trace format, ready for JSON."""
+    return {
+        BASE: int(recording.header["start (unix s)"] * 1e9),
+        "traceEvents": [*_slices(recording), *_counters(recording)],
+        "displayTimeUnit": "ms",
+    }
 
 
-def _is_timed(event: object) -> bool:
-    return isinstance(event, dict) and isinstance(event.get("ts"), (int, float))
-
-
-def read_profile(path: Path) -> dict[str, Any]:
-    """A profile in Chrome's format; one without a base counts from 1970, as older ones do."""
-    try:
-        data = path.read_bytes()
-        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-    except OSError as error:
-        raise MonitorError(f"cannot read the profile {path}: {error.strerror}") from error
-    except (ValueError, EOFError, RecursionError) as error:
-        raise MonitorError(f"{path} is not a profile in Chrome's format: {error}") from error
-    content = {"traceEvents": content} if isinstance(content, list) else content
-    base = content.get(BASE, 0) if isinstance(content, dict) else None
-    if not isinstance(base, (int, float)) or not isinstance(content.get("traceEvents"), list):
-        raise MonitorError(
-            f"{path} is not a profile in Chrome's format: it has no list traceEvents"
-        )
-    return dict(content)
-
-
-def _slices(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
+def _slices(recording: Recording) -> Iterator[dict[str, Any]]:
     """A slice each; on one row of a process only those that nest, as the format wants it."""
     rows: dict[int, list[list[float]]] = {}
     for mark in recording.marks:
@@ -203,7 +145,7 @@ def _slices(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
             "name": mark.name,
             "pid": process,
             "tid": FIRST_THREAD + place,
-            "ts": _micro(mark.start + shift),
+            "ts": _micro(mark.start),
             "dur": _micro(mark.end - mark.start),
             "args": mark.attributes,
         }
@@ -219,7 +161,7 @@ def _row(rows: list[list[float]], start: float, end: float) -> int:
     return len(rows)
 
 
-def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
+def _counters(recording: Recording) -> Iterator[dict[str, Any]]:
     """A counter each, where it changes; a gap is an event, because counters cannot be unknown."""
     processes: dict[str, int] = {}
     for key, column in zip(recording.keys, recording.columns):
@@ -237,7 +179,7 @@ def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
                     "name": quantity,
                     "pid": processes[owner],
                     "tid": 0,
-                    "ts": _micro(moment + shift),
+                    "ts": _micro(moment),
                     "args": {"value": value},
                 }
             last = value
@@ -249,7 +191,7 @@ def _counters(recording: Recording, shift: float) -> Iterator[dict[str, Any]]:
             "pid": FIRST_PROCESS,
             "tid": 0,
             "name": event["event"],
-            "ts": _micro(event["t"] + shift),
+            "ts": _micro(event["t"]),
             "args": event,
         }
 

@@ -228,8 +228,6 @@ class Trace:
         self,
         target: PathLike,
         kind: str | None = None,
-        profile: PathLike | None = None,
-        window: tuple[float, float] | None = None,
     ) -> Path:
         """Write the trace to a file in another program's format.
 
@@ -239,17 +237,14 @@ class Trace:
         Args:
             target: the file to write.
             kind: ``"csv"`` or ``"json"``. None: the file's extension.
-            profile: a torch.profiler trace to add to a ``.json`` file.
-            window: start and end in seconds. None: the whole trace.
 
         Returns:
             The file.
 
         Raises:
-            MonitorError: the format is unknown, a package is missing, the profile is not valid, or
-                the file cannot be written.
+            MonitorError: the format is unknown, or the file cannot be written.
         """
-        return export.export(self.recording, target, kind, profile, window)
+        return export.export(self.recording, target, kind)
 
     def _series(self) -> list[dict[str, Any]]:
         """The header's series, with what the events say about those that failed later."""

@@ -7,14 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import slurm_cluster
 from gpumon_tools import Marks, write
 
 import gpumon
@@ -183,33 +181,6 @@ def test_mpiexecs_hosts_state_how_far_their_clocks_are_apart(
     )
     assert done.returncode == 0, done.stderr
     hosts_meet(tmp_path)
-
-
-def test_under_srun_each_host_has_a_trace_and_the_clocks_difference_is_stated(
-    tmp_path: Path, on_two_hosts: list[str]
-) -> None:
-    """A real Slurm; its nodes are hosts made of this machine."""
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="slurm-") as folder,
-            slurm_cluster.cluster(Path(folder) / "c") as found,
-        ):
-            found.environment["PYTHONPATH"] = str(ROOT)
-            found.run("srun", "--nodes=2", "--ntasks=2", "--chdir", str(tmp_path), *on_two_hosts)
-            two = ["--nodes=2", "--ntasks-per-node=2", "--chdir", str(tmp_path)]
-            record = on_two_hosts[4 : on_two_hosts.index("--out")]
-            found.run("srun", *two, *record, "--", "true")  # the name is the job's and step's
-    except slurm_cluster.CannotBeHad as error:
-        pytest.skip(str(error))
-    hosts_meet(tmp_path)
-    names = {
-        path.name for path in tmp_path.glob("gpumon-trace-*.jsonl") if "marks" not in path.name
-    }
-    job = min(names, key=len).removesuffix(".jsonl")
-    assert names == {f"{job}.jsonl", *(f"{job}-rank{rank}.jsonl" for rank in (1, 2, 3))}
-    heads = {name: json.loads((tmp_path / name).open().readline()) for name in names}
-    sampling = {head["rank"] for head in heads.values() if head["devices"]}
-    assert sampling == {0, 2}, "ranks 0 and 1 are on one host"
 
 
 @needs_mpiexec
