@@ -320,13 +320,6 @@ class Run(RunBase):
         self.fairness_check = self._of_network.updated(checks, time.perf_counter() - began)
         return self._checked()
 
-    def _say(self, line: str) -> None:
-        """Show a line, unless it is empty, in the notebook and in an experiment's terminal."""
-        if line:
-            print(line)
-        if line and self.rank == 0:
-            heartbeat.say(line)
-
     def take(self, functions: TrainingFunctions) -> None:
         """From now on all is done by these functions of the notebook."""
         self._end_replica()

@@ -152,28 +152,6 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event])
     assert event.done[1:] == ["waited for"]
 
 
-class Busy(stand_in_cuda.Stream):
-    """A stream of a GPU whose work is not done until it is waited for."""
-
-    current: list["Busy"] = []  # noqa: RUF012 (one GPU's)
-
-    def __init__(self) -> None:
-        self.busy, self.waits_for = False, list[Busy]()
-
-    def __enter__(self) -> None:
-        self.current.append(self)
-
-    def __exit__(self, *given: Any) -> None:
-        self.current.pop()
-
-    def synchronize(self) -> None:
-        self.busy = False
-
-    def wait_stream(self, other: stand_in_cuda.Stream) -> None:
-        assert isinstance(other, Busy)
-        self.waits_for.append(other)
-
-
 def test_gpus_are_waited_for_and_nothing_else_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
