@@ -4,9 +4,7 @@ import io
 import json
 import os
 import pty
-import random
 import re
-import secrets
 import subprocess
 import sys
 import time
@@ -65,73 +63,6 @@ def sweep_file(tmp_path: Path, text: str) -> str:
     path = tmp_path / "sweep.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-def test_a_batch_of_8_killed_twice_ends_complete_with_no_run_lost_or_doubled(
-    suite: Suite,
-) -> None:
-    two_frameworks(suite, LOGGED, "log('ended')")
-    sweep = ("--name", "swept", "--seeds", "0,1", "--repeats", "2")
-    drawn = secrets.randbits(32)
-    print(f"random moments drawn from {drawn}")  # shown where the test fails
-    moments = random.Random(drawn)
-    batch = paths.RUNS / "swept"
-    kept: dict[str, int] = {}
-
-    def finished() -> list[str]:
-        return [
-            f"{run['notebook']}-1x-{run['variant']}"
-            for run in suite.journal("swept")["runs"]
-            if run["state"] == "finished"
-        ]
-
-    for least, most in ((0, 2), (3, 5)):
-        command = suite.start(*sweep)
-        wait_for((batch / "experiment.json").exists)
-        enough = moments.randint(least, most)
-        wait_for(lambda enough=enough: len(finished()) >= enough)  # type: ignore[misc]
-        time.sleep(moments.uniform(0, 1.5))
-        command.kill()
-        command.communicate()
-        # What was finished at an earlier kill has not been touched since.
-        for name, moment in kept.items():
-            assert (batch / name / "record.json").stat().st_mtime_ns == moment
-        kept = {name: (batch / name / "record.json").stat().st_mtime_ns for name in finished()}
-    command = suite.start(*sweep)
-    shown, _ = command.communicate(timeout=900)
-    assert command.returncode == 0, shown
-
-    runs = suite.journal("swept")["runs"]
-    names = [f"{run['notebook']}-1x-{run['variant']}" for run in runs]
-    expected = {
-        f"{name}_MultiGPU-1x-seed{seed}-repeat{number}"
-        for name in ("PyTorch", "Keras")
-        for seed in (0, 1)
-        for number in (1, 2)
-    }
-    assert len(names) == 8 and set(names) == expected
-    assert {path.parent.name for path in batch.glob("*/record.json")} == expected
-    assert [path.name for path in paths.RUNS.glob("[!.]*") if not path.is_symlink()] == ["swept"]
-    attempts = Counter((suite.folder / "log").read_text("utf-8").splitlines())
-    for run, name in zip(runs, names, strict=True):
-        content: Any = record.read(batch / name)
-        assert run["state"] == content["state"] == "finished"
-        assert f"seed{content['recipe']['seed']}" in content["run"]["variant"]
-        assert content["run"]["variant"] == run["variant"]
-        assert (batch / name / "notebook.ipynb").exists()
-        # Nothing is tried again without saying so, in the journal and in the record.
-        for what in ("began", "ended"):
-            assert 1 <= attempts[f"{name} {what}"] <= 1 + len(run["earlier"])
-        assert content["run"].get("earlier", []) == run["earlier"]
-        if name in kept:
-            assert (batch / name / "record.json").stat().st_mtime_ns == kept[name]
-    cut_short = [came for run in runs for came in run["earlier"]]
-    assert len(cut_short) <= 2 and set(cut_short) <= {"killed while it was running"}
-    assert all(f"earlier attempt: {came}" in shown for came in cut_short)
-    assert not [p.pid for p in psutil.process_iter() if kernel_processes.mark(p.pid) == str(batch)]
-    compared = comparison.load(batch)
-    assert shared_settings.differences(compared.finished) == []
-    assert conclusions.fairness(compared).verdict == "yes"
 
 
 def test_a_run_that_was_whole_when_the_runner_was_killed_is_not_made_again(
