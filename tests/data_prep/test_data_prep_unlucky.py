@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,6 @@ from data_prep import (
     DataError,
     nih_sources,
     pack_folder,
-    packed,
     prepare_nih,
     resize_folder,
     verify_folder,
@@ -55,7 +52,7 @@ def test_no_workers_are_refused(tmp_path: Path) -> None:
     assert "num_workers is 0: use 1 or more" in the_line(done)
 
 
-@pytest.mark.parametrize("words", [("--sizes", "8"), ("--size", "x"), ("--resize-mode", "crop")])
+@pytest.mark.parametrize("words", [("--sizes", "8"), ("--size", "x")])
 def test_a_bad_argument_is_one_line(words: tuple[str, ...]) -> None:
     done = process("resize", "a", "b", *words)
     line = the_line(done)
@@ -63,15 +60,10 @@ def test_a_bad_argument_is_one_line(words: tuple[str, ...]) -> None:
     assert words[0] in line and "run 'data-prep resize --help'" in line
 
 
-@pytest.mark.parametrize("closed", [(0, 1, 2), (1,), (2,)])
-def test_closed_streams_change_nothing(tmp_path: Path, closed: tuple[int, ...]) -> None:
-    def close() -> None:
-        for number in closed:
-            os.close(number)
-
+def test_closed_streams_change_nothing(tmp_path: Path) -> None:
     make_folder(tmp_path / "mine")
     words = [*RESIZE, str(tmp_path / "mine"), str(tmp_path / "small"), "--size", "8"]
-    done = subprocess.run(words, timeout=60, env=HERE, preexec_fn=close)
+    done = subprocess.run(words, timeout=60, env=HERE, preexec_fn=lambda: os.closerange(0, 3))
     assert done.returncode == 0
     resize_folder(tmp_path / "mine", tmp_path / "other", size=8, progress=False)
     assert digest(tmp_path / "small" / "images") == digest(tmp_path / "other" / "images")
@@ -101,36 +93,6 @@ def test_a_terminal_without_the_letters_gets_escapes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert r"r\xf6ntgen, split by patient" in done.stdout
-
-
-def too_long(tmp_path: Path) -> tuple[Path, Path]:
-    return tmp_path / ("a" * 300), tmp_path / "small"
-
-
-def in_circles(tmp_path: Path) -> tuple[Path, Path]:
-    (tmp_path / "circle").symlink_to("circle")
-    return make_folder(tmp_path / "mine"), tmp_path / "circle"
-
-
-@pytest.mark.parametrize("lay", [too_long, in_circles])
-def test_paths_that_lead_nowhere_are_one_line(
-    tmp_path: Path, lay: Callable[[Path], tuple[Path, Path]]
-) -> None:
-    source, target = lay(tmp_path)
-    assert str(tmp_path)[:20] in the_line(command("resize", source, target))
-
-
-def test_a_working_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
-    make_folder(tmp_path / "mine")
-    (tmp_path / "gone").mkdir()
-    done = subprocess.run(
-        ["sh", "-c", 'rmdir ../gone; exec "$@"', "sh", *RESIZE, tmp_path / "mine", "small"],
-        capture_output=True,
-        text=True,
-        env=HERE,
-        cwd=tmp_path / "gone",
-    )
-    assert the_line(done).startswith("data-prep: the working folder: No such file or directory; ")
 
 
 def test_a_folder_whose_name_is_not_text_is_a_folder(tmp_path: Path) -> None:
@@ -174,21 +136,6 @@ def test_an_interrupt_from_the_start_is_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and "interrupted; finished images are kept" in done.stderr
 
 
-def test_a_disk_that_takes_nothing_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Removing what was not there failed too, which was said instead of the reason."""
-    resize_folder(make_folder(tmp_path / "mine"), tmp_path / "small", size=8, progress=False)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(packed, "write_json", refuse)
-    monkeypatch.setattr(Path, "unlink", refuse)
-    line = the_line(command("pack", tmp_path / "small", tmp_path / "packed"))
-    assert "packed: cannot be written (Read-only file system)" in line
-
-
 # --- nih -------------------------------------------------------------------------------------
 
 
@@ -206,7 +153,7 @@ def sources_fixture(tmp_path: Path) -> ArchiveSources:
     return found
 
 
-@pytest.mark.parametrize("where", ["small", "small/in", "."])
+@pytest.mark.parametrize("where", ["small/in", "."])
 def test_originals_do_not_lie_among_the_small_ones(
     tmp_path: Path, sources: ArchiveSources, where: str
 ) -> None:

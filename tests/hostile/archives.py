@@ -76,11 +76,6 @@ def is_pipe(folder: Path) -> list[str]:
     return nih(folder)
 
 
-def is_pipe_with_checksum(folder: Path) -> list[str]:
-    os.mkfifo(folder / ARCHIVE)
-    return nih(folder, md5="0" * 32)
-
-
 def is_sparse(folder: Path) -> list[str]:
     with (folder / ARCHIVE).open("wb") as file:
         file.write(made())
@@ -106,74 +101,27 @@ def bomb() -> bytes:
     return buffer.getvalue()
 
 
-def long_header() -> bytes:
-    """A name of 16 MB, as GNU tar writes long ones."""
-    size = 16 << 20
-    return gzip.compress(header("long", size, b"L") + b"x" * size + made(), 1)
-
-
 PASSWORDS = "../../etc/passwd"
-SPARSE = ("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0")
 
 CASES = [
     Case("tar-missing", is_missing, "the archive is missing"),
-    Case("tar-empty", archive(b""), "damaged or cut short"),
-    Case("tar-text", archive(b"no archive at all"), "damaged or cut short"),
     Case("tar-gz-cut", archive(gzip.compress(made())[:-4]), "damaged or cut", keeps=(LABELS,)),
-    Case("tar-gz-flipped", archive(gzip.compress(made())[:-8] + bytes(8)), "damaged or cut short"),
-    Case("tar-cut-in-a-member", archive(header(size=5000) + b"image"), "damaged or cut short"),
     Case("tar-pipe", is_pipe, "not a file but a pipe"),
-    Case("tar-pipe-with-checksum", is_pipe_with_checksum, "not a file but a pipe"),
     Case("tar-sparse-200-GB", is_sparse, "belong to no file; refused"),
-    Case("tar-absolute", archive(header("/tmp/a.png"), END), "points outside the folder"),
     Case("tar-climbing", archive(header("images/../../a.png"), END), "points outside the folder"),
-    Case("tar-backslash", archive(header("..\\a.png"), END), "points outside the folder"),
-    Case("tar-drive", archive(header("C:/a.png"), END), "points outside the folder"),
     Case("tar-symlink", archive(header(kind=b"2", link=PASSWORDS), END), "is a link"),
-    Case("tar-hard-link", archive(header(kind=b"1", link=PASSWORDS), END), "is a link"),
-    Case("tar-device", archive(header(kind=b"3"), END), "a device"),
-    Case("tar-fifo-member", archive(header(kind=b"6"), END), "a device"),
-    Case("tar-unknown-kind", archive(header(kind=b"Z"), END), "refused|damaged"),
     Case("tar-escape", archive(header("\x1b[2J.png"), END), r"\\x1b\[2J.png' has an unsafe name"),
-    Case("tar-option-name", archive(header("-rf.png"), END), "unsafe name"),
-    Case("tar-not-utf-8-name", archive(header("\udcff\udcfe.png"), END), "unsafe name"),
-    Case("tar-nul-name", archive(pax(("path", "a\0.png")), header(), END), "unsafe name"),
-    Case("tar-long-name", archive(pax(("path", "a" * 300 + ".png")), made()), "unsafe name"),
-    Case("tar-very-long-name", archive(pax(("path", "ä" * 500_000)), made()), "no image|left out"),
-    Case("tar-name-of-16-MB", archive(long_header()), "belong to no file; refused"),
     Case("tar-twice", archive(made()[:1024], made()), "a.png occurs twice"),
     Case("tar-size-2-to-87", archive(header("a.txt", 1 << 87), b"12345"), "more than can be in it"),
-    Case("tar-image-2-to-87", archive(header("a.png", 1 << 87)), "too many for an image"),
-    Case("tar-size-negative", archive(header("a.txt", -(1 << 60))), "more than can be in it"),
-    Case("tar-pax-size", archive(pax(("size", str(1 << 95))), made()), "too many for an image"),
-    Case("tar-pax-header-2-to-87", archive(header("x", 1 << 87, b"x")), "damaged or cut short"),
-    Case("tar-long-name-2-to-87", archive(header("x", 1 << 87, b"L")), "damaged or cut short"),
     Case("tar-pax-nested", archive(crowd()), "an invalid header"),
-    Case("tar-pax-length", archive(header("x", 6, b"x"), padded(b"0 a=b\n"), made()), "damaged"),
-    Case("tar-sparse-map", archive(pax(*SPARSE), made()), "refused|damaged"),
-    Case("tar-sparse-old", archive(header(kind=b"S"), END), "refused|damaged"),
-    Case(
-        "tar-sparse-0.1",
-        archive(pax(("GNU.sparse.map", "1,x"), ("GNU.sparse.size", "9")), made()),
-        "damaged or cut short",
-    ),
-    Case(
-        "tar-sparse-0.0",
-        archive(pax(("GNU.sparse.size", "many"), ("GNU.sparse.numblocks", "1")), made()),
-        "damaged or cut short",
-    ),
     Case("tar-bomb", archive(bomb()), "more than can be in it"),
-    Case("tar-gz-tail", archive(gzip.compress(made() + bytes(80 << 20), 1)), "belong to no file"),
     Case("tar-no-image", archive(made()), "1 of 1 images were left out|no image"),
-    Case("sources-nested", listing("[" * 100_000), "nested too deep"),
-    Case("sources-not-an-object", listing("[]"), "not an object"),
     Case("sources-without-archives", listing('{"label_file": {"name": "x"}}'), "not a list of"),
     Case(
         "sources-climbing",
         lambda folder: nih(folder, name="../../x.tar"),
         "'../../x.tar' is not a bare file name",
     ),
-    Case("sources-name-is-a-number", lambda folder: nih(folder, name=5), r"archives\[0\]\.name"),
     Case("sources-checksum-is-a-list", lambda folder: nih(folder, md5=[]), r"archives\[0\]\.md5"),
     Case(
         "sources-local-file",

@@ -55,8 +55,8 @@ def prepared(folder: Path, command: str, files: dict[str, bytes]) -> list[str]:
     return ["data-prep", command, *words.get(command, [str(folder / "small")])]
 
 
-def manifest(*rows: str, header: str = HEADER) -> dict[str, bytes]:
-    return {"manifest.csv": "".join(f"{line}\n" for line in (header, *rows)).encode()}
+def manifest(*rows: str) -> dict[str, bytes]:
+    return {"manifest.csv": "".join(f"{line}\n" for line in (HEADER, *rows)).encode()}
 
 
 def note(**changed: object) -> dict[str, bytes]:
@@ -67,8 +67,8 @@ def text_note(text: str) -> dict[str, bytes]:
     return {"prepared.json": text.encode()}
 
 
-def pipe(folder: Path, name: str, command: str = "resize") -> list[str]:
-    words = prepared(folder, command, {})
+def pipe(folder: Path, name: str) -> list[str]:
+    words = prepared(folder, "resize", {})
     (folder / "small" / name).unlink(missing_ok=True)
     os.mkfifo(folder / "small" / name)
     return words
@@ -87,79 +87,31 @@ def packed(folder: Path, change: Callable[[Path, dict[str, Any]], None]) -> list
     return ["data-prep", "verify", str(folder)]
 
 
-def pipe_of_images(folder: Path, _: dict[str, Any]) -> None:
-    (folder / "images.npy").unlink()
-    os.mkfifo(folder / "images.npy")
-
-
-def headed(header: str) -> Callable[[Path, dict[str, Any]], None]:
-    """An images.npy with this text as its header, and nothing behind."""
-    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-    return lambda folder, note: void((folder / "images.npy").write_bytes(data))
-
-
 def void(_: object) -> None:
     """What a change gives back."""
 
 
-def shape(text: str) -> str:
-    return f"{{'descr': '|u1', 'fortran_order': False, 'shape': {text}}}\n"
-
-
-NESTED = "[" * 100_000
-
 NOTES = {
-    "empty": text_note(""),
     "cut short": text_note('{"complete": tr'),
-    "not text": {"prepared.json": b"\xff\xfe\x00"},
-    "a list": text_note("[]"),
-    "nested 100,000 deep": text_note(f'{{"tool": {NESTED}'),
-    "complete as a word": note(complete="yes"),
-    "complete missing": text_note('{"tool": "data_prep resize 1"}'),
+    "nested 100,000 deep": text_note(f'{{"tool": {"[" * 100_000}'),
     "size as a list": note(size=[8]),
-    "images as a text": note(images="\x1b[2Jmany"),
 }
 MANIFESTS = {
-    "another header": manifest(header="a,b"),
-    "empty": {"manifest.csv": b""},
     "zeros, as after a power cut": {"manifest.csv": f"{HEADER}\n".encode() + bytes(200)},
-    "a row cut short": {"manifest.csv": f"{HEADER}\n{row('x.png')}"[:-30].encode()},
     "a digest of nonsense": manifest(row("x.png", sha256="../../../etc/passwd")),
-    "bytes below nothing": manifest(row("x.png", bytes=-1)),
-    "bytes beyond counting": manifest(row("x.png", bytes=10**400)),
-    "a cell of a million letters": manifest(row("x" * 1_000_000)),
-    "a quote left open": manifest('"x'),
 }
 PACKED: dict[str, tuple[Callable[[Path, dict[str, Any]], None], str]] = {
-    "cut short": (
-        lambda folder, note: os.truncate(folder / "images.npy", 300),
-        r"images\.npy: cannot be read",
-    ),
     "a pickle": (
         lambda folder, note: np.save(folder / "images.npy", np.array([{}]), allow_pickle=True),
         r"images\.npy: cannot be read",
     ),
-    "a header of code": (headed("__import__('os').abort()\n"), r"images\.npy: cannot be read"),
-    "a header nested deeply": (headed("(" * 9000), r"images\.npy: cannot be read"),
-    "a shape beyond counting": (headed(shape(f"({10**30}, 8, 8)")), r"images\.npy: cannot be read"),
-    "a shape below nothing": (headed(shape("(-1, 8, 8)")), r"images\.npy: "),
     "another shape": (
         lambda folder, note: np.save(folder / "images.npy", np.zeros((12, 8, 9), np.uint8)),
         "not the images that packed.json describes",
     ),
-    "a pipe": (pipe_of_images, r"images\.npy: cannot be read"),
     "names of other images": (
         lambda folder, note: void(note.update(names=["../../x.png"] * 12)),
         "do not match",
-    ),
-    "names as numbers": (lambda folder, note: void(note.update(names=7)), r"damaged \('names'\)"),
-    "a note nested deeply": (
-        lambda folder, note: void((folder / "packed.json").write_text(NESTED)),
-        "nested too deeply.*pack it again",
-    ),
-    "a note without end": (
-        lambda folder, note: void(note.pop("complete")),
-        r"damaged \('complete'\)",
     ),
 }
 OTHERS = {
@@ -171,25 +123,9 @@ OTHERS = {
         ),
         r"has 1 image that .* lacks, the first: \.\./\.\./x\.png",
     ),
-    "an image damaged behind the manifest": (
-        partial(prepared, command="stats", files=manifest(row("00000003_000.png", bytes=1))),
-        "1 image is not as manifest.csv describes, the first: 00000003_000.png",
-    ),
-    "an image the manifest puts elsewhere": (
-        partial(
-            prepared,
-            command="stats",
-            files=manifest(row("00000003_000.png", file="../../../../../etc/hostname")),
-        ),
-        "1 image is not as manifest.csv describes",
-    ),
     "another tool's folder": (
         partial(prepared, command="resize", files=note(tool="\x1b]0;owned\x07") | manifest()),
         "written with another tool",
-    ),
-    "another command's folder": (
-        partial(prepared, command="nih", files=manifest()),
-        "written with another tool and source",
     ),
     "archives that are gone, and no manifest": (
         partial(prepared, command="nih", files=note(tool="data_prep nih 1", source=ARCHIVES)),
@@ -199,17 +135,9 @@ OTHERS = {
         partial(prepared, command="pack", files=note(complete=False)),
         "is not complete: run the command that wrote it again",
     ),
-    "a pipe as note": (
-        partial(pipe, name="prepared.json"),
-        "prepared.json: .* but a pipe",
-    ),
     "a pipe as manifest": (
         partial(pipe, name="manifest.csv"),
         "manifest.csv: .* but a pipe",
-    ),
-    "a pipe as list of what is left out": (
-        partial(pipe, name="left_out.csv", command="stats"),
-        "left_out.csv: cannot be read .not a file but a pipe",
     ),
 }
 
@@ -217,13 +145,11 @@ OTHERS = {
 def cases() -> Iterator[Case]:
     kept = (f"small/{LABELS}", "small/images/00000003_000.png", "source/images/00000003_000.png")
     for what, files in NOTES.items():
-        for command in ("resize", "pack"):
-            lay = partial(prepared, command=command, files=files)
-            yield Case(f"prepared.json, {what}, {command}", lay, f"damaged.*{AGAIN}", keeps=kept)
+        lay = partial(prepared, command="resize", files=files)
+        yield Case(f"prepared.json, {what}", lay, f"damaged.*{AGAIN}", keeps=kept)
     for what, files in MANIFESTS.items():
-        for command in ("resize", "verify", "pack"):
-            lay = partial(prepared, command=command, files=files)
-            yield Case(f"manifest.csv, {what}, {command}", lay, f"damaged.*{AGAIN}", keeps=kept)
+        lay = partial(prepared, command="verify", files=files)
+        yield Case(f"manifest.csv, {what}", lay, f"damaged.*{AGAIN}", keeps=kept)
     for what, (change, says) in PACKED.items():
         yield Case(f"packed, {what}", partial(packed, change=change), says, keeps=(LABELS,))
     for what, (other, says) in OTHERS.items():
