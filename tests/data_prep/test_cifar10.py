@@ -116,7 +116,7 @@ class Planted:
         return self.call
 
 
-@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("protocol", [0, 2, 5])
 @pytest.mark.parametrize("where", ["data", "labels", "key", "array"])
 def test_a_planted_call_stays_inert(
     binary: Path, tmp_path: Path, protocol: int, where: str

@@ -80,8 +80,6 @@ def window(centre: Any, width: Any, function: str = "LINEAR") -> dict[str, Any]:
         ([0, 1023], {"bits": 10}, [0, 255]),
         ([-2048, 2047, 0], {}, [0, 255, 128]),
         ([0, 4095], window("", ""), [0, 255]),
-        ([0, 4095], window(None, None), [0, 255]),
-        ([0, 4095], window([], []), [0, 255]),
         ([0, 4095, 2048], {"PhotometricInterpretation": "MONOCHROME1"}, [255, 0, 127]),
         # PS3.3, C.11.2.1.2: its own examples, from level 0 to 255.
         ([0, 4095], window(2048, 4096), [0, 255]),
@@ -203,7 +201,6 @@ def test_an_image_without_a_patient_is_named(tmp_path: Path, data: bytes) -> Non
         ({"Rows": 65535, "Columns": 65535}, "65535 x 65535 pixels, more than"),
         ({"Rows": 100}, "cannot be read as a DICOM image"),
         ({"WindowCenter": 1, "WindowWidth": 0}, "a window of width 0"),
-        ({"WindowCenter": 1, "WindowWidth": -5}, "a window of width -5"),
         (window(1, 2, "CUBIC"), "a window of the unknown function CUBIC"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import random
@@ -58,10 +57,7 @@ def test_a_part_that_is_whole_or_too_long(tmp_path: Path, server: Server, more: 
 PORTAL = b"<!DOCTYPE html>\n<html><body>Welcome! Please log in.</body></html>\n"
 
 
-@pytest.mark.parametrize("already", [False, True])
-def test_a_portals_page_is_not_kept_as_the_label_file(
-    tmp_path: Path, server: Server, already: bool
-) -> None:
+def test_a_portals_page_is_not_kept_as_the_label_file(tmp_path: Path, server: Server) -> None:
     listing = publish(server.folder, make_folder(tmp_path / "set"))
     labels = server.folder / "Data_Entry_2017_v2020.csv"
     good = labels.read_bytes()
@@ -72,11 +68,7 @@ def test_a_portals_page_is_not_kept_as_the_label_file(
     ):
         fetch(listing, server, tmp_path / "small")
     assert not fetched.exists()
-    if already:  # kept by a version that did keep it
-        fetched.write_bytes(PORTAL)
     labels.write_bytes(good)
-    with contextlib.suppress(DataError):
-        fetch(listing, server, tmp_path / "small")
     assert fetch(listing, server, tmp_path / "small")["images"] == 24
 
 

@@ -219,22 +219,14 @@ def test_a_reader_of_ones_own() -> None:
     [
         ("classes", (), "classes are \\[\\]"),
         ("classes", ("a", "a"), "none twice"),
-        ("classes", ("a", 1), "none twice"),
         ("targets", np.array([0.0, 1.0, 1.0, 0.0]), "targets are float64"),
-        ("targets", np.array([0, 1, 2, 0]), "targets go from 0 to 2; they must be 0 to 1"),
         ("targets", np.zeros((4, 3), dtype=np.uint8), r"0 and 1 of the shape \(images, 2\)"),
         ("targets", np.full((4, 2), 7), "targets go from 7 to 7; they must be 0 to 1"),
-        ("targets", [], "give one integer per image"),
-        ("parts", lambda: [0, 1], "must give a mapping with train, valid and test"),
         ("parts", lambda: {"train": [0], "test": [1]}, "a mapping with train, valid and test"),
         ("parts", lambda: {"train": [0], "valid": [], "test": [1]}, "the part valid must be"),
-        ("parts", lambda: {"train": [0], "valid": [9], "test": [1]}, "outside of 0 to 3"),
         ("parts", lambda: {"train": [0], "valid": [-1], "test": [1]}, "outside of 0 to 3"),
         ("parts", lambda: {"train": [0, 1], "valid": [1], "test": [2]}, "image 1 is in the parts"),
-        ("read", lambda i: np.zeros((5, 4), dtype=np.uint8), r"read\(0\) gives uint8 \(5, 4\)"),
         ("read", lambda i: np.zeros((5, 4, 3)), r"gives float64 \(5, 4, 3\); it must be uint8"),
-        ("read", lambda i: np.zeros((3, 5, 4), dtype=np.uint8), r"\(3, 5, 4\); it must be uint8"),
-        ("read", lambda i: [[0]], "gives list; it must be uint8"),
     ],
 )
 def test_what_is_no_reader(

@@ -104,39 +104,29 @@ def without_numpy(folder: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a wheel is missing": (lambda f: wheel(f).unlink(), "jupyterlab-.*: No such file"),
-    "a wheel is cut short": (lambda f: wheel(f).write_text("t"), "jupyterlab-.*: has 1 bytes, not"),
     "a wheel has changed": (
         lambda f: wheel(f).write_text(wheel(f).read_text()[::-1]),
         "jupyterlab-.*: is not the file that make wheels put there",
     ),
     "a package was never fetched": (without_numpy, r"lacks numpy==\S+: run make wheels again"),
     "no index": (lambda f: (f / "wheels.json").unlink(), "wheels.json: missing or damaged"),
-    "an index cut short": (
-        lambda f: (f / "wheels.json").write_text("{"),
-        "wheels.json: missing or damaged",
-    ),
-    "an index of lists": (change_index(files=[]), "wheels.json: missing or damaged"),
-    "an index of the future": (change_index(format=9), "wheels.json: missing or damaged"),
     "another lock": (
         change_index(locks={"lab.txt": "0"}),
         "belongs to a checkout with another uv.txt",
     ),
     "another Python": (change_index(python="3.12"), "wheels for Python 3.12, not 3.11"),
-    "another processor": (change_index(machine="aarch64"), "for aarch64 with glibc 2.28 or newer"),
     "a newer system": (change_index(glibc="9.1"), r"glibc 9.1 or newer, and this machine is \w+"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("how", ["at first", "--rebuild"])
 def test_what_cannot_serve_is_one_line_and_nothing_is_touched(
-    folder: Path, venvs: Path, capsys: pytest.CaptureFixture[str], name: str, how: str
+    folder: Path, venvs: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     fault, said = FAULTS[name]
     fault(folder)
     put(venvs / "lab" / "stamp.json", "{}")
-    assert build.main(["--offline", str(folder), *[how] * (how == "--rebuild")]) == 2
+    assert build.main(["--offline", str(folder), "--rebuild"]) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and line.startswith(f"build.py: {folder}")
     assert re.search(said, line), line
@@ -148,10 +138,7 @@ def test_what_cannot_serve_is_one_line_and_nothing_is_touched(
     ("arguments", "said"),
     [
         (["--gpu"], "leave out --lock, --gpu and --cpu"),
-        (["--cpu"], "leave out --lock, --gpu and --cpu"),
-        (["--lock"], "leave out --lock, --gpu and --cpu"),
         (["--environments", "chainer"], "has no packages for chainer, only for lab, mxnet"),
-        (["--environments", "caffe"], "no environment named caffe"),
     ],
 )
 def test_what_does_not_go_with_a_folder(
