@@ -119,8 +119,6 @@ NOT_FOR_EVER = (
     *("-o", f"faulthandler_timeout={HUNG_SECONDS}"),
     *("-o", "faulthandler_exit_on_timeout=true"),
 )
-REHEARSED = ("--minutes", "60")
-"""The rehearsal takes ten on idle cores; here other parts share them."""
 NO_TESTS = 5
 """pytest's exit code where none was left to run."""
 GRACE_SECONDS = 5.0
@@ -297,7 +295,6 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
-        "rehearsal": partial(command, "lab", "python", "tests/gpu/rehearsal.py", *REHEARSED),
         "notebooks": partial(executed, *framework_notebooks(), COMPARE, RECORDS),
         **{place: partial(slow, "lab", place) for place in APART},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},

@@ -1,32 +1,32 @@
-"""The checks of what our code assumes about a GPU, each with both answers; only GPUs are fakes.
+"""What ``tests/gpu`` checks on a GPU, each with both answers, and its script; only GPUs are fakes.
 
-Runs in the pytorch environment. JAX's are in ``test_jax.py``.
+Runs in the pytorch environment. JAX's checks are in ``test_jax.py``.
 """
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fake_nvml
 import numpy as np
 import pytest
-import stand_in_cuda
 import torch
-from notebook_cells import only_the_loop
-from resuming import write_small_images
+from fake_nvml import scenarios
 
-from helpers.frameworks import devices, installed, replicas
+from helpers import paths
 from helpers.frameworks import pytorch as framework
-from helpers.frameworks.capabilities import Gpu
 from helpers.training import measured_run, step_clock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
-import gpu_checks
-import shared
+import test_gpu as on_gpu
 
 BOTH = pytest.mark.parametrize("holds", [True, False])
 
@@ -36,32 +36,33 @@ def _a_gpu_that_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framework, "list_devices", lambda *given: [torch.device("cpu")])
 
 
-@BOTH
+def answer(holds: bool) -> AbstractContextManager[Any]:
+    return nullcontext() if holds else pytest.raises(AssertionError)
+
+
 @BOTH
 def test_memory_that_the_fairness_check_leaves_stand_in(
-    holds: bool, monkeypatch: pytest.MonkeyPatch
+    holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs the notebook up to section 7, without its fairness check."""
     kept = [0]
-    left = (8 if holds else 800) * gpu_checks.MIB
+    left = (8 if holds else 800) * on_gpu.MIB
     monkeypatch.setattr(measured_run.Run, "check_fairness", lambda *given: kept.append(left))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: kept[-1])
-    found, said = gpu_checks.pytorch_memory("gpu")
-    assert found == holds
-    assert said.endswith(f"reserved 0 MiB before, {8 if holds else 800} after")
+    with answer(holds):
+        on_gpu.test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path)
 
 
 @BOTH
 def test_a_clock_that_does_not_wait_stand_in(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU each step is noted at once: a second each here, of which a GPU says the same."""
-    monkeypatch.setattr(gpu_checks, "PRODUCT_SIDE", 8)
+    monkeypatch.setattr(on_gpu, "PRODUCT_SIDE", 8)
     monkeypatch.setattr(step_clock, "time", SimpleNamespace(perf_counter=count().__next__))
     of_gpu = 20_000 if holds else 22_000
     event = SimpleNamespace(record=lambda: None, elapsed_time=lambda later: of_gpu)
     monkeypatch.setattr(torch.cuda, "Event", lambda **how: event)
-    found, said = gpu_checks.step_clock("gpu")
-    assert found == holds
-    assert said == f"20 products take 20000.0 ms by our clock, {of_gpu}.0 by the GPU's"
+    with answer(holds):
+        on_gpu.test_pytorch_steps_are_timed_to_their_end_on_the_gpu()
 
 
 def tf32(array: np.ndarray) -> np.ndarray:
@@ -78,25 +79,24 @@ def test_products_that_are_rounded_stand_in(
 ) -> None:
     """A GPU may round in both precisions, or in none."""
     asked: list[str] = []
-    exact: Callable[..., np.ndarray] = gpu_checks.PRODUCTS["pytorch"]
+    exact: Callable[..., np.ndarray] = on_gpu.PRODUCTS["pytorch"]
 
     def product(left: np.ndarray, right: np.ndarray, device: Any) -> np.ndarray:
         rounded = (tf32(left), tf32(right)) if asked[-1] in rounds_in else (left, right)
         return exact(*rounded, device)
 
     monkeypatch.setattr(framework, "configure", lambda precision, kind: asked.append(precision))
-    monkeypatch.setitem(gpu_checks.PRODUCTS, "pytorch", product)
-    found, said = gpu_checks.products("pytorch", "gpu")
-    assert found == holds and asked == ["fp32", "tf32"]
-    assert said.startswith("fp32: error ") and ", tf32: error " in said
+    monkeypatch.setitem(on_gpu.PRODUCTS, "pytorch", product)
+    with answer(holds):
+        on_gpu.test_pytorch_multiplies_in_the_precision()
 
 
 @BOTH
 def test_batches_of_workers(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not holds:
-        monkeypatch.setattr(gpu_checks.Numbers, "write", lambda *given: np.zeros(4))
-    found, said = gpu_checks.loader("cpu")
-    assert found == holds and said == "2 batches of 2 workers"
+        monkeypatch.setattr(on_gpu.Numbers, "write", lambda *given: np.zeros(4))
+    with answer(holds):
+        on_gpu.test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned()
 
 
 @BOTH
@@ -104,33 +104,37 @@ def test_the_sum_of_one_process(holds: bool, monkeypatch: pytest.MonkeyPatch) ->
     """By Gloo here."""
     if not holds:
         monkeypatch.setattr(framework, "all_reduced", lambda shares, devices: [0 * shares[0]])
-    found, said = gpu_checks.all_reduce("cpu")
-    assert found == holds
-    said, _, shared = said.partition("; /dev/shm has ")
-    assert said == ("the sum is right" if holds else "wrong result: the sum on device 0 is wrong")
-    assert shared.endswith(" GiB")
+    with answer(holds):
+        on_gpu.test_pytorch_sums_by_nccl_in_one_process()
 
 
-def test_replicas_that_share_a_gpu_are_checked_and_not_trained_stand_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_script_runs_whole_next_to_a_gpu_that_only_its_driver_has_stand_in(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(devices, "visible", lambda: [Gpu("GPU 0")])
-    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
-    cpus = [torch.device("cpu")] * 2
-    monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
-    monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=True))
-    only_the_loop(monkeypatch)
-    gradients = framework.gradients  # whose DDP on CPUs the stand-in does not know
-    monkeypatch.setattr(
-        framework,
-        "gradients",
-        lambda model, images, targets, devices: gradients(model, images, targets, devices[:1]),
+    """In this environment, with the runner's packages from the lab's, as a bare machine has it."""
+    script, out = tmp_path / "h100", tmp_path / "out"
+    joules = " ".join(str(60_000 * tick) for tick in range(10_000))
+    script.write_text(
+        f"driver 580.65.06\n{scenarios.script(scenarios.ok, 1)}"
+        f"0 capability 90\n0 energy {joules}\n0 gpm20 9\n0 gpm61 9\n"
     )
-    run, images = tmp_path / "run", write_small_images(tmp_path / "data")
-    (recipe := tmp_path / "small.toml").write_text('recipe = "demo"\n[train]\nbatch_size = 4\n')
-    assert shared.main(str(run), str(images), str(recipe), "2", "1") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("2 replicas on 1 GPU: comparable, ")
-    record = json.loads((run / "record.json").read_text())
-    checks = {check["check"] for check in record["fairness"]["checks"]}
-    assert "weight change after 5 SGD steps" in checks and "epochs" not in record
+    (lab,) = paths.VENVS.glob("lab/lib/python*/site-packages")
+    env = os.environ | fake_nvml.environment(script) | {"PYTHONPATH": str(lab)}
+    command = [
+        sys.executable,
+        str(paths.ROOT / "tests" / "gpu" / "gpu_run.py"),
+        str(out),
+        "--small",
+        "--minutes",
+        "60",
+    ]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    found = {line["step"]: line for line in summary["steps"]}
+    skipped = {name for name, line in found.items() if line["outcome"] == "skipped"}
+    assert done.returncode == 0 and skipped == {"pytorch-bf16", "jax-bf16"}, done.stdout
+    assert found["pytorch-fp32"]["comparable"]
+    assert len(found["pytorch-fp32"]["figures"]) == 2 and found["rivals"]["figures"]
+    checks = (out / "logs" / "checks.log").read_text(encoding="utf-8")
+    assert "PASSED tests/gpu/test_gpu.py::test_nvml_answers_the_monitor" in checks
+    assert "no GPU that PyTorch can compute on" in checks

@@ -1,0 +1,202 @@
+"""What our code assumes about a GPU: ``pytest -m gpu -rA tests/gpu`` prints what it measured.
+
+Each test is skipped where its framework, or a GPU that it sees, is missing. Call those of one
+framework at a time (``-k pytorch``), because JAX takes most of a GPU's memory. Next to stand-ins
+``tests/kernels/test_stand_in_gpu_checks.py`` runs them, and ``test_jax.py`` those of JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers import paths
+from helpers.runner.self_test import expected
+
+sys.path.append(str(paths.ROOT / "environments"))
+
+import gpus
+
+pytestmark = pytest.mark.gpu
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def _a_gpu(request: pytest.FixtureRequest) -> None:
+    name = request.node.name
+    if name.startswith("test_nvml") and not gpus.found():
+        pytest.skip("no GPU: there is no driver, or it names none")
+    if name.startswith("test_pytorch"):
+        torch = pytest.importorskip("torch")
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU that PyTorch can compute on")
+    if name.startswith("test_jax"):
+        jax = pytest.importorskip("jax")
+        if jax.default_backend() != "gpu":
+            pytest.skip("no GPU that JAX can compute on")
+
+
+SERIES = (
+    *("power (W)", "energy (J)", "temperature (C)", "utilisation (%)", "memory used (MiB)"),
+    *("SM activity (%)", "PCIe sent (MiB/s)", "NVLink sent (MiB/s)"),
+)
+"""One of each kind that traces and figures need; NVML gives some of them to administrators only."""
+
+
+def test_nvml_answers_the_monitor() -> None:
+    """Else traces and figures lack these series."""
+    from gpumon.sampler import capabilities
+
+    missing = {}
+    for entry in capabilities()["series"]:
+        device, _, series = entry["key"].partition("/")
+        if device.startswith("gpu") and series in SERIES and entry["reason"]:
+            missing[series] = entry["reason"]
+    assert not missing
+
+
+ERRORS = {"fp32": (0, 2e-5), "tf32": (2e-5, 1e-2)}
+"""The relative error of a product of float32 matrices; TF32 keeps 10 of 23 bits of each factor."""
+
+
+def products(kernel: str, kind: str = "gpu") -> None:
+    """Multiplies float32 matrices in both precisions, and compares with float64."""
+    framework = importlib.import_module(f"helpers.frameworks.{kernel}")
+    [device] = framework.list_devices(kind, 1)
+    left, right = np.random.default_rng(0).standard_normal((2, 1024, 1024)).astype(np.float32)
+    exact = left.astype(np.float64) @ right
+    for precision in ERRORS if kind == "gpu" else ["fp32"]:
+        framework.configure(precision, kind)
+        off = PRODUCTS[kernel](left, right, device) - exact
+        found = float(np.linalg.norm(off) / np.linalg.norm(exact))
+        print(f"{kernel}, {precision}: error {found:.1e}")
+        assert ERRORS[precision][0] <= found < ERRORS[precision][1]
+
+
+def in_pytorch(left: np.ndarray, right: np.ndarray, device: Any) -> np.ndarray:
+    import torch
+
+    product = torch.from_numpy(left).to(device) @ torch.from_numpy(right).to(device)
+    return product.cpu().numpy()
+
+
+def in_jax(left: np.ndarray, right: np.ndarray, device: Any) -> np.ndarray:
+    import jax
+
+    return np.asarray(jax.device_put(left, device) @ jax.device_put(right, device))
+
+
+PRODUCTS = {"pytorch": in_pytorch, "jax": in_jax}
+
+
+def test_pytorch_multiplies_in_the_precision() -> None:
+    """Else runs are not of their precision."""
+    products("pytorch")
+
+
+def test_jax_multiplies_in_the_precision() -> None:
+    products("jax")
+
+
+PRODUCT_SIDE = 8192
+"""20 ms a product of float32 on an H100."""
+
+
+def test_pytorch_steps_are_timed_to_their_end_on_the_gpu() -> None:
+    """Times the same matrix products by CUDA's events and by the clock of the training loops."""
+    import torch
+
+    from helpers.frameworks import pytorch as framework
+    from helpers.training.step_clock import StepClock
+
+    matrix = torch.randn(PRODUCT_SIDE, PRODUCT_SIDE, device=framework.list_devices("gpu", 1)[0])
+    events = []
+    with StepClock(framework.completion) as clock:
+        for _ in range(21):
+            product = torch.mm(matrix, matrix)
+            events.append(torch.cuda.Event(enable_timing=True))
+            events[-1].record()
+            clock.queued(product)
+    ours, of_gpu = sum(clock.step_seconds), events[0].elapsed_time(events[-1]) / 1000
+    print(f"20 products take {1000 * ours:.1f} ms by our clock, {1000 * of_gpu:.1f} by the GPU's")
+    assert abs(ours / of_gpu - 1) < 0.05
+
+
+class Numbers:
+    """A dataset whose images are their numbers."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
+        pixels[...] = np.reshape(numbers, (-1, 1, 1, 1))
+        return np.array(numbers)
+
+
+def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned() -> None:
+    import torch
+
+    from helpers.frameworks import pytorch as framework
+    from helpers.training.pytorch_batches import Loader
+
+    [device] = framework.list_devices("gpu", 1)
+    torch.ones(9, device=device).sum().item()
+    pinned = device.type == "cuda"
+    batches = Loader(Numbers(), 4, (8, 8, 1), num_workers=2, pin_memory=pinned)
+    found = []
+    for pixels, _ in batches:
+        assert pixels.is_pinned() == pinned
+        found.append(pixels[:, 0, 0, 0].tolist())
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_pytorch_sums_by_nccl_in_one_process() -> None:
+    """Else gradients are not averaged."""
+    from helpers.frameworks import pytorch as framework
+
+    shares = expected.shares(1)
+    sums = framework.all_reduced(shares, framework.list_devices("gpu", 1))
+    assert expected.wrong_sum(sums, shares) is None
+
+
+def test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path: Path) -> None:
+    """Else replicas have less of GPU 0, and the recorded peak counts it."""
+    import torch
+
+    import data_prep
+    from helpers.runner.notebook_code import run_cells
+
+    images = str(tmp_path / "images")
+    data_prep.generate_nih(images, images=100, size=264, num_workers=1, progress=False)
+    recipe = str(Path(__file__).with_name("random.toml"))
+    given: dict[str, Any] = {"recipe": recipe, "data": images, "devices": 1}
+    until = "this_run.check_fairness("
+    names = run_cells("PyTorch_MultiGPU", until=until, run=str(tmp_path / "run"), **given)
+    before = torch.cuda.memory_reserved(0)
+    parts = (names[name] for name in ("model", "build_model", "evaluate_pixels"))
+    names["this_run"].check_fairness(*parts)
+    after = torch.cuda.memory_reserved(0)
+    print(f"reserved {before / MIB:.0f} MiB before, {after / MIB:.0f} after")
+    assert after - before < 256 * MIB
+
+
+def test_jax_records_the_memory_that_it_uses() -> None:
+    """Else the recorded peak is JAX's pool: do not compare memory with JAX."""
+    import jax
+
+    from helpers.frameworks import jax as framework
+
+    [device] = framework.list_devices("gpu", 1)
+    array = jax.device_put(np.ones(64 * MIB, np.float32), device)
+    jax.block_until_ready(array + 1)
+    recorded, needed = framework.peak_bytes([device]), 2 * array.nbytes
+    pool = device.memory_stats()["bytes_limit"]
+    print(f"recorded {recorded}, needed {needed}, JAX's pool {pool} bytes")
+    assert not [name for name in os.environ if name.startswith(("XLA_PYTHON_", "XLA_CLIENT_"))]
+    assert recorded is not None and needed <= recorded < pool / 2
