@@ -25,7 +25,7 @@ FIGURES = (
 """The figures in addition to the task's metrics."""
 
 ONE_RUN = 0.10
-"""Single runs without rounds that differ by no more than this share are not significantly apart."""
+"""Training times that differ by no more than this share are not significantly apart."""
 
 _KEYS = ["label", "devices"]
 _ENDS = {"": "median", "_low": "min", "_high": "max"}

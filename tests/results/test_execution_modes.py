@@ -16,7 +16,6 @@ def run(folder: Path, execution: str, first: float, later: float, seed: int = 0)
     content: dict[str, Any] = records.make(speed=1000 / later)
     content["recipe"] |= {"execution": execution, "seed": seed}
     content["training"] |= {"execution": HOW[execution], "images_per_second": 1000 / later}
-    content.pop("files", None)
     for epoch in content["epochs"]:
         epoch["train_seconds"] = (first if epoch["epoch"] == 1 else later) - 1
         epoch["valid_seconds"] = 1.0

@@ -113,19 +113,6 @@ def test_the_source_of_the_weights_and_their_first_digits_are_told() -> None:
     )
 
 
-def test_records_from_before_a_field_was_there_agree_with_each_other() -> None:
-    old = [entry(), entry("Keras")]
-    for each in old:
-        del each.content["recipe"]["warmup_epochs"]
-        each.content["data"].pop("sha256", None)
-    assert differences(old) == []
-    assert differences([old[0], entry("Keras", recipe__warmup_epochs=0.0)]) == []
-    said = told(old[0], entry("Keras", data__sha256="0123456789abcdef" * 4))
-    assert said["images and labels differs"] == (
-        "not comparable: not recorded (PyTorch, 2 devices); 0123456789ab (Keras, 2 devices)"
-    )
-
-
 def of_seed(seed: int, framework: str = "PyTorch", devices: int = 2, **fields: Any) -> Entry:
     """A run of a sweep: the seed decides the split and the weights."""
     following = {
