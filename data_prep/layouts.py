@@ -51,8 +51,9 @@ def recognise(folder: Path, options: Mapping[str, Any]) -> Recognised:
     try:
         return _class_folders(folder, options)
     except DataError as error:
+        reason = str(error).removeprefix(f"{folder}: ")
         raise DataError(
-            f"{folder}: the layout is unknown ({error}); put the images in a folder per class, or"
+            f"{folder}: the layout is unknown ({reason}); put the images in a folder per class, or"
             f" describe a CSV file in {folder / 'table.toml'} with lines such as {_example(tables)}"
             " (see docs/table-toml.md)"
         ) from None

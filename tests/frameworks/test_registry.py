@@ -23,6 +23,7 @@ import kernels
 ALLOWED = {
     "environments/kernels.py": "what is installed for each kernel, and how it is tried",
     "helpers/frameworks/__init__.py": "the registry",
+    "helpers/frameworks/capabilities.py": "the GPU code in each lock",
     "tests/kernels/own_networks.py": "somebody's own network for each",
     "tests/kernels/planted.py": "what a framework cannot do",
 }
