@@ -83,10 +83,10 @@ def recipes() -> dict[str, str]:
     choices += ["--notebooks", ",".join(dict.fromkeys(notebooks)), "--gpus", "0"]
     with tempfile.TemporaryDirectory() as folder:
         own = own_networks.recipe_of_all(Path(folder) / "own")
-        for recipe in (*DATA, own):
-            name = "own network and reader" if recipe is own else str(recipe)
+        for recipe in (*DATA, str(own)):
+            name = recipe if recipe in DATA else "own network and reader"
             given: list[str | Path] = ["--recipe", recipe]
-            if isinstance(recipe, str):
+            if recipe in DATA:
                 layout, *options = DATA[recipe]
                 data = Path(folder) / recipe
                 run([lab("data-prep"), "generate", "--layout", layout, *options, data])
