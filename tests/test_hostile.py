@@ -73,6 +73,6 @@ def test_hostile(
     assert {name: (folder / name).read_bytes() for name in case.keeps} == before
 
 
-def test_there_are_many() -> None:
+def test_each_has_a_name_of_its_own() -> None:
     names = [case.name for case in cases()]
     assert len(names) == len(set(names)) > 90
