@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_prep_tools import HEADER, ROOT, command, make_folder, quiet, row, the_line
+from data_prep_tools import HEADER, ROOT, command, make_folder, quiet, row
 from PIL import Image
 
 from data_prep import DataError, official_split, png, read_catalog, read_grey
@@ -175,16 +175,6 @@ def test_rejected_names_are_no_formulas(tmp_path: Path) -> None:
     cells = [cells[0] for cells in csv.reader(io.StringIO(text))][1:]
     shown = [f"'{name}" if name[0] in "=+-@" else printable(name) for name in sorted(names)]
     assert cells == shown
-
-
-def test_a_pipe_holds_nothing_up(tmp_path: Path) -> None:
-    source = make_folder(tmp_path / "set")
-    bad = source / "images" / "00000007_001.png"
-    bad.unlink()
-    os.mkfifo(bad)
-    done = command("verify", source)
-    assert done.returncode == 1 and "not a file but a pipe" in done.stdout
-    assert f"first is {bad.name}" in the_line(command("resize", source, tmp_path / "small"))
 
 
 # --- What a user is told without asking, and with -------------------------------------------

@@ -92,16 +92,6 @@ def test_a_server_that_says_no(tmp_path: Path, server: Server, code: int, said: 
     assert said in line and server.url in line
 
 
-def test_a_server_that_is_not_there(tmp_path: Path, server: Server) -> None:
-    listing = publish(server.folder, make_folder(tmp_path / "set"))
-    server.http.shutdown()
-    server.http.server_close()
-    line = the_line(
-        command("nih", tmp_path / "small", "--sources", listing, "--mirror", server.url)
-    )
-    assert "in a row" in line and "run the same command again" in line
-
-
 def test_a_disk_too_small_is_refused_beforehand(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,22 +107,6 @@ def member(name: str, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.size = len(data)
     return info, data
-
-
-def test_a_hostile_archive_leaves_nothing(tmp_path: Path, server: Server) -> None:
-    """The kinds of hostile archives are in tests/hostile/archives.py."""
-    listing = publish(server.folder, make_folder(tmp_path / "set"), archives=1, checksums=False)
-    with tarfile.open(server.folder / "images_001.tar.gz", "w:gz", compresslevel=1) as archive:
-        for name in ("images/00000001_000.png", "../00000002_000.png"):
-            info, data = member(name, b"not even an image")
-            archive.addfile(info, io.BytesIO(data))
-    around = digest(tmp_path)
-    with pytest.raises(DataError, match=r"images_001.tar.gz: "):
-        fetch(listing, server, tmp_path / "small")
-    new = set(digest(tmp_path)) - set(around)
-    ours = {"prepared.json", "manifest.csv", "Data_Entry_2017_v2020.csv"}
-    assert {Path(name).name for name in new} == ours
-    assert not (tmp_path / "small" / "Data_Entry_2017_v2020.csv").exists()
 
 
 def test_damaged_archives(tmp_path: Path, server: Server) -> None:
