@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pynvml
 import pytest
-from gpumon_tools import ROOT, python
+from gpumon_tools import ROOT, python, write
 
 GPUMON = ROOT / "gpumon"
 VERSIONS = [f"3.{minor}" for minor in range(9, 15)]
@@ -133,6 +133,18 @@ def test_windows_says_in_one_line_that_it_cannot_record(
     done = elsewhere("win32", *words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, ON_WINDOWS)
     assert not list(tmp_path.iterdir())
+
+
+def test_windows_reads_what_others_recorded(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / name, {"gpu0": [10, 20, 30]}, marks=(("train", 0.0, 3.0, {}),))
+    for words in (
+        "summary a b",
+        "export a -o a.csv",
+        "plot a -o a.html",
+    ):
+        done = elsewhere("win32", *words.split(), cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), (words, done.stderr)
 
 
 def test_macos_says_what_it_does_not_record(tmp_path: Path) -> None:
