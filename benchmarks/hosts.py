@@ -1,11 +1,7 @@
 """Simulate hosts on this machine, with separate networks and links of a known speed.
 
-    .venvs/lab/bin/python benchmarks/hosts.py [--hosts 2] [--mbit 100] [--quick] [-- COMMAND ...]
-
 COMMAND runs on the first of them. There MPI's `mpiexec` starts processes on all, as it would on a
-cluster, by the variables that its process manager reads (Hydra, of MPICH). Without one it measures
-how much of the links an all-reduce of MPI's gets: bus bandwidth, 2 (n - 1) / n times the bytes of a
-message by the time (nccl-tests' definition).
+cluster, by the variables that its process manager reads (Hydra, of MPICH):
 
     .venvs/lab/bin/python benchmarks/hosts.py --hosts 4 -- \\
         .venvs/lab/bin/rosetta run --nnodes 4 --devices 1 --notebooks PyTorch_MultiGPU
@@ -19,7 +15,6 @@ iproute2 (`ip`, `tc`).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shlex
@@ -28,16 +23,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import quick
-
-from helpers.paths import ROOT
-from helpers.results import intervals
 
 MOST = 8
 """On one machine more hosts wait for its cores, and no longer for their links."""
@@ -228,62 +217,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=2, help=f"how many, up to {MOST}")
     parser.add_argument("--mbit", type=float, default=100.0, help="speed of each link in Mbit/s")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--megabytes", type=float, default=8.0, help="size of a message")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs="*", help="command to run on the first host, after --")
-    given = quick.parse(parser, megabytes=1.0)
-    if given.inside:
-        all_reduce(int(given.megabytes * 1e6), given.rounds)
-        return 0
+    parser.add_argument("command", nargs="+", help="command to run on the first host, after --")
+    given = parser.parse_args()
     try:
         with up(given.hosts, given.mbit) as hosts:
-            if given.command:
-                return hosts.start(hosts.first, *given.command).wait()
-            return measure(hosts, given.rounds, given.megabytes)
+            return hosts.start(hosts.first, *given.command).wait()
     except CannotBeHad as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-
-
-def measure(hosts: Hosts, rounds: int, megabytes: float) -> int:
-    """Print how much of the links an all-reduce over all hosts gets."""
-    environment = ROOT / ".venvs" / "chainer" / "bin"
-    count = len(hosts.addresses)
-    ranks = [environment / "mpiexec", "-n", count, "-ppn", 1]
-    again = [environment / "python", __file__, "--inside", f"--megabytes={megabytes:g}"]
-    words = [*ranks, *again, f"--rounds={rounds}"]
-    process = hosts.start(hosts.first, *map(str, words), stdout=subprocess.PIPE)
-    output, _ = process.communicate()
-    if process.returncode:
-        return 1
-    seconds = json.loads(output.splitlines()[-1])
-    bus = 2 * (count - 1) / count * megabytes * 8  # Mbit on each link
-    found = intervals.of_median([bus / one / hosts.mbit for one in seconds])
-    print(
-        f"all-reduce of {megabytes:g} MB over {count} hosts: {found.mean:.3f} of links of "
-        f"{hosts.mbit:g} Mbit/s ({found.low:.3f} to {found.high:.3f}, {rounds} rounds)"
-    )
-    return 0
-
-
-def all_reduce(size: int, rounds: int) -> None:
-    """On a rank: the first prints the seconds of each all-reduce of so many bytes."""
-    import numpy as np
-    from mpi4py import MPI
-
-    own = np.ones(size // 4, np.float32)
-    total, seconds = np.empty_like(own), []
-    for number in range(rounds + 1):
-        MPI.COMM_WORLD.Barrier()
-        began = time.perf_counter()
-        MPI.COMM_WORLD.Allreduce(own, total)
-        MPI.COMM_WORLD.Barrier()
-        if number:  # in the first the processes find one another
-            seconds.append(time.perf_counter() - began)
-    assert (total == MPI.COMM_WORLD.size).all()
-    if MPI.COMM_WORLD.rank == 0:
-        print(json.dumps(seconds))
 
 
 if __name__ == "__main__":
