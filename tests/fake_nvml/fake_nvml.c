@@ -252,7 +252,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device_t *d, unsigned slot, device_t **o
     *out = d + 1 + slot;
     return OK;
 }
-int nvmlDeviceGetGpuInstanceId(device_t *d, unsigned *out) { return whole(d, "instance", out); }
 
 /* Each call that asks for the samples themselves gives the next two of the driver's buffer. */
 typedef struct { unsigned long long stamp; unsigned long long value; } sample_t;
