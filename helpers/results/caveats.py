@@ -42,9 +42,7 @@ def remarks(compared: Comparison) -> Table:
 
 def _where(checkpoint: dict[str, Any]) -> str:
     """``after epoch 3``, ``twice, after epoch 3 and after epoch 5``."""
-    places = [f"after epoch {epoch}" for epoch in checkpoint.get("restarts", [])]
-    if not places:  # a record of an older version
-        return f"after epoch {checkpoint['resumed_after']}"
+    places = [f"after epoch {epoch}" for epoch in checkpoint["restarts"]]
     times = {1: "", 2: "twice, "}.get(len(places), f"{len(places)} times, ")
     return times + " and ".join(filter(None, [", ".join(places[:-1]), places[-1]]))
 

@@ -9,7 +9,7 @@ from helpers.results.comparison import Comparison, Entry
 from helpers.results.tables import ABSENT, Cell, Row, Table, table
 
 _WORST = ("fail", "different", "expected", "not checked")
-"""The verdicts of which a reader wants to know, in this order; unknown ones come before them."""
+"""The verdicts of which a reader wants to know, in this order."""
 _TONES = {"pass": "good", "fail": "bad"}
 Check = dict[str, Any]
 
@@ -27,7 +27,9 @@ def not_passed(compared: Comparison) -> Table:
             found.setdefault((check["verdict"], reason, name), []).append((entry, check))
     checked = [entry for entry in compared.entries if "fairness" in entry.content]
     rows: list[tuple[str, Row]] = []
-    for (verdict, reason, _), those in sorted(found.items(), key=lambda item: _place(item[0][0])):
+    for (verdict, reason, _), those in sorted(
+        found.items(), key=lambda item: _WORST.index(item[0][0])
+    ):
         cells: dict[str, Cell | str] = {
             "verdict": Cell(check_results.shown(verdict), tone=_TONES.get(verdict, "other")),
             "runs": run_sets.named((entry for entry, _ in those), checked),
@@ -61,10 +63,6 @@ def _checks(compared: Comparison) -> Iterator[tuple[Entry, Check]]:
     for entry in compared.entries:
         for check in entry.content.get("fairness", {}).get("checks", []):
             yield entry, check
-
-
-def _place(verdict: str) -> int:
-    return _WORST.index(verdict) if verdict in _WORST else -1
 
 
 def _sizes(checks: list[Check]) -> Row:

@@ -238,12 +238,11 @@ def _check_shapes(
 
 def _check_same(path: Path, was: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Raises UserError where a checkpoint is of another recipe, other images or elsewhere."""
-    if (before := was.get(_FRAMEWORK, about[_FRAMEWORK])) != about[_FRAMEWORK]:  # older lack it
+    if (before := was.get(_FRAMEWORK)) != about[_FRAMEWORK]:
         raise UserError(
             f"{path}: belongs to a run by {before}, but this run uses "
             f"{about[_FRAMEWORK]}; resume it there, or remove the file"
         )
-    was = {**was, _FRAMEWORK: before}
     differing = sorted(key for key in about if was.get(key) != about[key])
     if differing == [_IMAGES]:
         raise UserError(

@@ -35,8 +35,6 @@ from helpers.results.shared_settings import unequal
 from helpers.runner import experiments, messages, plans, progress_board
 from helpers.runner.estimate import History
 
-WORDS_OF_FINDINGS = re.compile(r"\bAUC|finding|patient|CheXNet|V100|X-ray|published|Published")
-
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,23 +47,6 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def compared(batch: Path) -> comparison.Comparison:
     return comparison.load(batch)
-
-
-def visible(page: str) -> str:
-    """A page's words, those that are read aloud too."""
-    page = re.sub(r"<(script|style).*?</\1>", " ", page, flags=re.S)
-    page = re.sub(r'href="[^"]*"', "", page)
-    spoken = " ".join(re.findall(r'aria-label="([^"]*)"', page))
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page) + spoken).split())
-
-
-def test_no_word_of_findings_is_left_and_nothing_published(batch: Path) -> None:
-    for text in ((batch / report.MARKDOWN).read_text(), visible((batch / report.HTML).read_text())):
-        assert WORDS_OF_FINDINGS.findall(text) == []
-        assert "resnet44-cifar10, framework against framework" in text
-        assert "10 % is random guessing, 100 % is perfect" in text
-    names = {path.stem for path in (batch / report.CSV).iterdir()}
-    assert {"classes", "confusions", "targets"} <= names and not {"auc", "published"} & names
 
 
 def test_published_figures_stand_beside_no_other_network(tmp_path: Path) -> None:
@@ -233,10 +214,8 @@ def test_few_classes_have_no_top_5_and_one_without_images_is_said(tmp_path: Path
     assert charts.by_class(compared) is not None and report.write(tmp_path).exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["All images", "All images, top-5", "All_images", "All images (the whole part)"]
-)
-def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path, name: str) -> None:
+def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path) -> None:
+    name = "All images"
     content = class_records.make(names=[name, *"abcdef"])
     compared = records.load(tmp_path, content)
     table = by_class.table(compared).frame["PyTorch, 2 devices"]
@@ -249,15 +228,6 @@ def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path, n
     assert len(labels) == len(set(labels)) == 8
     points = [line for line in figure.axes[0].lines if len(np.atleast_1d(line.get_xdata())) == 1]
     assert len(points) == 8
-
-
-def test_a_finding_called_mean_is_not_the_mean(tmp_path: Path) -> None:
-    content = records.make()
-    content["test"]["findings"][0]["finding"] = "Mean"
-    table = by_class.table(records.load(tmp_path, content)).frame["PyTorch, 2 devices"]
-    assert table.index.is_unique
-    assert table["Mean"].startswith(f"{content['test']['findings'][0]['auc']:.3f}")
-    assert table["Mean (the whole part)"].startswith("0.750")
 
 
 def test_targets_of_another_metric_are_not_those_that_are_shown(tmp_path: Path) -> None:
@@ -303,16 +273,6 @@ def test_against_an_older_batch(
     values = rf"{100 * old:.1f} % +{100 * new:.1f} % +[+-]\d\.\d points +2\.0 points"
     told = rf"test top-1 +{values} +tolerance +{verdict}"
     assert re.search(told, capsys.readouterr().out)
-
-
-def test_the_answers_and_the_remarks_speak_of_top_1(tmp_path: Path) -> None:
-    compared = records.load(
-        tmp_path, class_records.make(top1=0.7), class_records.make("Keras", top1=0.5)
-    )
-    text = conclusions.fastest(compared).text
-    assert "to a test top-1 and passed" in text and "Compared with the top-1 of Keras" in text
-    assert "that of PyTorch, 2 devices is higher" in text
-    assert "AUC" not in " ".join(caveats.remarks(compared).frame["remark"])
 
 
 def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> None:

@@ -140,18 +140,16 @@ def test_a_batch_that_is_not_there_is_not_left_out_silently(
     ("codes", "labels"),
     [
         (["a" * 64, "a" * 64], ["PyTorch"]),
-        ([None, None], ["PyTorch"]),  # of older versions
         (["a" * 64, "b" * 64], ["PyTorch (code aaaaaaa)", "PyTorch (code bbbbbbb)"]),
-        (["a" * 64, None], ["PyTorch (code aaaaaaa)", "PyTorch (code not recorded)"]),
     ],
 )
 def test_runs_of_different_code_are_no_repeats(
-    codes: list[str | None],
+    codes: list[str],
     labels: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = [{"run": {"code": code} if code else {}} for code in codes]
+    given = [{"run": {"code": code}} for code in codes]
     compared = two_batches(tmp_path, monkeypatch, *given)
     told = summarise(compared)
     assert sorted(told["label"]) == labels and sum(told["runs"]) == 2

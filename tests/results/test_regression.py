@@ -86,7 +86,7 @@ def test_a_fairness_check_that_fails_now_counts_as_moved(tmp_path: Path) -> None
 
 def test_times_of_a_resumed_run_are_not_compared(tmp_path: Path) -> None:
     old = batch(tmp_path / "old", records.make(speed=100))
-    cut: dict[str, Any] = {"checkpoint": {"resumed_after": 2, "seconds": 0.1}}
+    cut: dict[str, Any] = {"checkpoint": {"resumed_after": 2, "seconds": 0.1, "restarts": [2]}}
     new = batch(tmp_path / "new", records.make(speed=300, auc=0.76, **cut))
     assert moved(old, new) == {"-": "resumed"}
     found = regression.compare(comparison.load(old), comparison.load(new))

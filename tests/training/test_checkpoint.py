@@ -137,18 +137,6 @@ def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
 
-def test_one_that_does_not_say_by_which_framework_goes_on(tmp_path: Path) -> None:
-    """As those of older versions."""
-    write(tmp_path)
-
-    def older(said: dict[str, Any]) -> dict[str, Any]:
-        del said["about"]["framework"]
-        return said
-
-    rewrite(tmp_path / checkpoint.FILE, older)
-    assert begin(tmp_path, resume=True).epoch == 1
-
-
 def test_other_code_goes_on_and_that_is_said_and_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
