@@ -232,7 +232,7 @@ def test_a_fault_in_the_loop_is_found(tmp_path: Path, sound: str, broken: str, f
 @pytest.mark.on_ranks
 def test_without_the_multi_node_optimiser_the_ranks_part(tmp_path: Path) -> None:
     """In the training-loop check all have the same images, and so would not."""
-    sound, broken = ", multi_node, timed)", ", multi_node.actual_optimizer, timed)"
+    sound, broken = ", multi_node)", ", multi_node.actual_optimizer)"
     with planted(tmp_path / "planted", sound, broken) as run:
         first, second = run.everywhere(ranks.train, STEPS)
         assert not np.array_equal(first[0]["classifier.weight"], second[0]["classifier.weight"])
