@@ -446,21 +446,6 @@ def expected_alts(made: list[Record]) -> set[str]:
 
     wanted = int(100 * min(map(best, made)) + 1e-4) / 100
 
-    def spent(c: Record) -> tuple[float, float]:
-        seconds, images = way(c, wanted)
-        trained = sum(epoch["images"] for epoch in c["epochs"])
-        return seconds, c["energy"]["joules"] / 3600 * images / trained
-
-    points = [spent(c) for c in made]
-
-    def point(c: Record) -> str:
-        here = spent(c)
-        beaten = any(p != here and p[0] <= here[0] and p[1] <= here[1] for p in points)
-        return (
-            f"{label(c)} on {count_of(c)} {time_text(here[0])} and {short(here[1])}"
-            f"{'' if beaten else ', on the line'}"
-        )
-
     best_values = "by number of devices; best values"
     return {
         told(
@@ -470,11 +455,6 @@ def expected_alts(made: list[Record]) -> set[str]:
         ),
         told(f"Validation AUC against time {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
         told(f"Validation AUC against images {best_values}", lambda c: f"{run(c)} {best(c):.3f}"),
-        told(
-            "Points of the time to the target against energy in Wh; no ranked run is better in "
-            "both than the runs on the line",
-            point,
-        ),
         told("Losses and validation AUC against images", ended, wide),
         told("Images per second", fast, sorted(made, key=lambda c: place(c, made))),
         told(
