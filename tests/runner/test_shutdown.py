@@ -100,28 +100,6 @@ def test_signals_that_come_at_any_moment_leave_no_process(suite: Suite) -> None:
             assert run["state"] in ("waiting", "finished")
 
 
-def test_the_dead_that_none_asks_after_are_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The first process of a container often asks after none, and five seconds a run were lost."""
-    monkeypatch.setattr(kernel_processes, "KILLED_SECONDS", 60)
-    began = time.monotonic()
-    code = (
-        "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True);"
-        " time.sleep(600)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
-        try:
-            child = int(parent.stdout.readline())  # type: ignore[union-attr]
-            assert processes.lives(child)
-            kernel_processes.stop(child)
-            assert time.monotonic() - began < 60
-            assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-            assert not processes.lives(child)
-        finally:
-            parent.kill()
-
-
 def test_a_process_of_which_only_the_main_thread_ended_lives() -> None:
     """It looks as dead as one that is, but a GPU that it used is not free yet."""
     code = (
@@ -240,17 +218,6 @@ def test_steps_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_run_said_stands_before_the_section_that_follows(
-    suite: Suite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = f"Path(os.environ['{heartbeat.VARIABLE}']).write_text('Epoch 5 of 5')"
-    suite.notebook("PyTorch_MultiGPU", BEGIN, said, "## 10. Test", FINISH)
-    assert suite.compare("--name", "said") == 0
-    shown = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
-    assert shown.count("Epoch 5 of 5") == 1
-    assert shown.index("Epoch 5 of 5") + 1 == shown.index("10. Test")
-
-
 def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,11 +244,6 @@ def test_where_a_run_is_in_an_epoch_is_no_sign_of_life_and_in_no_log(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_notebook_run_by_hand_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
-    heartbeat.beat()
-
-
 def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None:
     def end() -> None:
         raise AssertionError("ended")
@@ -289,12 +251,6 @@ def test_a_run_may_wait_for_ever_where_that_is_asked_for(tmp_path: Path) -> None
     with hangs.Watch(tmp_path, 0, end) as watch:
         time.sleep(0.2)
     assert watch.error is None
-
-
-@pytest.mark.parametrize("given", ["-1", "nan", "inf", "soon"])
-def test_minutes_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--hang-timeout", given]) == 2
-    assert "give minutes, 0 or more" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
@@ -312,17 +268,6 @@ def test_a_closed_pipe_is_one_line_and_the_true_reason(suite: Suite) -> None:
     first, second = suite.journal("piped")["runs"]
     assert first["state"] in ("waiting", "interrupted", "finished") and second["state"] == "waiting"
     assert "killed" not in str(first["reason"])
-
-
-def test_none_reads_even_the_first_line(suite: Suite) -> None:
-    suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH)
-    closed = "import os; os.close(1); sys.stdout = None"
-    nobody = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 1)"
-    for how, first, code, lines in (("--dry-run", nobody, 141, 0), ("--help", closed, 2, 1)):
-        command = suite.start(how, output=subprocess.PIPE, errors=subprocess.PIPE, first=first)
-        _, errors = command.communicate(timeout=300)
-        assert (command.returncode, len(errors.splitlines())) == (code, lines), errors
-        assert not lines or "standard output" in errors
 
 
 def test_a_notebooks_escapes_do_not_reach_the_terminal(

@@ -112,19 +112,6 @@ def test_quick_runs_the_quick_parts(
     assert "no part named pytorch" in capsys.readouterr().err
 
 
-def test_quick_and_soak_at_once_are_refused(
-    ran: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The first was run, and the second silently left out."""
-    for words in (["--quick", "--soak"], ["--soak", "types", "--quick"]):
-        assert run_checks.main(words) == 2 and not ran
-        said = (
-            f"{' and '.join(word for word in words if word != 'types')} at once: give one of them\n"
-        )
-        assert capsys.readouterr().err == said
-    assert run_checks.main(["--quick", "--quick", "lint"]) == 0 and len(ran) == 1
-
-
 def test_the_longest_parts_begin_first() -> None:
     names = [name for name in run_checks.parts() if name not in run_checks.style()]
     assert names[:3] == ["environments", "batches", run_checks.APART[0]]
@@ -153,13 +140,6 @@ def test_soak_runs_whatever_is_marked_slow() -> None:
             of_kernel = file.parent == paths.ROOT / run_checks.KERNELS
             name = run_checks._kernel(run_checks._name(file)) if of_kernel else "lab"
             assert where == [name], file
-
-
-def test_where_nothing_is_marked_soak_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    for said, found in (("exit code 5", "skipped"), ("exit code 1", "exit code 1"), ("", "")):
-        ended = run_checks.Ended(said)
-        monkeypatch.setattr(run_checks, "command", lambda *words, ended=ended, **given: ended)
-        assert run_checks.slow("lab", "tests", out=None).wrong.partition(":")[0] == found
 
 
 def test_times_are_written_when_asked_for_and_are_those_of_the_parts(
