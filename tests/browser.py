@@ -3,7 +3,6 @@
 Nothing is installed for it; where no browser is on the machine the tests that need it skip.
 """
 
-import base64
 import itertools
 import json
 import os
@@ -122,11 +121,6 @@ class Page:
         common = {"key": key, "windowsVirtualKeyCode": code or (ord(text) if text else 0)}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
-
-    def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 def missing() -> str | None:

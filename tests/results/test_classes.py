@@ -27,7 +27,6 @@ from helpers.results import (
     paired_test,
     published,
     regression,
-    repeated_runs,
     report,
 )
 from helpers.results.report import sections
@@ -133,12 +132,6 @@ def test_time_and_images_to_each_of_the_recipes_targets(compared: comparison.Com
     assert learning_curves.table(compared).frame.columns[-1] == "best top-1"
 
 
-def test_a_recipe_without_targets_has_no_table_of_them(tmp_path: Path) -> None:
-    compared = records.load(tmp_path, records.make())
-    assert learning_curves.targets_table(compared).empty
-    assert "recipe's targets" not in report.write(tmp_path).read_text()
-
-
 def test_targets_may_be_of_top_5_and_learning_is_shown_by_it(tmp_path: Path) -> None:
     content = class_records.make()
     content["recipe"] |= {"metric": "top5", "quality_targets": [0.9]}
@@ -230,35 +223,9 @@ def test_a_class_called_as_the_whole_part_has_a_row_of_its_own(tmp_path: Path) -
     assert len(points) == 8
 
 
-def test_targets_of_another_metric_are_not_those_that_are_shown(tmp_path: Path) -> None:
-    for number, (metric, wanted) in enumerate({"top1": 0.5, "top5": 0.9}.items()):
-        content = class_records.make()
-        content["recipe"] |= {"metric": metric, "quality_targets": [wanted]}
-        records.save(tmp_path / str(number), content)
-    compared = comparison.load([tmp_path / "0", tmp_path / "1"])
-    assert compared.metric is tasks.TOP1 and learning_curves.targets(compared) == [0.5]
-
-
-def test_repeats_are_told_together(tmp_path: Path) -> None:
-    for number, top1 in enumerate((0.6, 0.64, 0.7)):
-        content = class_records.make(top1=top1)
-        content["recipe"]["seed"] = number
-        records.save(tmp_path / str(number), content)
-    compared = comparison.load([tmp_path / str(number) for number in range(3)])
-    row = repeated_runs.summarise(compared).iloc[0]
-    assert [row[f"test_top1{end}"] for end in ("_low", "", "_high")] == [0.6, 0.64, 0.7]
-    assert np.isnan(row["top1_low"])
-    assert comparison_tables.runs(compared).frame.loc["PyTorch, 2 devices", "test top-1"] == (
-        "64.0 % (60.0 to 70.0 over 3 runs)"
-    )
-    # They were all tested on the same images, whatever the seed.
-    assert "split" not in by_class.uncertainty(compared)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [
-        (0.7, 0.69, "same"),
         (0.7, 0.66, "worse"),
         (0.7, 0.75, "better"),
         (0.4, 0.39, "same"),  # 1 point: no share of the older value, of which it is 2.5 %
@@ -291,24 +258,6 @@ def test_of_own_networks_none_claims_that_they_are_the_same(tmp_path: Path) -> N
         assert [claim in said for claim in claims] == [not own, not own]
         assert ("no check can tell" in said) == own
         assert conclusions.fairness(compared).verdict == ("only in part" if own else "yes")
-
-
-def test_chance_is_known_while_a_run_goes_on(tmp_path: Path) -> None:
-    content = class_records.make()
-    for section in ("test", "synthetic", "loader", "attribution"):
-        del content[section]
-    compared = records.load(tmp_path, content | {"state": "interrupted", "reason": "stopped"})
-    assert by_class.chances(compared.entries) == [0.1]
-    assert len(records.drawn(charts.curves(compared)).axes[1].lines) == 2
-    del content["data"]
-    assert (
-        by_class.chances(
-            records.load(
-                tmp_path / "x", content | {"state": "interrupted", "reason": "stopped"}
-            ).entries
-        )
-        == []
-    )
 
 
 # Runs of different tasks.
@@ -354,8 +303,6 @@ def test_in_one_batch_the_last_runs_task_is_shown_and_the_others_are_set_aside(
     ("field", "value", "said"),
     [
         ("network", "resnet50", "network (resnet44, resnet50)"),
-        ("reader", "imagefolder", "reader (cifar10, imagefolder)"),
-        ("momentum", 0.0, "optimiser (sgd with momentum 0.9, weight decay 0.0001, sgd, weight"),
         ("sha256", "f" * 64, "the recipe's text (SHA-256 "),
     ],
 )

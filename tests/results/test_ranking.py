@@ -87,24 +87,6 @@ def test_loader_workers_elsewhere_are_no_repeats(tmp_path: Path) -> None:
     }
 
 
-def test_one_device_and_gpus_have_the_same_sentence(tmp_path: Path) -> None:
-    one = [records.make(name, 1, cores=2, speed=rate) for name, rate in (("Keras", 9), ("JAX", 5))]
-    assert conclusions.headline(load(tmp_path / "cpu", one)) == (
-        "On this CPU (1 device of 2 cores), Keras trains fastest; both are fairly compared."
-    )
-    for content in one:  # a core of two hardware threads
-        content["devices"]["cpus"][0]["threads"] = 1
-    said = "On this CPU (1 device of 1 core), Keras"
-    assert conclusions.headline(load(tmp_path / "threads", one)).startswith(said)
-    runs = [records.make("Keras", count, speed=60 * count, gpu=True) for count in (1, 4)]
-    runs += [records.make("JAX", count, speed=30 * count, gpu=True) for count in (1, 4)]
-    line = conclusions.headline(load(tmp_path / "gpu", runs))
-    assert line == (
-        "On 4 NVIDIA H100, Keras trains fastest; both are fairly compared; "
-        "4 devices instead of 1 add 300 %."
-    )
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -208,22 +190,6 @@ def test_one_odd_round_does_not_widen_the_interval_of_repeats(tmp_path: Path) ->
     row = summarise(load(tmp_path, runs)).iloc[0]
     ends = ("", "_low", "_high")
     assert [row[f"images_per_second{end}"] for end in ends] == [100.0, 97.0, 104.0]
-
-
-@pytest.mark.parametrize(
-    ("keras", "said"),
-    [
-        (1.5, "the second device adds 50 to 88 %"),
-        (1.02, "the second device adds up to 88 %"),
-    ],
-)
-def test_what_the_second_device_adds_where_frameworks_differ(
-    tmp_path: Path, keras: float, said: str
-) -> None:
-    runs = on_cores(("PyTorch",))
-    for count, times in ((1, 188 / 100 / keras), (2, 1.88)):
-        runs.append(records.make("Keras", count, cores=1, speed=100 * times))
-    assert said in conclusions.headline(load(tmp_path, runs))
 
 
 def test_a_second_device_without_a_significant_gain_adds_nothing(tmp_path: Path) -> None:

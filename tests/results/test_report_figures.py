@@ -6,7 +6,6 @@ without the code that makes the report. A table, a sentence or a column that is 
 fails.
 """
 
-import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import records
 from figures import (
     Cells,
     Record,
@@ -24,16 +22,11 @@ from figures import (
     expected_sentences,
     label,
     make,
-    place,
     rate,
     run,
-    short,
 )
-from matplotlib.text import Text
 
 from helpers.results import (
-    charts,
-    comparison,
     report,
 )
 
@@ -238,15 +231,3 @@ def test_every_csv_is_the_records(batch: tuple[Path, list[Record]]) -> None:
             row = attribution.loc[run(content)]
             ends = content["attribution"]["intervals"][name]
             assert [row[name], row[f"{name}_low"], row[f"{name}_high"]] == [value, *ends]
-
-
-def test_the_throughput_chart_writes_the_records_figures(
-    batch: tuple[Path, list[Record]],
-) -> None:
-    folder, made = batch
-    figure = records.drawn(charts.throughput(comparison.load(folder)))
-    texts = [str(text.get_text()) for text in figure.findobj(Text)]
-    written = [text for text in texts if re.fullmatch(r"[\d,.]+  \D+", text)]
-    in_order = sorted(made, key=lambda c: place(c, made))
-    kinds = ("files", "synthetic")
-    assert written == [f"{short(rate(c, kind))}  {kind}" for c in in_order for kind in kinds]
