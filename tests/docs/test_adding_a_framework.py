@@ -130,28 +130,3 @@ def test_a_function_less_is_told(copy: Path) -> None:
         "chainermn.py lacks ['train_forward'], which interface.py has",
         "tests/kernels/test_chainer.py is missing",
     }
-
-
-@pytest.mark.parametrize(
-    ("script", "folder", "what"),
-    [
-        ("step", "bare_loops", "bare loop"),
-        ("loaders", "article_loaders", "loader in the article"),
-    ],
-)
-def test_a_benchmark_says_what_a_framework_lacks(
-    copy: Path, script: str, folder: str, what: str
-) -> None:
-    """In one line, with exit code 1: as it is run in the framework's environment, and for all."""
-    (copy / "benchmarks" / folder / "chainer.py").unlink()
-    said = f"chainer has no {what}: benchmarks/{folder}/chainer.py is missing"
-    words = [f"benchmarks/{script}.py", "--frameworks", "chainer"]
-    words += ["--of", "xrays"] if script == "loaders" else []
-    done = program([*words, "--inside", "here"], copy)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", said + "\n")
-    kernel = copy / ".venvs" / "chainer" / "bin" / "python"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    kernel.chmod(0o755)
-    done = program([*words, "--quick"], copy)
-    assert done.returncode == 1 and done.stdout.splitlines()[-1] == f"failed: {said}"

@@ -101,10 +101,6 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
             assert anchor in {slug(heading) for heading in headings}, f"{name(page)}: {target}"
 
 
-def test_readme_leads_to_the_repository_and_its_issues() -> None:
-    assert set(FORGE) <= set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
-
-
 def slug(heading: str) -> str:
     """A heading's address where GitHub and mkdocs make the same of it."""
     bare = re.sub(r"[^\w\s-]", "", heading.lower())
@@ -124,14 +120,6 @@ def test_every_command_shown_can_be_given(page: Path) -> None:
                 assert unknown_options("rosetta", ["run", *options]) == [], f"{name(page)}: {words}"
         elif words[0] in COMMANDS:
             assert unknown_options(words[0], words[1:]) == [], f"{name(page)}: {words}"
-
-
-def test_the_check_of_commands_can_fail() -> None:
-    assert unknown_options("rosetta", ["run", "--devices", "1", "--devises", "2"]) == ["--devises"]
-    assert unknown_options("rosetta", ["report", "a", "--seed", "1"]) == ["--seed"]
-    assert unknown_options("gpumon", ["record", "--out", "a", "--", "x", "--other"]) == []
-    with pytest.raises(BaseException, match="2"):
-        unknown_options("data-prep", ["reduce", "a"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -42,17 +42,7 @@ def test_the_page_has_the_keys_and_defaults_of_the_code() -> None:
     assert needed == {field.encode_name for field in fields if field.required}
 
 
-def test_a_wrong_default_and_a_missing_key_are_found() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert on_the_page(page.replace('`"error"` |', '`"ignore"` |')) != in_the_code()
-    assert on_the_page(re.sub(r"^\| `join`.*\n", "", page, flags=re.M)) != in_the_code()
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: text.split()[2])
 def test_an_example_is_accepted(example: str, tmp_path: Path) -> None:
     (tmp_path / "table.toml").write_text(example, encoding="utf-8")
     assert read_mapping(tmp_path, None).findings
-
-
-def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 3

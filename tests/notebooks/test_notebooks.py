@@ -49,10 +49,6 @@ def parameters(content: dict[str, Any]) -> list[dict[str, Any]]:
     return [c for c in code(content) if "parameters" in c["metadata"].get("tags", [])]
 
 
-def test_the_notebooks_are_there() -> None:
-    assert "Compare" in ALL and "PyTorch_MultiGPU" in FRAMEWORK_NOTEBOOKS
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_no_outputs_are_committed(name: str) -> None:
     for cell in code(read(name)):
@@ -162,32 +158,6 @@ def test_no_other_cell_sets_a_parameter(name: str) -> None:
     assert not set_outside("".join(cell["source"])) & set_outside("\n".join(texts))
 
 
-def test_what_sets_a_name_is_found() -> None:
-    text = "for a in (b := [c for c in d]):\n    e, f = 1, 2\nimport g.h as i\ndef j(k):\n    m = 1"
-    assert set_outside(text) == {"a", "b", "e", "f", "i", "j"}
-
-
-LAST = "What this shows, and what it does not"
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_ends_in_what_it_shows(name: str) -> None:
-    last = "".join(read(name)["cells"][-1]["source"])
-    assert re.match(rf"## \d+\. {LAST}\n\n\*\*Shown", last)
-    assert "\n**Not shown" in last
-
-
-@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
-def test_the_scaling_rule_leads_to_what_it_does_for_adam(name: str) -> None:
-    """Linear scaling was derived for SGD, and two recipes that ship train with Adam."""
-    texts = ["".join(cell["source"]) for cell in read(name)["cells"]]
-    (section,) = [text for text in texts if text.startswith("## 4. ")]
-    assert section.endswith(
-        "That rule was derived for SGD; `chexnet` and `demo` train with Adam ([what the rule then "
-        "keeps](Study_Linear_Scaling.ipynb))."
-    )
-
-
 def names_in(tree: ast.Module) -> set[str]:
     """All that a module defines or imports."""
     found = set()
@@ -246,8 +216,3 @@ def test_what_it_takes_from_our_packages_is_there(name: str) -> None:
     cells = ("".join(cell["source"]) for cell in code(read(name)))
     magic = re.compile(r"^%.*$", re.MULTILINE)
     assert missing_names(magic.sub("", "\n".join(cells))) == []
-
-
-def test_a_name_that_is_not_there_is_missed() -> None:
-    taken = "from helpers.training import figure_style as style, nowhere\nstyle.styled, style.old"
-    assert missing_names(taken) == ["helpers.training.nowhere", "helpers.training.figure_style.old"]

@@ -17,10 +17,8 @@ import pytest
 from helpers import paths
 from helpers.all_reduce import grids, measure
 from helpers.errors import UserError
-from helpers.frameworks import cpu_cores as cores
-from helpers.results import all_reduce_model, intervals, published
+from helpers.results import all_reduce_model, intervals
 from helpers.runner.notebook_code import run_cells
-from helpers.training import figure_style as style
 
 ROUNDS = 5
 # Chance between rounds or seeds: not the same from one to the next, 0 on average.
@@ -93,44 +91,6 @@ def test_no_workers_are_not_recommended_for_what_chance_explains(
     assert "would be at 285 without workers" in told
 
 
-def test_no_workers_are_enough_for_no_device(capsys: pytest.CaptureFixture[str]) -> None:
-    found = loader(with_zero_workers_at(700.0))
-    assert found["best"][2] == 0
-    told = capsys.readouterr().out
-    assert "the training process itself" in told and "each waits for its batch" in told
-    assert "enough for" not in told
-
-
-def test_more_workers_are_worse_only_where_the_rounds_say_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    loader(with_zero_workers_at(300.0))
-    assert "Nowhere do the rounds tell 4 workers" in capsys.readouterr().out
-    rates = with_zero_workers_at(300.0)
-    rates["png", "threads", 4] = (2100.0, 200.0)
-    loader(rates)
-    assert re.search(r"4 against 2: with png and threads .* by -5\d %", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize("threads", [set(), {4}])
-def test_without_sibling_threads_no_bar_is_shown(
-    threads: set[int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    places = cores.beside(0, {0, 1, 4, 5}, threads)
-    rates = {place: 100.0 * (1 + at + NOISE) for at, place in enumerate(places)}
-    drawn: list[Any] = []
-    run_only(
-        "Study_Loader", "def draw_places(",
-        pinned=pd.DataFrame(rates), places=places, home=0, display=drawn.append,
-        places_of_cores=cores, style=style,
-    )  # fmt: skip
-    told = capsys.readouterr().out
-    assert re.search(r"worker on cores 'device' \(0\), training on 0: 99 images/s\n", told)
-    assert re.search(r"cores 'own' .*, against the same core \+\d+ % \(", told)
-    assert ("this machine cannot show that effect" in told) == (not threads)
-    assert len(drawn) == len(threads), "a bar"
-
-
 def precision(difference: float, spread: float, times: float) -> dict[str, Any]:
     """Study_Precision's names after section 7: bf16 differs so in AUC and is so many times fp32."""
     fp32 = pd.Series([0.73, 0.70, 0.63, 0.65, 0.71])
@@ -182,13 +142,6 @@ def placement(count: int, times: dict[str, float]) -> None:
         OUTPUTS=dict.fromkeys(times), READS=["item() each step", "once an epoch"],
         moved_bytes=lambda pixels: 3600 * (count - 1),
     )  # fmt: skip
-
-
-def test_one_device_gathers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    placement(1, {"14 numbers": 1.0, "a map": 1.3})
-    told = capsys.readouterr().out
-    assert told.startswith("One device: nothing to gather")
-    assert "through device 0" not in told and "So on this machine" not in told
 
 
 def test_where_the_loss_is_better_is_said_either_way(capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,43 +267,6 @@ def test_all_reduce_speaks_of_more_ranks_only_where_its_model_holds(
     assert re.search(
         r"A step of 4 bytes took 14\d us with 2, 40\d us with 4, 1,13\d us with 8", told
     )
-
-
-def test_an_iteration_of_more_ranks_is_what_the_model_and_the_step_say(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """An all-reduce of 0.5 s over 64 ranks, behind a step of 1 s, of which 0.3 s are backward."""
-    beta = 0.5 / (2 * 63 / 64 * 28e6)
-    holds, fails = (
-        SimpleNamespace(
-            model=all_reduce_model.Model("ring", np.array([[0.0, beta, 0.0]] * 3)),
-            within=lambda limit, good=good: good,
-        )
-        for good in (True, False)
-    )
-    drawn: list[Any] = []
-
-    def said_of(verdicts: dict[str, Any]) -> str:
-        run_only(
-            "Study_AllReduce", "def expected(",
-            verdicts=verdicts, LIMIT=0.15, MORE=(16, 64), numbers=[2, 4, 8], lacking=[],
-            steps=[1.0, 1.0], backward=0.3, nbytes=28e6, display=drawn.append,
-            grids=grids, all_reduce_model=all_reduce_model, published=published,
-            style=style,
-        )  # fmt: skip
-        return capsys.readouterr().out
-
-    assert "no model has been judged good enough" in said_of({"plain": fails}) and not drawn
-    told = said_of({"ring": holds, "plain": fails})
-    assert "ring: at 64 nodes of this network the model expects 67 to 83 %" in told
-    assert "plain" not in told and "Calibrated, theirs" in told
-    axes = drawn[0].axes[0]
-    hollow = [line for line in axes.lines if str(line.get_label()).startswith("model, ring")]
-    assert [line.get_markerfacecolor() for line in hollow] == ["none"] * 2
-    assert [line.get_xdata()[-1] for line in hollow] == [64, 64]
-    crosses = [line for line in axes.lines if line.get_marker() == "x"]
-    assert len(crosses) == len(published.POINTS) + 1
-    assert crosses[-1].get_label() == "published: other networks, GPUs and links"
 
 
 def test_all_reduce_without_mpi_says_what_is_missing(
