@@ -145,12 +145,6 @@ def test_cpu_and_gpu_forms_differ_only_where_they_must(gpu_lock: str) -> None:
             assert gpu[name] == cpu[renamed.get(name, name)], name
 
 
-@pytest.mark.parametrize("lock", [n for n in KERNEL_LOCKS if n.startswith(("mxnet", "chainer"))])
-def test_the_retired_frameworks_keep_their_old_numpy(lock: str) -> None:
-    assert locked(lock)["numpy"] == "1.23.5"
-    assert int(locked(lock)["setuptools"].split(".")[0]) < 74
-
-
 def test_conda_gets_the_labs_lock_on_the_same_python() -> None:
     text = (ROOT / "environment.yml").read_text()
     assert f"- python={python311.VERSION}\n" in text
@@ -188,10 +182,8 @@ def test_the_locks_of_some_kernels_can_be_made_alone(
     ("script", "arguments", "said"),
     [
         (build, ["--environments", "lab,caffe"], "no environment named caffe: choose from lab"),
-        (build, ["--environments", ","], "--environments names no environment: choose from lab"),
         (download, ["--environments", "caffe"], "no environment named caffe: choose from lab"),
         (build, ["caffe"], "unknown arguments: caffe"),
-        (build, ["-U"], "unknown arguments: -U"),
         (build, ["--offline", "nowhere"], "nowhere: no such folder (make wheels creates one"),
         (build, ["--gpu", "90:580"], "--gpu 90:580: give a compute capability"),
     ],
@@ -215,21 +207,16 @@ def program(path: Path, prints: str, code: int = 0) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("in_the_way", [".venvs", ".venvs/.lock"])
 def test_what_is_in_the_way_is_one_line_and_exit_2(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    in_the_way: str,
 ) -> None:
-    if in_the_way == ".venvs":
-        (tmp_path / ".venvs").write_text("")
-    else:
-        (tmp_path / in_the_way).mkdir(parents=True)
+    (tmp_path / ".venvs").write_text("")
     monkeypatch.setattr(build, "VENVS", tmp_path / ".venvs")
     assert build.main(["--environments", "lab"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"build.py: {tmp_path / in_the_way}: ") and said.count("\n") == 1
+    assert said.startswith(f"build.py: {tmp_path / '.venvs'}: ") and said.count("\n") == 1
 
 
 def test_another_python_asks_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,10 +303,7 @@ def test_a_whole_environment_is_made_anew_when_told_to(built: Path, made: dict[s
     assert made == {"mxnet": {}}
 
 
-@pytest.mark.parametrize("setting", ["PIP_USER", "PIP_REQUIRE_VIRTUALENV"])
-def test_settings_of_pip_do_not_stop_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
-) -> None:
+def test_settings_of_pip_do_not_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real pip, outside of any virtual environment, given a package of ours in uv's place."""
     pip = [python311.find_python(Path("uv")) or sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
@@ -332,9 +316,9 @@ def test_settings_of_pip_do_not_stop_it(
         file.writestr("uv-1.dist-info/METADATA", about)
         file.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         file.writestr("uv-1.dist-info/RECORD", "")
-    for name in ("PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_CACHE_DIR"):
+    for name in ("PIP_USER", "UV_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(setting, "1")
+    monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
     (tmp_path / "venvs").mkdir()
     python311.set_up_uv(tmp_path / "venvs")
     install = [*pip, "install", "--no-deps", "--no-index", "--target", tmp_path / "uv", wheel]
@@ -342,7 +326,7 @@ def test_settings_of_pip_do_not_stop_it(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt", "pillow-simd.txt"])
+@pytest.mark.parametrize("changed", ["mxnet.txt", "tools.txt"])
 def test_another_lock_is_another_build(
     built: Path, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,30 +368,20 @@ def test_a_change_of_the_project_alone_is_told_from_a_change_of_lock(
         ("mxnet", machine((8, 6)), "gpu"),
         ("mxnet", machine((9, 0)), "cpu"),  # no code for Hopper in it
         ("mxnet", machine((9, 0), (7, 0)), "gpu"),  # for the other one
-        ("mxnet", kernels.Machine(gpu=True), "gpu"),  # which GPUs is unknown
-        ("chainer", machine((9, 0)), "gpu"),
         ("pytorch", machine((10, 0)), "gpu"),
-        ("pytorch", machine((7, 0)), "gpu-cuda12"),  # no code for Volta in today's
         ("pytorch", machine((7, 0), (9, 0)), "gpu-cuda12"),  # serves both
         ("pytorch", machine((8, 0), driver="535.129.03"), "gpu-cuda12"),
         ("pytorch", machine((3, 7)), "cpu"),  # Kepler
-        ("lab", machine((9, 0)), "cpu"),
     ],
 )
 def test_form(kernel: str, machine: kernels.Machine, expected: str) -> None:
     assert kernels.variant(kernel, machine) == expected
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
-    [
-        ("7.0:535.129.03", {"pytorch": "gpu-cuda12", "mxnet": "gpu", "chainer": "gpu"}),
-        ("9.0:580", {"pytorch": "gpu", "mxnet": "cpu", "tensorflow": "gpu"}),
-    ],
-)
 def test_environments_can_be_made_for_the_gpus_of_other_machines(
-    monkeypatch: pytest.MonkeyPatch, named: str, expected: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    expected = {"pytorch": "gpu-cuda12", "mxnet": "gpu", "chainer": "gpu"}
     made: list[kernels.Machine] = []
     monkeypatch.setattr(build, "alone", lambda work, command: work())
     monkeypatch.setattr(environment, "whole", lambda kernel, machine: made.append(machine))
@@ -416,7 +390,7 @@ def test_environments_can_be_made_for_the_gpus_of_other_machines(
     )
     monkeypatch.setattr(build, "build_all", lambda todo, maker: [])
     monkeypatch.setattr(environment, "stamped", lambda kernel: {})
-    assert build.main(["--gpu", named, "--environments", ",".join(expected)]) == 0
+    assert build.main(["--gpu", "7.0:535.129.03", "--environments", ",".join(expected)]) == 0
     assert {kernel: kernels.variant(kernel, made[0]) for kernel in expected} == expected
 
 
@@ -548,8 +522,6 @@ def test_a_command_that_fails_gives_its_reason_not_its_log(tmp_path: Path) -> No
     ("said", "reason"),
     [
         ("headers or library files could not be found for jpeg,", "libjpeg-dev"),
-        ("headers or library files could not be found for zlib,", "zlib1g-dev"),
-        ("src/decode.c:35:10: fatal error: Python.h: No such file", "python3-dev"),
         ("internal compiler error", "see .venvs/pillow-simd.log"),
     ],
 )
@@ -566,40 +538,3 @@ def test_without_a_compiler_pillow_stays(tmp_path: Path, monkeypatch: pytest.Mon
     brought = tmp_path / ".wheels" / sources.instruction_set().lower() / "pillow_simd-1.whl"
     put(brought, "compiled elsewhere")
     assert build.make_pillow_simd() == brought, "what was compiled before needs no compiler"
-
-
-def test_a_stand_in_of_another_version_is_not_installed_beside_the_new_one(
-    built: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uv refuses two wheels of one package, and with them every environment."""
-    folder, simd = built / ".wheels" / "pillow", built / "pillow_simd-2.whl"
-    folder.mkdir(parents=True)
-    (folder / "pillow-1.whl").touch()
-
-    def wheel(python: Path, folder: Path, *_: Any) -> None:
-        folder.mkdir(exist_ok=True)
-        (folder / "pillow-2.whl").touch()
-
-    monkeypatch.setattr(build, "make_pillow_simd", lambda: simd)
-    monkeypatch.setattr(sources, "wheel", wheel)
-    assert build.instead_of_pillow() == [simd, folder / "pillow-2.whl"]
-
-
-@pytest.mark.parametrize(
-    ("compiled", "compiler", "said"),
-    [
-        (True, None, ""),
-        (False, None, "There is no C compiler"),
-        (False, "cc", ".venvs/project.log"),
-    ],
-)
-def test_who_has_no_compiled_part_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool, compiler: str, said: str
-) -> None:
-    (tmp_path / "data_prep").mkdir()
-    if compiled:
-        (tmp_path / "data_prep" / "_grey.abi3.so").touch()
-    monkeypatch.setattr(build, "ROOT", tmp_path)
-    monkeypatch.setattr(sources, "compiler", lambda: compiler)
-    line = build.what_is_slow()
-    assert said in line and bool(said) == ("two to three times" in line) and "\n" not in line

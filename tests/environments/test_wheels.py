@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -76,12 +74,6 @@ def test_a_folder_decides_kernels_and_forms(
     assert kernels.read_json(venvs / "built.json") == {"lab": "cpu", "mxnet": "gpu"}
     assert build.main(["--offline", str(folder), "--environments", "lab"]) == 0
     assert kernels.read_json(venvs / "built.json") == {"lab": "cpu"}
-
-
-def test_nothing_but_the_folder_is_asked(folder: Path, venvs: Path) -> None:
-    assert build.main(["--offline", str(folder)]) == 0
-    assert os.environ["PIP_NO_INDEX"] == os.environ["UV_OFFLINE"] == "1"
-    assert os.environ["PIP_FIND_LINKS"] == os.environ["UV_FIND_LINKS"] == folder.as_uri()
 
 
 def change_index(**fields: Any) -> Callable[[Path], None]:
@@ -189,10 +181,3 @@ def test_a_lock_takes_what_was_built_of_its_source(tmp_path: Path) -> None:
     old, new = (ENVIRONMENTS / "chainer.txt").read_text(), made.read_text()
     assert new.replace("    --hash=sha256:f00d \\\n", "") == old
     assert new.count(f"\n{pin} \\\n    --hash=sha256:f00d \\\n") == 1
-
-
-def test_the_index_says_what_it_is_for(folder: Path) -> None:
-    index = json.loads((folder / "wheels.json").read_text())
-    assert index["forms"] == {"lab": "cpu", "mxnet": "gpu"}
-    assert {"uv.txt", "tools.txt", "lab.txt", "mxnet-gpu.txt"} <= set(index["locks"])
-    assert (index["python"], index["machine"], index["glibc"]) == ("3.11", "x86_64", "2.28")

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import gpumon
 
 GPUMON = ROOT / "gpumon"
 OPTIONAL = {"IPython", "matplotlib", "numpy", "pandas"}
-PROJECT = tomllib.loads((GPUMON / "pyproject.toml").read_text())["project"]
 
 Run = subprocess.CompletedProcess[str]
 Install = Callable[..., Path]
@@ -190,12 +188,6 @@ def test_what_needs_an_extra_says_so_in_one_line(trace: Path, arguments: str, pa
     assert sorted(trace.parent.iterdir()) == before
 
 
-def test_a_table_without_pandas_says_so(trace: Path) -> None:
-    code = "import gpumon\ngpumon.read('t').to_pandas()"
-    done = without_extras(code, cwd=trace.parent)
-    assert re.search(r"to_pandas\(\) needs \w+, .+: pip install \w+\n$", done.stderr)
-
-
 def test_a_live_chart_without_matplotlib_is_a_warning(tmp_path: Path) -> None:
     code = """
 import gpumon, gpumon.live_chart
@@ -207,44 +199,6 @@ print(gpumon.read("t").metadata()["ended"])
     done = without_extras(code, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == "closed\n", done.stderr
     assert "recording continues without the chart: a live chart needs matplotlib" in done.stderr
-
-
-HEAVY = OPTIONAL | {"filelock", "psutil", "pynvml", "asyncio", "http", "multiprocessing", "ssl"}
-COMMANDS = {
-    "import gpumon": set(),
-    "main(['summary', 't'])": set(),
-    "main(['export', 't', '-o', 't.csv'])": set(),
-    "main(['export', 't', '-o', 't.json'])": set(),
-    "main(['plot', 't', '-o', 't.html'])": {"numpy"},
-    "import gpumon.sampler": {"psutil"},
-}
-"""What each loads of what is heavy; matplotlib and others load more of it themselves."""
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_is_imported_that_is_not_used(trace: Path, command: str) -> None:
-    write(trace.with_name("t2"), {"gpu1": [10, 90, None]})
-    load = "import sys\n"
-    if command.startswith("main"):
-        load += "from gpumon.__main__ import main\n"
-    tell = f"\nprint(*sorted({HEAVY} & sys.modules.keys()), file=sys.stderr)"
-    done = python("-c", load + command + tell, cwd=trace.parent)
-    assert done.returncode == 0, done.stderr
-    assert set(done.stderr.splitlines()[-1].split()) == COMMANDS[command]
-
-
-# --- Described -------------------------------------------------------------------------------
-
-
-def test_it_depends_on_three_packages_and_says_what_the_others_are_for() -> None:
-    required = {re.split("[<>=]", each)[0] for each in PROJECT["dependencies"]}
-    assert required == {"filelock", "nvidia-ml-py", "psutil"}
-    assert PROJECT["requires-python"] == ">=3.9"
-    readme = (GPUMON / "README.md").read_text()
-    assert PROJECT["name"] in readme
-    table = set(re.findall(r"^\| `(\w+)` \|", readme, re.M))
-    assert table == set(PROJECT["optional-dependencies"])
-    assert any(line.startswith("Operating System ::") for line in PROJECT["classifiers"])
 
 
 def test_its_licence_is_the_projects() -> None:

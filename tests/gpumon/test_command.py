@@ -84,8 +84,7 @@ def test_user_errors_are_one_line_and_exit_2(tmp_path: Path) -> None:
         assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-@pytest.mark.parametrize("share", ["nan", "inf", "200", "-1"])
+@pytest.mark.parametrize("share", ["nan", "200"])
 def test_an_idle_share_below_no_percentage_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], share: str
 ) -> None:

@@ -39,7 +39,6 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, launch.RankInfo(), True),
         ({"PMI_RANK": "3", "MPI_LOCALRANKID": "1", "PMI_SIZE": "4"}, (3, 1, 4, None), False),
         ({"PMI_RANK": "2", "MPI_LOCALRANKID": "0", "PMI_SIZE": "4"}, (2, 0, 4, None), True),
-        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, (2, None, 4, None), True),
         (
             {
                 "OMPI_COMM_WORLD_RANK": "1",
@@ -73,15 +72,8 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
             (1, 1, 2, None),
             False,
         ),
-        # srun --mpi=pmi2 gives the rank twice and the local one once.
-        (
-            {"PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
-            (1, 1, 2, None),
-            False,
-        ),
         ({"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, (1, 0, 2, None), True),
         ({"PMI_RANK": "x", "SLURM_PROCID": "-1"}, launch.RankInfo(), True),
-        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "1"}, (0, 0, 1, None), True),
     ],
 )
 def test_a_processs_place_and_who_samples(

@@ -229,10 +229,6 @@ BAD: dict[str, tuple[str, str]] = {
         f"{MODEL}[train]\nepoch = 5\n",
         "line 4: unknown key 'epoch' in [train]: did you mean 'epochs'?",
     ),
-    "a table nobody knows": (
-        "[modell]\nx = 1\n",
-        "line 1: unknown key 'modell': did you mean 'model'?",
-    ),
     "a key without its table": (
         f"epochs = 5\n{MODEL}",
         "line 1: unknown key 'epochs': it belongs under [train]",
@@ -241,31 +237,13 @@ BAD: dict[str, tuple[str, str]] = {
         f'{MODEL}[train]\nepochs = "ten"\n',
         "line 4: 'epochs' in [train] is 'ten': give a whole number from 1",
     ),
-    "true for a number": (
-        f"{MODEL}[train]\nbatch_size = true\n",
-        "line 4: 'batch_size' in [train] is True",
-    ),
-    "no epochs": (f"{MODEL}[train]\nepochs = 0\n", "line 4: 'epochs' in [train] is 0"),
     "a rate that is no number": (
         f"{MODEL}[train]\nlearning_rate = nan\n",
         "line 4: 'learning_rate'",
     ),
-    "a rate no float32 holds": (
-        f"{MODEL}[train]\nlearning_rate = 1e-320\n",
-        "line 4: 'learning_rate'",
-    ),
-    "a decay below zero": (f"{MODEL}[train]\nweight_decay = -1e-4\n", "line 4: 'weight_decay'"),
     "momentum that nobody uses": (
         f"{MODEL}[train]\nmomentum = 0.9\n",
         'line 4: \'momentum\' goes with optimizer = "sgd" only, and this recipe has "adam"',
-    ),
-    "an optimiser nobody has": (
-        f'{MODEL}[train]\noptimizer = "lamb"\n',
-        "line 4: 'optimizer' in [train] is 'lamb': give one of sgd, adam",
-    ),
-    "drops that rise": (
-        f"{MODEL}[train]\nlr_schedule = {{gamma = 10, milestones = [1]}}\n",
-        "line 4: 'lr_schedule'",
     ),
     "drops out of order": (
         f"{MODEL}[train]\nlr_schedule = {{gamma = 0.1, milestones = [3, 2]}}\n",
@@ -275,11 +253,6 @@ BAD: dict[str, tuple[str, str]] = {
         "[train]\nepochs = 5\n",
         'no network: under [model] give network = "densenet121"',
     ),
-    "nothing": ("# nothing\n", "the file is empty; a recipe has tables"),
-    "two ways at once": (
-        f'{MODEL}pytorch = "mine.py:net"\n',
-        "line 3: [model] has both 'network' and 'pytorch'",
-    ),
     "a network nobody has": (
         '[model]\nnetwork = "resnet45"\n',
         "line 2: 'network' in [model] is 'resnet45': give one of densenet121, resnet44, resnet50",
@@ -288,21 +261,9 @@ BAD: dict[str, tuple[str, str]] = {
         '[model]\npytorch = "../mine.py:net"\n',
         "line 2: '../mine.py' leads out of",
     ),
-    "code at another place": (
-        '[model]\npytorch = "/etc/mine.py:net"\n',
-        "line 2: '/etc/mine.py' leads",
-    ),
     "code through a link": (
         '[model]\npytorch = "linked.py:net"\n',
         "line 2: 'linked.py' leads out of",
-    ),
-    "code in a linked folder": (
-        '[model]\npytorch = "away/mine.py:net"\n',
-        "line 2: 'away/mine.py' leads",
-    ),
-    "code that is not there": (
-        '[model]\npytorch = "others.py:net"\n',
-        "line 2: 'others.py': there is no",
     ),
     "code without the name": (
         '[model]\npytorch = "mine.py:nett"\n',
@@ -312,26 +273,13 @@ BAD: dict[str, tuple[str, str]] = {
         '[model]\npytorch = "broken.py:net"\n',
         "line 2: 'broken.py', line 1 is not valid Python",
     ),
-    "code that is a folder": (
-        '[model]\npytorch = "folder.py:net"\n',
-        "line 2: 'folder.py': there is no",
-    ),
     "code that is a pipe": (  # who opened it would wait for ever
         '[model]\npytorch = "pipe.py:net"\n',
         "line 2: 'pipe.py': there is no",
     ),
-    "code without a name": (
-        '[model]\npytorch = "mine.py"\n',
-        "line 2: 'mine.py' is not file.py:name",
-    ),
-    "a reader nobody has": (f'[data]\nreader = "cifar"\n{MODEL}', "line 2: unknown reader 'cifar'"),
     "another reader's option": (
         f'[data]\nreader = "cifar10"\ngroup = "x"\n{MODEL}',
         "line 3: the reader cifar10 has no option 'group'",
-    ),
-    "a crop of nothing": (
-        f'[data]\nreader = "cifar10"\ncrop = 28\n{MODEL}',
-        "line 3: 'crop' needs",
     ),
     "a crop too large": (
         f"[data]\nimage_size = 32\ncrop = 33\n{MODEL}",
@@ -341,10 +289,6 @@ BAD: dict[str, tuple[str, str]] = {
         f'{MODEL}[target]\nmetric = "top1"\n',
         "line 4: 'top1' does not go with task = \"multilabel\": give auc",
     ),
-    "a target above all": (
-        f"{MODEL}[target]\nquality_targets = [50]\n",
-        "line 4: 'quality_targets' in [target] is [50]",
-    ),
     "a demo of another network": (
         f'{MODEL}[demo]\nnetwork = "resnet50"\n',
         "line 4: unknown key 'network' in [demo]",
@@ -353,27 +297,12 @@ BAD: dict[str, tuple[str, str]] = {
         'recipe = "mine"\n',
         "line 1: 'mine' is not a built-in recipe: begin with one of chexnet, demo",
     ),
-    "a list to begin with": ('recipe = ["demo"]\n', "line 1: ['demo'] is not a built-in recipe"),
-    "a text for a table": ('model = "resnet44"\n', "line 1: 'model' is a table: write [model]"),
     "a key twice": (f'{MODEL}network = "resnet50"\n', "line 3: 'network' is given twice"),
-    "a table twice": (f"{MODEL}{MODEL}", "line 3: '[model]' is given twice"),
     "no quotes": (
         "[model]\nnetwork = resnet44\n",
         'line 2: not TOML: Invalid value; write a line such as network = "densenet121"',
     ),
     "YAML": ("model:\n  network: resnet44\n", "YAML, but a recipe is TOML"),
-    "an invisible character": (
-        f"{MODEL}# \x1b[2J\n".replace("\x1b", "\u202e"),
-        "line 3: a tab or another invisible character",
-    ),
-    "Slurm's nobody knows": (
-        f'{MODEL}[slurm]\npartitoin = "x"\n',
-        "line 4: unknown key 'partitoin' in [slurm]: did you mean 'partition'?",
-    ),
-    "a sweep nobody knows": (
-        f"{MODEL}[sweep]\ndevice = [1]\n",
-        "line 4: unknown key 'device' in [sweep]: did you mean 'devices'?",
-    ),
     "a sweep of another recipe": (
         f'{MODEL}[sweep]\nrecipe = "demo"\n',
         "line 4: this file is the recipe",
@@ -390,9 +319,7 @@ def lay_traps(folder: Path) -> None:
     inner.mkdir()
     (inner / "mine.py").write_text(CODE, encoding="utf-8")
     (inner / "linked.py").symlink_to(away / "mine.py")
-    (inner / "away").symlink_to(away)
     (inner / "broken.py").write_text("def net(:\n", encoding="utf-8")
-    (inner / "folder.py").mkdir()
     os.mkfifo(inner / "pipe.py")
 
 
@@ -434,7 +361,7 @@ def test_a_recipe_of_ones_own_takes_no_name_that_ships(folder: Path) -> None:
         file_of(str(write(folder, MODEL, "chexnet.toml")))
 
 
-@pytest.mark.parametrize("name", ["chexnett", "../../x", "mine.yaml", ""])
+@pytest.mark.parametrize("name", ["chexnett", "../../x"])
 def test_an_unknown_recipe_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"unknown recipe '{name}': the recipes are chexnet, demo"):
         lookup(name)

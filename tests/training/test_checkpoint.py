@@ -178,19 +178,9 @@ def a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-def a_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def a_read_error(path: Path) -> None:
     path.unlink()
     path.symlink_to("/proc/version")  # a file, and one that cannot be mapped
-
-
-def a_link_to_nothing(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("gone")
 
 
 def cut_short(path: Path) -> None:
@@ -256,45 +246,25 @@ def rewrite(
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "zero bytes": (lambda path: path.write_bytes(b""), "header"),
-    "only zeros": (lambda path: path.write_bytes(bytes(10_000)), "header"),
-    "two bytes": (lambda path: path.write_bytes(b"no"), "header"),
-    "text": (lambda path: path.write_text("epoch 1\n" * 100), "header"),
     "its last byte missing": (cut_short, "header"),
     "a pickle that executes code": (a_pickle, "header"),
-    "a header that has no end": (lambda path: path.write_bytes(b"\xff" * 100), "header"),
     "a header deep in brackets": (holding(b"[" * 100_000), "header"),
-    "arrays that are not there": (
-        holding(b'{"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}'),
-        "header",
-    ),
     "an array larger than the memory": (larger_than_memory, "is missing"),
     "a pipe": (a_pipe, "not a file"),
-    "a folder": (a_folder, "not a file"),
-    "a link to nothing": (a_link_to_nothing, "not a file"),
     "a file that the disk does not give": (a_read_error, "Input/output error"),
     "arrays that say nothing": (
         lambda path: save_file(INITIAL, path),
         "does not say of which run",
     ),
-    "a broken description": (
-        lambda path: save_file(INITIAL, path, metadata={"said": "{"}),
-        "Expecting property name",
-    ),
     "a description deep in brackets": (
         lambda path: save_file(INITIAL, path, metadata={"said": "[" * 100_000}),
         "recursion",
     ),
-    "a description of another kind": (
-        lambda path: save_file(INITIAL, path, metadata={"said": "[1]"}),
-        "does not say of which run",
-    ),
     "epochs that are text": (saying(history="12"), "field epochs"),
-    "epochs of another shape": (saying(history=[{"epoch": 1}]), "field epochs/0"),
     "an epoch without a loss": (
         saying(history=[ROW | {"train_loss": float("nan")}]),
         "field epochs/0/train_loss",
     ),
-    "no epoch": (saying(history=[]), "field epochs"),
     "an epoch twice": (saying(history=[ROW, ROW]), f"2 epochs, of {EPOCHS}"),
     "more epochs than there are": (
         saying(history=[ROW | {"epoch": number} for number in range(1, 7)]),
@@ -303,16 +273,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no first step": (saying(first_step=None), "first step"),
     "weights missing": (with_arrays(weights__w=None), "weights/w is missing"),
     "weights of another shape": (with_arrays(weights__w=np.zeros((2, 2))), "of shape"),
-    "weights of another network": (with_arrays(weights__v=np.zeros((2, 2))), "of shape"),
     "the optimiser missing": (with_arrays(optimizer__second__w=None), "is missing"),
-    "the optimiser's steps missing": (with_arrays(optimizer__step=None), "step is missing"),
     "several steps at once": (with_arrays(optimizer__step=np.arange(3)), "of shape"),
     **{
         f"a restart in epoch {epoch}": (
             saying(restarts=[epoch]),
             "field checkpoint/restarts/0",
         )
-        for epoch in (-1, 2**31, 2**31 - 1 + 0.5, True, "1", None)
+        for epoch in (-1, 2**31, "1")
     },
 }
 
