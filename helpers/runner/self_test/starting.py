@@ -15,7 +15,7 @@ from typing import Any
 from data_prep.errors import printable
 from helpers import paths
 from helpers.errors import refusal
-from helpers.frameworks import ROWS, devices, installed, temporary_files
+from helpers.frameworks import devices, installed, temporary_files
 from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.devices import Devices
 from helpers.launch import environment_variables
@@ -86,19 +86,6 @@ def test(
         environment["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
     how: dict[str, Any] = {"python": python, "environment": environment, "log": log, "limit": limit}
     return run(kernel, on.kind, on.names, **how, shared_gpus=on.shared_gpus)
-
-
-def import_problem(kernel: str) -> str:
-    """Why a kernel cannot be used here; nothing where it serves the GPUs and can be imported."""
-    module = next((row.module for row in ROWS if row.kernel == kernel), None)  # the lab has none
-    if said := installed.problem(kernel, devices.visible() if module else ()):
-        return said
-    python, environment = start_of(kernel)
-    imports = "import ipykernel, numpy" + (f", helpers.frameworks.{module}" if module else "")
-    done = subprocess.run(
-        [python, "-c", imports], env=environment, capture_output=True, text=True, check=False
-    )
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]
 
 
 def run(
