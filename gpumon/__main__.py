@@ -94,7 +94,22 @@ def parser() -> Parser:
 
     plot = _command(commands, "plot", _plot, "draw the chart of a trace")
     _add_traces(plot)
-    _add_chart(plot, "write the chart to FILE: .png, .svg, .pdf or .html (default: TRACE.png)")
+    plot.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the chart to FILE: .png, .svg, .pdf or .html (default: TRACE.png)",
+    )
+    plot.add_argument(
+        "--theme",
+        choices=["light", "dark"],
+        default="light",
+        help="draw in light or dark colours (default: light)",
+    )
+    plot.add_argument(
+        "--title", metavar="TEXT", help="write TEXT above the chart (default: no title)"
+    )
     plot.add_argument(
         "--series",
         metavar="NAMES",
@@ -142,19 +157,6 @@ def _add_traces(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="TRACE",
         help="read this trace; merge several traces on one time axis",
-    )
-
-
-def _add_chart(command: argparse.ArgumentParser, out: str) -> None:
-    command.add_argument("-o", "--out", type=Path, metavar="FILE", help=out)
-    command.add_argument(
-        "--theme",
-        choices=["light", "dark"],
-        default="light",
-        help="draw in light or dark colours (default: light)",
-    )
-    command.add_argument(
-        "--title", metavar="TEXT", help="write TEXT above the chart (default: no title)"
     )
 
 

@@ -92,8 +92,8 @@ def is_number(value: Any, least: float = -HUGE, most: float = HUGE) -> bool:
     )
 
 
-def is_count(value: Any, most: float = HUGE) -> bool:
-    return isinstance(value, int) and is_number(value, 0, most)
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and is_number(value, 0)
 
 
 HEADER = {

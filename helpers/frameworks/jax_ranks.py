@@ -108,17 +108,6 @@ def gathered(own: np.ndarray) -> np.ndarray:
     return found
 
 
-def _mean_of_zeros(every: Sequence[jax.Device], own: int, length: int) -> Callable[[], jax.Array]:
-    """The mean of a vector on each device, of which this node has ``own``."""
-    mesh, each = Mesh(np.array(every), (AXIS,)), P(AXIS)
-    mean = jax.shard_map(
-        lambda own: jax.lax.pmean(own, AXIS),
-        mesh=mesh, in_specs=each, out_specs=each, check_vma=False,
-    )  # fmt: skip
-    vectors = shard(np.zeros((own, length), np.float32), NamedSharding(mesh, each))
-    return partial(jax.jit(mean), vectors)
-
-
 @cache
 def _connect(every: tuple[jax.Device, ...], own: int) -> None:
     """Let the devices exchange something.
@@ -126,7 +115,13 @@ def _connect(every: tuple[jax.Device, ...], own: int) -> None:
     Gloo connects processes in their first exchange, and ends it if one is 30 s later than another,
     as it may be after compiling a step.
     """
-    _mean_of_zeros(every, own, 1)().block_until_ready()
+    mesh, each = Mesh(np.array(every), (AXIS,)), P(AXIS)
+    mean = jax.shard_map(
+        lambda own: jax.lax.pmean(own, AXIS),
+        mesh=mesh, in_specs=each, out_specs=each, check_vma=False,
+    )  # fmt: skip
+    zeros = shard(np.zeros((own, 1), np.float32), NamedSharding(mesh, each))
+    jax.jit(mean)(zeros).block_until_ready()
 
 
 def _send_over(interface: str) -> None:

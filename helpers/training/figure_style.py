@@ -92,18 +92,15 @@ def panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]
     return figure, found
 
 
-def small_multiples(
-    count: int, width: float, height: float, *, same_x: bool = True
-) -> tuple[Figure, list[Axes]]:
+def small_multiples(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """A chart with ``count`` small plain axes in rows of three, or of two where it is narrow.
 
-    ``height`` is that of a row, in inches. Panels share the vertical axis, so that they compare,
-    and the other unless each names its own places on it.
+    ``height`` is that of a row, in inches. Panels share their axes, so that they compare.
     """
     columns = min(count, 2 if width < NARROW else 3)
     rows = -(-count // columns)
     figure = Chart(figsize=(width, height * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=same_x, sharey=True)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     found = list(grid.flat)
     for axes in found[count:]:
         axes.set_visible(False)
