@@ -41,7 +41,7 @@ TEMPLATE = f"""\
 #SBATCH --nodes={{nodes}}
 #SBATCH --ntasks-per-node=1
 #SBATCH --chdir={{root}}
-#SBATCH --output={paths.RUNS.name}/{LOG}
+#SBATCH --output={{log}}
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@{NOTICE}
@@ -99,6 +99,7 @@ def script(job: Job) -> str:
         name=job.name,
         nodes=job.nodes,
         root=_quoted(paths.ROOT),
+        log=_quoted(Path(os.path.relpath(paths.RUNS / LOG, paths.ROOT))),
         options="\n".join(f"#SBATCH {option}" for option in _options(job.slurm)),
         setup="\n".join(job.slurm.get("setup", [])),
         recipe=shlex.quote(str(job.recipe)),

@@ -77,6 +77,7 @@ def test_the_docs_show_the_script_of_their_settings(
     settings = docs.partition("```toml\n")[2].partition("```")[0]
     shown = docs.partition("```bash\n#!/bin/bash\n")[2].partition("```")[0]
     monkeypatch.setattr(paths, "ROOT", Path("/shared/me/rosetta"))
+    monkeypatch.setattr(paths, "RUNS", paths.ROOT / "runs")
     said = slurm.script(slurm.job_of(write(tmp_path, textwrap.dedent(settings))))
     assert said.replace(str(tmp_path), "/shared/me") == f"#!/bin/bash\n{shown}"
 
@@ -91,8 +92,10 @@ def test_without_cores_a_job_has_whole_nodes(tmp_path: Path) -> None:
 def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a $(touch PWNED) 'b", SLURM)
     monkeypatch.setattr(paths, "ROOT", tmp_path / 'c "d')
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "e f")
     said = slurm.script(slurm.job_of(path))
     assert f'#SBATCH --chdir="{tmp_path}/c \\"d"' in said
+    assert '#SBATCH --output="../e f/slurm-%x-%j.log"' in said  # where `submit` says that it is
     (command,) = [line for line in said.splitlines() if line.startswith(".venvs")]
     assert shlex.split(command)[3] == path
     check_shell(said, tmp_path, "--exclude=SC2016")  # that nothing in the path is expanded
