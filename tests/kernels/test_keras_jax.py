@@ -113,7 +113,7 @@ def test_devices_and_versions() -> None:
 
 
 def test_another_backend_is_refused_in_a_line() -> None:
-    with pytest.raises(UserError, match="backend is 'mxnet'.*'jax'"):
+    with pytest.raises(UserError, match=r"backend is 'mxnet'.*'jax'"):
         keras_backends.module_of("mxnet")
     with pytest.raises(UserError, match="Keras already runs on jax: restart the kernel"):
         keras_backends.module_of("tensorflow")
