@@ -103,6 +103,11 @@ HEADER = {
     "series": list,
 }
 """What a header has, and its types; beside these, the interval and the start by both clocks."""
+AMOUNTS = ("memory total (MiB)", "power limit (W)", "cores")
+"""What a device may have."""
+EVENTS = {"failed": "series", "back": "series", "device lost": "device", "gap": "reason"}
+"""What an event has beside its time."""
+TYPES = {"series": list, "device": str, "reason": str}
 
 
 def check_header(header: dict[str, Any], path: Path) -> None:
@@ -131,6 +136,10 @@ def _header_error(header: dict[str, Any]) -> str | None:
         texts = [entry.get(name) for entry in listed if isinstance(entry, dict)]
         if len(texts) < len(listed) or not all(isinstance(text, str) for text in texts):
             return f"its header lists something without a {name}"
+    for device in header["devices"]:
+        for name in AMOUNTS:
+            if device.get(name) is not None and not is_number(device[name]):
+                return f"a device's {name} is no number"
     return None
 
 
@@ -153,7 +162,12 @@ def is_sample(line: Any, series: int) -> bool:
 
 def is_event(line: Any) -> bool:
     is_timed = isinstance(line, dict) and is_number(line.get("t"), 0)
-    return is_timed and isinstance(line.get("event"), str)
+    if not is_timed or not isinstance(line.get("event"), str):
+        return False
+    needed = EVENTS.get(line["event"])
+    return (needed is None or needed in line) and all(
+        isinstance(line[name], kind) for name, kind in TYPES.items() if name in line
+    )
 
 
 def is_mark(line: Any) -> bool:

@@ -116,6 +116,9 @@ WRONG = [
     Case("trace: start is huge", header("export", **{"start (unix s)": 10**400}), "no start"),
     Case("trace: too many series",
          header(series=[{"key": f"a/{n}"} for n in range(MOST_SERIES + 1)]), "lists more than"),
+    Case("trace: memory in words",
+         header(devices=[{"name": "host", "kind": "host", "memory total (MiB)": "much"}]),
+         "memory total .MiB. is no number"),
     Case("trace: newer version", header(gpumon=99), "format 99.*update gpumon"),
     Case("trace: deep header", content(b'{"gpumon":1,"x":' + b"[" * 200_000), "no whole line"),
     Case("trace: empty", content(b"", "export"), "holds no whole line"),
@@ -132,6 +135,7 @@ LEFT_OUT = [
         ("sample nested deep", "[4, 0, " + "[" * 99_999 + "]" * 99_999 + "]", "plot", KEEPS[0]),
         ("sample out of order", "[0.5, 0, 50]", "plot", KEEPS[0]),
         ("value of 5000 digits", f"[4, 0, {'9' * 5000}]", "html", KEEPS[0]),
+        ("gap without a reason", '{"t": 2, "event": "gap"}', "summary", KEEPS[0]),
         ("mark of text", '["B", "1", 7, 9, "x", {}]', "plot", KEEPS[1]),
     )
 ]  # fmt: skip
