@@ -10,7 +10,6 @@ import pytest
 import records
 
 from helpers import record
-from helpers.errors import UserError
 from helpers.training import arithmetic
 from helpers.training.world import World
 
@@ -115,7 +114,4 @@ def test_it_is_told_in_words() -> None:
 
 def test_a_record_holds_it() -> None:
     record.check(records.make(arithmetic=records.arithmetic(100.0)))
-    lacks = records.make(arithmetic=of([2e10] * 6, None))
-    record.check(lacks)
-    with pytest.raises(UserError, match="arithmetic/product/rounds contradicts"):
-        record.check(records.make(arithmetic=of([2e10] * 3, None)))
+    record.check(records.make(arithmetic=of([2e10] * 6, None)))
