@@ -3,7 +3,8 @@
     python tools/baseline.py FILE                  everything, into FILE (JSON)
     python tools/baseline.py FILE recipes          some parts: mutants, planted, recipes
 
-Runs in the lab; the other environments have to be there. A part replaces its own entry in FILE.
+Runs in the lab; the other environments have to be there. A part replaces its own entry in FILE,
+which is written as results come.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,9 @@ from helpers.frameworks import ROWS, optional_kernels  # noqa: E402
 
 DATA = {
     "demo": ("nih", "--num-images", "160", "--size", "64"),
-    "chexnet": ("nih", "--num-images", "64", "--size", "264"),
     "resnet44-cifar10": ("cifar10", "--num-images", "400"),
     "resnet50-imagenet": ("imagefolder", "--num-images", "200", "--size", "64"),
+    "chexnet": ("nih", "--num-images", "64", "--size", "264"),
 }
 """The generated images of each recipe: few, since what counts is whether it runs."""
 
@@ -48,56 +50,59 @@ def lab(program: str) -> Path:
     return paths.VENVS / "lab" / "bin" / program
 
 
-def mutants() -> dict[str, str]:
+def mutants() -> Iterator[dict[str, str]]:
     """How many changes of the fairness check's code the tests notice, by module."""
     done = run([lab("python"), TESTS / "mutation" / "mutants.py", "--all"])
     rows = re.findall(r"^(\S+) +(\d+) +(\d+) +[\d.]+% +(\d+)$", done.stdout, re.M)
     found = {name: f"{killed} of {all_}, {fine} listed" for name, all_, killed, fine in rows}
-    return found | {"unexpected": str(done.stdout.count("SURVIVED"))}
+    yield found | {"unexpected": str(done.stdout.count("SURVIVED"))}
 
 
-def planted() -> dict[str, str]:
+def planted() -> Iterator[dict[str, str]]:
     """Whether each difference planted in a notebook is noticed, by the name of its test."""
-    found: dict[str, str] = {}
     for file in sorted((TESTS / "kernels").glob("test_planted_*.py")):
         module = file.stem.removeprefix("test_planted_")
         kernel = next(row.kernel for row in ROWS if row.module == module)
         if kernel in optional_kernels() and not kernels.status(kernel)["ok"]:
-            found[file.stem] = f"skipped: no environment {kernel}"
+            yield {file.stem: f"skipped: no environment {kernel}"}
             continue
         with tempfile.TemporaryDirectory() as folder:
             env = kernels.activation(kernel, kernels.status(kernel)["form"])
             xml = Path(folder) / "results.xml"
             run([paths.VENVS / kernel / "bin" / "pytest", "-q", f"--junitxml={xml}", file], env=env)
-            for case in ET.parse(xml).iter("testcase"):
-                failed = case.find("failure") is not None or case.find("error") is not None
-                found[f"{file.stem}: {case.get('name')}"] = "FAILED" if failed else "passed"
-    return found
+            yield {
+                f"{file.stem}: {case.get('name')}": ended(case)
+                for case in ET.parse(xml).iter("testcase")
+            }
 
 
-def recipes() -> dict[str, str]:
-    """The state of each run of each recipe: all notebooks, on one device and on two."""
-    found: dict[str, str] = {}
+def ended(case: ET.Element) -> str:
+    """How a test ended, from its element of JUnit's file."""
+    words = {"failure": "FAILED", "error": "FAILED", "skipped": "skipped"}
+    return next((word for tag, word in words.items() if case.find(tag) is not None), "passed")
+
+
+def recipes() -> Iterator[dict[str, str]]:
+    """The state of each run of each recipe: all notebooks, on two devices and on one."""
     notebooks = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
-    choices = ["--devices", "1,2", "--epochs", "1", "--batch-size", "4"]
-    choices += ["--notebooks", ",".join(dict.fromkeys(notebooks)), "--gpus", "0"]
+    choices = ["--epochs", "1", "--batch-size", "4", "--gpus", "0"]
+    choices += ["--notebooks", ",".join(notebooks)]
     with tempfile.TemporaryDirectory() as folder:
-        own = own_networks.recipe_of_all(Path(folder) / "own")
-        for recipe in (*DATA, str(own)):
+        own = str(own_networks.recipe_of_all(Path(folder) / "own"))
+        for devices, recipe in product((2, 1), (*DATA, own)):
             name = recipe if recipe in DATA else "own network and reader"
-            given: list[str | Path] = ["--recipe", recipe]
+            given: list[str | Path] = ["--recipe", recipe, "--devices", str(devices)]
             if recipe in DATA:
                 layout, *options = DATA[recipe]
                 data = Path(folder) / recipe
                 run([lab("data-prep"), "generate", "--layout", layout, *options, data])
                 given += ["--data", data]
-            batch = f"baseline-{os.getpid()}-{name.split()[0]}"
+            batch = f"baseline-{os.getpid()}-{name.split()[0]}-{devices}"
             run([lab("rosetta"), "run", "--name", batch, *choices, *given])
-            for row in notebooks:
-                for devices in (1, 2):
-                    where = paths.RUNS / batch / f"{row}-{devices}x"
-                    found[f"{name}: {row} on {devices}"] = outcome(where)
-    return found
+            yield {
+                f"{name}: {row} on {devices}": outcome(paths.RUNS / batch / f"{row}-{devices}x")
+                for row in notebooks
+            }
 
 
 def outcome(folder: Path) -> str:
@@ -109,7 +114,7 @@ def outcome(folder: Path) -> str:
     return " ".join([content["state"], *(f"[{name}]" for name in failed)])
 
 
-PARTS: dict[str, Callable[[], dict[str, str]]] = {
+PARTS: dict[str, Callable[[], Iterator[dict[str, str]]]] = {
     "recipes": recipes,
     "planted": planted,
     "mutants": mutants,
@@ -123,9 +128,11 @@ def main(words: list[str]) -> int:
     file = Path(words[0])
     found = json.loads(file.read_text()) if file.exists() else {}
     for name in words[1:] or PARTS:
-        found[name] = PARTS[name]()
-        file.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{name}: {len(found[name])} entries", flush=True)
+        found[name] = {}
+        for entries in PARTS[name]():
+            found[name] |= entries
+            file.write_text(json.dumps(found, indent=1) + "\n")
+            print(f"{name}: {len(found[name])} entries", flush=True)
     return 0
 
 
