@@ -1,8 +1,8 @@
 """This module opens the files of a trace, whose lines ``docs/trace.md`` describes.
 
 The sampler alone writes ``PREFIX.jsonl``; every process that marks phases appends whole lines to
-``PREFIX.marks.jsonl``. A line torn by a kill or a full disk
-is left out and counted; what stands before it is whole.
+``PREFIX.marks.jsonl``. A line torn by a full disk is left out and counted. A last line that a kill
+cut off is left out; what stands before it is whole.
 """
 
 from __future__ import annotations

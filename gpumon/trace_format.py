@@ -23,7 +23,7 @@ LONGEST_LINE = 16 * 2**20
 MOST_SERIES = 10_000
 MOST_LEVELS = 20
 MOST_VALUES = 20_000_000
-"""That a trace has: 160 MB once it is read."""
+"""The most values that a trace keeps: 160 MB once they are read."""
 HUGE = 1e15
 """No time and no value of a trace comes near it."""
 
@@ -102,11 +102,11 @@ HEADER = {
     "devices": list,
     "series": list,
 }
-"""What a header has, and its types; beside these, the interval and the start by both clocks."""
+"""Fields of a header and their types; it also has the interval and the start by both clocks."""
 AMOUNTS = ("memory total (MiB)", "power limit (W)", "cores")
-"""What a device may have."""
+"""Numbers that a device may have."""
 EVENTS = {"failed": "series", "back": "series", "device lost": "device", "gap": "reason"}
-"""What an event has beside its time."""
+"""The field that an event has in addition to its time."""
 TYPES = {"series": list, "device": str, "reason": str}
 
 

@@ -47,8 +47,8 @@ class _Asked:
 def in_order() -> Iterator[None]:
     """Inside, the first signal that asks to stop is acted on, and all others are ignored.
 
-    One that was ignored before, as ``nohup`` has it, stays ignored. Once one was acted on, the rest
-    are ignored beyond the block too: the command is ending, and has yet to say so.
+    A signal that was ignored before, as under ``nohup``, stays ignored. Once a signal was acted on,
+    all others are ignored beyond the block too, so that the command can still print how it ended.
     """
     before = {n: signal.getsignal(n) for n in _SAID if signal.getsignal(n) is not signal.SIG_IGN}
     alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook

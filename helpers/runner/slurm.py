@@ -1,7 +1,7 @@
 """Write and submit a recipe's batch script for Slurm.
 
-One job runs all runs of the recipe's ``[sweep]`` one after the other, on the same nodes: those with
-fewer nodes use some of them. The values of ``[slurm]`` were checked when the recipe was read
+One job runs all runs of the recipe's ``[sweep]`` one after the other, on the same nodes. Runs on
+fewer nodes use some of these nodes. The values of ``[slurm]`` were checked when the recipe was read
 (``recipe.keys``).
 """
 
@@ -24,14 +24,14 @@ from helpers.terminal import say
 from helpers.training import parameters
 
 LOG = "slurm-%x-%j.log"
-"""Under ``runs/``: what a job prints; sbatch puts in its name and number."""
+"""The file under ``runs/`` to which a job prints; sbatch fills in the job's name and number."""
 ON_NODES = ("devices", "gpus", "launcher", "data")
-"""Choices of which a login node cannot tell whether they can be had."""
+"""Choices that only a compute node can check."""
 OF_A_JOB = ("SLURM_", "SBATCH_", "PMI_", "PMIX_")
-"""How the variables begin that a job has of Slurm, and a job queued from it would mistake for its
-own: its number of nodes, cores and tasks."""
+"""Slurm's variables in a job begin like this, such as its numbers of nodes, cores and tasks. A job
+that is queued from inside another must not inherit them."""
 KEPT = "SLURM_CONF"
-"""It says where Slurm is."""
+"""The variable that names Slurm's configuration file."""
 NOTICE = 120
 """Seconds before the time limit at which the job begins to stop."""
 TEMPLATE = f"""\
@@ -125,7 +125,7 @@ def _quoted(path: Path) -> str:
 
 
 def submit(job: Job) -> None:
-    """Queue the job, and say its number and where it prints."""
+    """Queue the job, and print its number and its log."""
     paths.RUNS.mkdir(parents=True, exist_ok=True)  # else Slurm could not write the job's output
     for line in job.slurm.get("setup", []):
         say(f"The job first runs this line of {job.recipe.name}: {line}")
