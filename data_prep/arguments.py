@@ -136,7 +136,8 @@ def parser() -> argparse.ArgumentParser:
         help="recognise the layout of a data set, and write its table.toml and a recipe",
         description="Recognise the layout of FOLDER: the NIH's ChestX-ray14, CheXpert, MIMIC-CXR,"
         " PadChest, RSNA, VinDr-CXR, HAM10000, ISIC, a folder per class, or a CSV file with a"
-        " column of image names and a column of classes. Write a recipe, and for a label file"
+        " column of image names and one of classes: the only other column, or one named class or"
+        " label. Write a recipe, and for a label file"
         " table.toml, to FOLDER, and print the next commands. Existing files are never replaced.",
     )
     init.add_argument("folder", metavar="FOLDER", help="recognise this folder")

@@ -130,7 +130,7 @@ def parser() -> Parser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="write to FILE (required): .csv, .json for Chrome",
+        help="write to FILE (required): .csv, or .json for Perfetto and Chrome",
     )
 
     devices = _command(
