@@ -26,7 +26,7 @@ from helpers.results import (
     wait_causes,
 )
 from helpers.results.report import markdown, sections
-from helpers.results.scaling import cost
+from helpers.results.scaling import resources
 from helpers.results.scaling import speed as scaling
 from helpers.runner import experiments, messages, plans
 
@@ -327,7 +327,7 @@ def test_energy_is_told_of_all_repeats_in_the_table_as_in_the_chart(tmp_path: Pa
     for number, joules in enumerate((4000.0, 5000.0, 9000.0)):
         told = {"joules": joules, "images_per_joule": 5000 / joules, "reason": None}
         records.save(tmp_path / str(number), records.make(gpu=True, energy=told))
-    found = cost.energy(comparison.load([tmp_path / str(number) for number in range(3)])).frame
+    found = resources.energy(comparison.load([tmp_path / str(number) for number in range(3)])).frame
     assert list(found.loc["PyTorch, 2 devices"]) == ["5.00 (4.00 to 9.00)", "1 (0.556 to 1.25)"]
 
 

@@ -23,7 +23,7 @@ from helpers.results import (
     report,
 )
 from helpers.results.report import data_files
-from helpers.results.scaling import cost, speed, speedup_factors
+from helpers.results.scaling import resources, speed, speedup_factors
 
 
 @pytest.fixture(scope="module")
@@ -187,11 +187,11 @@ def test_what_chainermn_published_stands_beside_its_own_study_only(tmp_path: Pat
 
 
 def test_costs_are_those_of_the_records_or_empty(compared: comparison.Comparison) -> None:
-    found = cost.numbers(compared).set_index("devices")
+    found = resources.numbers(compared).set_index("devices")
     seconds = law.EPOCHS[8] * law.IMAGES / (law.ALONE * law.speed_up(8))
     assert found.loc[8, "wh_to_target"] == pytest.approx(300 * 8 * seconds / 3600)
     assert found["peak_bytes"].isna().all()  # these records tell none
-    assert "peak memory" not in str(cost.table(compared))
+    assert "peak memory" not in str(resources.table(compared))
 
 
 def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_energy_of_some_of_the_gpus_is_none(tmp_path: Path) -> None:
     content["monitor"] = {"devices": gpus}
     whole = content | {"monitor": {"devices": gpus * 2}}
     one = comparison.load(law.save(tmp_path / "b", [content, law.make(devices=4)]))
-    assert cost.numbers(one)["wh_an_epoch"].notna().tolist() == [True, False]
+    assert resources.numbers(one)["wh_an_epoch"].notna().tolist() == [True, False]
     other = comparison.load(law.save(tmp_path / "c", [whole]))
-    assert cost.numbers(other)["wh_an_epoch"].notna().all()
+    assert resources.numbers(other)["wh_an_epoch"].notna().all()
 
 
 def test_two_machines_have_a_card_each_and_are_compared(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_the_tidy_table_and_json_hold_every_number(
     assert reached.set_index("target")["value"][0.75] == law.EPOCHS[8] * law.IMAGES
     assert main(["report", str(batch), "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert {"runs", "split", "scaling", "cost", "epochs"} <= set(told["tables"])
+    assert {"runs", "split", "scaling", "resources", "epochs"} <= set(told["tables"])
     assert len(told["tables"]["runs"]) == len(law.EPOCHS)
     assert not (batch / report.HTML).exists()
     assert main(["report", str(batch), "--json", "--out", "x"]) == 2

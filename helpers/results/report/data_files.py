@@ -22,7 +22,7 @@ from helpers.results import (
 from helpers.results.comparison import Comparison, Entry, results
 from helpers.results.repeated_runs import summarise
 from helpers.results.report.sections import title
-from helpers.results.scaling import cost, speed, speedup_factors
+from helpers.results.scaling import resources, speed, speedup_factors
 
 VERSION = 2
 _SO_FAR = {"clock": "seconds_so_far", "seen": "images_so_far"}
@@ -54,9 +54,9 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
 
     runs: a row a finished run. repeats: a row a framework and number of devices, with medians
     and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
-    each target. cost: energy, memory, the first step. loader: supply and demand of images. targets:
-    time and images to each of the recipe's. paired: differences of the metric on the same test
-    images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
+    each target. resources: energy, memory, the first step. loader: supply and demand of images.
+    targets: time and images to each of the recipe's. paired: differences of the metric on the
+    same test images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
     records say, a row a value. published: the article's figures, with runs of its network.
     """
     task = compared.task
@@ -65,7 +65,7 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
         "repeats": summarise(compared),
         "scaling": speed.numbers(compared) if speed.several(compared) else pd.DataFrame(),
         "split": _splits(compared) if speedup_factors.several(compared) else pd.DataFrame(),
-        "cost": cost.numbers(compared),
+        "resources": resources.numbers(compared),
         "epochs": _rows(compared.entries, _epochs),
         "targets": learning_curves.to_targets(compared),
         **{each.file: pd.DataFrame() for each in TASKS.values()},

@@ -24,7 +24,7 @@ from helpers.results import (
 from helpers.results.charts import Chart
 from helpers.results.comparison import Comparison, widest
 from helpers.results.repeated_runs import shown
-from helpers.results.scaling import cost, speed, speedup_factors
+from helpers.results.scaling import resources, speed, speedup_factors
 from helpers.results.shared_settings import of_own_networks
 from helpers.results.tables import Table
 
@@ -226,15 +226,15 @@ def _guessing(compared: Comparison) -> str:
 
 
 def _cost(compared: Comparison) -> Section:
-    energy = cost.energy(compared)
+    energy = resources.energy(compared)
     blocks: list[Block | None] = [
-        cost.table(compared),
+        resources.table(compared),
         charts.energy(compared),
         energy,
-        None if energy.empty else Texts("Runs without energy", cost.no_energy(compared)),
+        None if energy.empty else Texts("Runs without energy", resources.no_energy(compared)),
     ]
     found = _shown(blocks) if compared.finished else []
-    return Section("cost", "What it uses", "", found, ("cost",))
+    return Section("resources", "What it uses", "", found, ("resources",))
 
 
 def _machine(compared: Comparison) -> Section:

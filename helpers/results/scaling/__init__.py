@@ -1,1 +1,1 @@
-"""Measure scaling to more devices: speed, images needed, the parts of a step, and cost."""
+"""Measure scaling to more devices: speed, images needed, energy and memory."""
