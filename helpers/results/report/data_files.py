@@ -56,8 +56,8 @@ def frames(compared: Comparison) -> dict[str, pd.DataFrame]:
     and extremes. scaling: speed-up and efficiency. split: hardware and statistical efficiency to
     each target. resources: energy, memory, the first step. loader: supply and demand of images.
     targets: time and images to each of the recipe's. paired: differences of the metric on the
-    same test images. epochs, auc (or classes and confusions), attribution, fairness, versions: what the
-    records say, a row a value. published: the article's figures, with runs of its network.
+    same test images. epochs, auc (or classes and confusions), attribution, fairness, versions:
+    what the records say, a row a value. published: the article's figures, with runs of its network.
     """
     task = compared.task
     return {
