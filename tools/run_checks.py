@@ -52,7 +52,7 @@ class Ended(NamedTuple):
     wrong: str
     """"" if it passed, else why not. What begins with "skipped" is no failure."""
     processor_seconds: float = 0
-    """Of its process and of the descendants that were waited for."""
+    """The CPU time of its process and of all descendants that a process waited for."""
 
 
 #: Runs one part, called with `out`, where it prints (None: the terminal).
