@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
     name: str
     seconds: float
-    """Of 8.5 minutes. It is not begun where less than half of that is left."""
+    """Its limit, in a command of 8.5 minutes. The script skips it if less than half is left."""
     commands: list[list[str]]
     skipped: str = ""
     """Why it cannot be run here."""

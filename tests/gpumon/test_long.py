@@ -20,7 +20,7 @@ from gpumon.trace_files import new_file, samples_file
 
 STEP = 0.5
 VALUES = 5
-"""Of the trace that ``write`` makes with one GPU."""
+"""How many series the trace of ``write`` has, with one GPU."""
 
 
 class Recorded:

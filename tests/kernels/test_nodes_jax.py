@@ -30,7 +30,7 @@ def is_interrupted_and_goes_on(names: two_nodes.Names) -> None:
 
 
 def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    """The network is somebody's own, with random numbers."""
+    """The recipe has a custom network, with random numbers."""
     code = own_networks.NETS["jax"].replace("Dropout(0.1", "Dropout(0.0")  # they never repeat
     recipe = str(own_networks.recipe_of(tmp_path / "recipe", "jax", code))
     given: dict[str, Any] = {

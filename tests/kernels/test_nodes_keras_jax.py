@@ -68,7 +68,7 @@ def is_interrupted_and_goes_on(names: two_nodes.Names) -> None:
 
 @pytest.mark.slow  # over nodes JAX does, and on two devices test_keras_jax
 def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    """The network is somebody's own, with random numbers.
+    """The recipe has a custom network, with random numbers.
 
     Not to the bit: Keras's momentum has the rate in its velocity, and a checkpoint has not.
     """

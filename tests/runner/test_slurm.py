@@ -104,7 +104,7 @@ def test_a_path_of_any_name_is_one_word(tmp_path: Path, monkeypatch: pytest.Monk
 BAD = {
     "a second line": ('[slurm]\npartition = "a\\nb"', "line 3: 'partition' in [slurm] is"),
     "a time that is none": ('[slurm]\ntime = "two hours"', "give a time limit as sbatch takes it"),
-    "a key nobody knows": ('[slurm]\nacount = "x"', "did you mean 'account'?"),
+    "an unknown key": ('[slurm]\nacount = "x"', "did you mean 'account'?"),
     "an unknown framework": ('[sweep]\nframeworks = ["pytorh"]', "line 3: unknown framework"),
     "no node": ("[sweep]\nnnodes = [0]", "line 3: nodes is 0"),
 }
