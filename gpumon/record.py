@@ -92,15 +92,22 @@ def sampling(monitor: Monitor, rank_info: RankInfo) -> Iterator[None]:
         elif rank_info.is_distributed and rank_info.local_rank is not None:
             record_local_ranks(monitor)
             stack.enter_context(monitor)
-            if rank_info.rank == 0:
-                stack.enter_context(clocks.answer_queries(monitor.path))
-            else:
-                write = functools.partial(write_clock_offset, monitor.marker)
-                first = monitor.path.with_name(monitor.path.name[: -len(f"-rank{rank_info.rank}")])
-                stack.enter_context(clocks.query_reference(first, write))
+            rank = rank_info.rank or 0  # a job with local ranks has both
+            name = monitor.path.name.removesuffix(f"-rank{rank}" if rank else "")
+            first = monitor.path.with_name(name)
+            stack.enter_context(compared_clocks(monitor, first, rank))
         else:
             stack.enter_context(monitor)
         yield
+
+
+def compared_clocks(
+    monitor: Monitor, first: Path, rank: int
+) -> contextlib.AbstractContextManager[None]:
+    """Compare this host's clock with rank 0's, whose trace is ``first``, inside the context."""
+    if rank == 0:
+        return clocks.answer_queries(first)
+    return clocks.query_reference(first, functools.partial(write_clock_offset, monitor.marker))
 
 
 @contextlib.contextmanager

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gpumon
-from gpumon import clocks
-from gpumon.phases import write_clock_offset
+from gpumon.record import compared_clocks
 from gpumon.trace_files import MARKS, SAMPLES, marks_file, samples_file
 from helpers.frameworks import rank_info
 
@@ -49,9 +47,7 @@ def start(marks: gpumon.Monitor | gpumon.Marker) -> None:
     if here is None or here.nodes == 1 or here.virtual:
         return
     first = marks.path.with_name(TRACE)
-    tell = partial(write_clock_offset, marks.marker)
-    with_others = clocks.query_reference(first, tell) if here.rank else clocks.answer_queries(first)
-    _CLOCKS.enter_context(with_others)
+    _CLOCKS.enter_context(compared_clocks(marks, first, here.rank))
 
 
 def stop(marks: gpumon.Monitor | gpumon.Marker) -> None:
