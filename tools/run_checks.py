@@ -24,7 +24,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -124,8 +123,8 @@ NO_TESTS = 5
 GRACE_SECONDS = 5.0
 """What a part gets to end after Ctrl-C's signal, and again after SIGTERM."""
 
-_asked_to_stop = threading.Event()
 _signals: list[int] = []
+"""The signals that asked to stop."""
 
 
 def tested(kernel: str, *words: str | Path, out: IO[bytes] | None) -> Ended:
@@ -157,7 +156,7 @@ def _run(
     env: dict[str, str] | None = None,
     seconds: float = PART_SECONDS,
 ) -> Ended:
-    if _asked_to_stop.is_set():
+    if _signals:
         return Ended("not begun")
     process = subprocess.Popen(
         words, cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True
@@ -167,10 +166,10 @@ def _run(
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
-        if _asked_to_stop.is_set() or time.monotonic() > late:
+        if _signals or time.monotonic() > late:
             _end(process)
             hangs = f"ended after {seconds:.0f} s: it hangs"
-            return Ended("stopped" if _asked_to_stop.is_set() else hangs)
+            return Ended("stopped" if _signals else hangs)
         time.sleep(0.05)
     process.returncode = code = os.waitstatus_to_exitcode(status)
     return Ended(f"exit code {code}" if code else "", used.ru_utime + used.ru_stime)
@@ -193,7 +192,6 @@ def obey_signals() -> None:
 
     def stop(number: int, frame: object) -> None:
         _signals.append(number)
-        _asked_to_stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
