@@ -1,33 +1,32 @@
 """Whether processes have ended, for tests that look for what is left over."""
 
+import os
 import time
-from pathlib import Path
+
+import psutil
+
+from helpers.launch.processes import lives
 
 
 def ended(pid: int, seconds: float = 60.0) -> bool:
     """Whether a process ends in time. A zombie has ended: who has to wait for it may be late."""
     deadline = time.monotonic() + seconds
-    while True:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
+    while lives(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
+    return True
 
 
 def group_ended(group: int, seconds: float = 60.0) -> bool:
     """Whether all processes of a group end in time."""
-    members = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group:
-            members.append(int(stat.parent.name))
+    members = [pid for pid in psutil.pids() if group_of(pid) == group]
     deadline = time.monotonic() + seconds
     return all(ended(pid, max(0.0, deadline - time.monotonic())) for pid in members)
+
+
+def group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
