@@ -4,3 +4,28 @@ The packages are ``networks``, ``frameworks`` (the registry, and one module per 
 ``fairness``, ``training`` (for the notebooks), ``results`` (for the report) and ``runner`` (for the
 command). The modules at the top are for all of them. ``tests/test_packages.py`` checks the order.
 """
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from helpers.run import Run
+
+
+def begin(framework: str, names: Mapping[str, Any]) -> "Run":
+    """Begin the run that a notebook's parameters ask for; its record begins here.
+
+    Run it again after a change of the parameters.
+
+    Args:
+        framework: the framework's word: ``pytorch``, ``tensorflow``, ``keras``, ``mxnet``,
+            ``chainer`` or ``jax``.
+        names: the notebook's ``globals()``, in which the parameters are.
+
+    Raises:
+        UserError: a parameter is misspelt, or what it asks for cannot be had.
+        UnsupportedError: the framework cannot do this here; ``rosetta run`` skips the notebook.
+    """
+    from helpers.training import notebook_run
+
+    return notebook_run.begin(framework, names)

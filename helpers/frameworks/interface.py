@@ -46,8 +46,8 @@ class Seen:
 class Watch(NamedTuple):
     """How a framework's own objects are read while a replica trains, and after."""
 
-    rate: Callable[[], float]
-    """The learning rate of the step that was queued last."""
+    rate: Callable[[], float | None]
+    """The learning rate of the step that was queued last; None where it changed no weight."""
     seen: Callable[[], Seen]
     """Called once, when training has ended."""
     waits: bool = False

@@ -10,8 +10,9 @@ algorithms by their speed (:func:`configure`).
 
 import copy
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from helpers.frameworks import precisions, replicas, weight_layout
 from helpers.frameworks.interface import Seen, Watch
+from helpers.networks import custom
 from helpers.recipe import RECIPES
 
 NAME = "PyTorch"
@@ -70,11 +72,15 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def completion(result: Any) -> Callable[[], None] | None:
+    return queued(result.device)
+
+
+def queued(device: Device) -> Callable[[], None] | None:
     """The event is recorded on the device's current stream now."""
-    if not result.is_cuda:
+    if device.type == "cpu":
         return None
     event = torch.cuda.Event(blocking=True)  # sleeps instead of keeping a core busy
-    event.record(torch.cuda.current_stream(result.device))
+    event.record(torch.cuda.current_stream(device))
     wait: Callable[[], None] = event.synchronize
     return wait
 
@@ -128,10 +134,18 @@ def learning_rate(optimizer: Any) -> float:
 
 
 def watch(replica: Any) -> Watch:
+    """A step that fp16 leaves out has no rate: None."""
+    rates: list[float] = []
     updates, types = [0], set()
 
-    def count(*given: Any) -> None:
+    def count(optimizer: Any, *given: Any) -> None:
         updates[0] += 1
+        rates.append(learning_rate(optimizer))
+
+    def rate() -> float | None:
+        found = rates[-1] if rates else None
+        rates.clear()
+        return found
 
     def note(layer: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
         if layer.training:
@@ -174,7 +188,90 @@ def watch(replica: Any) -> Watch:
             sum(each.numel() for each in held),
         )
 
-    return Watch(partial(learning_rate, replica.optimizer), seen)
+    return Watch(rate, seen)
+
+
+def make_current(device: Device, threads: int | None) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    elif threads is not None:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def rendezvous() -> Iterator[dict[str, str]]:
+    """A store in this process, as torchrun's agent has one; only this machine reaches it."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        host, port = listening.getsockname()
+        store = dist.TCPStore(
+            host,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=os.dup(listening.fileno()),
+        )
+        yield {
+            "MASTER_ADDR": host,
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        }
+        del store
+
+
+def gather(value: Any) -> list[Any]:
+    if not dist.is_initialized():
+        return [value]
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """A state dict; counters of BatchNorm's batches are the model's own."""
+    recipe = RECIPES["chexnet"]
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d) and not custom.is_own(model):
+            layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
+    found = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+    counters = {
+        name: each
+        for name, each in model.state_dict().items()
+        if name.endswith("num_batches_tracked")
+    }
+    return counters | found
+
+
+def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> tuple[Any, ...]:
+    return tuple(torch.from_numpy(part.copy()) for part in (pixels, targets, numbers))
+
+
+def set_epoch(loader: Any, epoch: int) -> None:
+    loader.batch_sampler.set_epoch(epoch)
+
+
+def set_step(replica: Any, step: int) -> None:
+    schedule = replica.schedule
+    schedule.last_epoch = step
+    for group, rate, factor in zip(
+        schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+    ):
+        group["lr"] = rate * factor(step)
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    seen: list[np.ndarray] = []
+    first = next(layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d))
+    hook = first.register_forward_pre_hook(
+        lambda layer, given: seen.append(given[0].float().cpu().numpy())
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 def exact(

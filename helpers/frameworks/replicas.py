@@ -17,14 +17,21 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
-from multiprocessing import connection, get_context, parent_process, set_start_method, util
+from multiprocessing import (
+    connection,
+    forkserver,
+    get_context,
+    parent_process,
+    set_start_method,
+    util,
+)
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Thread
-from types import ModuleType
+from threading import Lock, Thread
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -58,31 +65,30 @@ def run(
     count: int,
     *args: Any,
     heard: Callable[[Any], None] = lambda message: None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Any]:
     """Call ``function(rank, *args)`` in ``count`` processes; the results in order of rank.
 
     ``heard`` is called here with every message that a replica sends meanwhile (:func:`tell`). When
     one replica fails or dies, or the caller is interrupted, all replicas and their child processes
-    are ended.
+    are ended. The replicas get the variables of ``environment`` too.
 
     Raises:
         ReplicaError: naming the rank, with its traceback or the signal that killed it.
         UserError, DataError, MonitorError: what a replica raised that the user can put right.
     """
     payload = cloudpickle.dumps((function, args))
-    context = get_context("forkserver")
-    context.set_forkserver_preload(_imported())  # heeded when it starts
-    _keep_sockets()
+    context = _server()
     with temporary_files.own(PREFIX) as folder:
         rendezvous = f"file://{Path(folder) / 'rendezvous'}"
-        environment = {**os.environ, "TMPDIR": folder}
+        variables = {**os.environ, **environment, "TMPDIR": folder}
         processes, pipes = [], []
         try:
             for rank in range(count):
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(
                     target=_replica,
-                    args=(payload, rank, count, rendezvous, environment, theirs),
+                    args=(payload, rank, count, rendezvous, variables, theirs),
                 )
                 process.start()
                 theirs.close()
@@ -93,9 +99,21 @@ def run(
             _end(processes)
 
 
+def warm_up() -> None:
+    """Start the server now, so that it imports while the caller does other things."""
+    _server()
+    forkserver.ensure_running()
+
+
+def in_one() -> bool:
+    """Whether this process is a replica."""
+    return hasattr(_Caller, "pipe")
+
+
 def tell(message: Any) -> None:
     """Send a message from a replica to the caller of :func:`run`, who keeps waiting."""
-    _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
+    with _Caller.lock:
+        _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
 
 
 def end_with(processes: Iterable[Any]) -> None:
@@ -106,6 +124,14 @@ def end_with(processes: Iterable[Any]) -> None:
     """
     for process in processes:
         Thread(target=_fail_after, args=(process.pid, process.name), daemon=True).start()
+
+
+def _server() -> Any:
+    """The context whose server process forks the replicas."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_imported())  # heeded when it starts
+    _keep_sockets()
+    return context
 
 
 @cache
@@ -256,6 +282,8 @@ class _Caller:
     """Who waits for this replica's answer."""
 
     pipe: Connection
+    lock = Lock()
+    """Several threads of a replica may tell something."""
 
 
 def _end_with_the_caller() -> None:

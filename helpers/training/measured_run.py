@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from inspect import signature
 from pathlib import Path
 from statistics import median
 from threading import current_thread, main_thread
@@ -28,7 +27,7 @@ from safetensors import SafetensorError
 
 import gpumon
 from helpers import record
-from helpers.errors import Interrupted, UnsupportedError, UserError
+from helpers.errors import Interrupted, UserError
 from helpers.errors import LoaderError as LoaderError  # notebooks raise it
 from helpers.fairness import (
     check_results,
@@ -39,18 +38,9 @@ from helpers.fairness import (
     training_loop,
 )
 from helpers.fairness.check_results import DIFFERENT, FairnessCheck
-from helpers.frameworks import (
-    cpu_cores,
-    networks_of,
-    original,
-    rank_info,
-    replicas,
-    rows_of,
-    run_label,
-    why_not,
-)
+from helpers.frameworks import rank_info, replicas
 from helpers.frameworks.precisions import DTYPES
-from helpers.launch import exchange, samplers, this_notebook
+from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Arrays, Weights
 from helpers.record import run_identity, tasks
@@ -71,19 +61,13 @@ from helpers.training import (
     train_loop,
 )
 from helpers.training.epoch_lines import EpochLines
+from helpers.training.opening import PARAMETERS, open_run
 from helpers.training.run_base import RunBase
 from helpers.training.sections import Progress, section
 from helpers.training.train_loop import WEIGHTS, Trained
 from helpers.training.world import IN_KERNEL, TrainingFunctions
 
 AGAIN = "run the cells from section 9 on again, or from section 2 with another name for run"
-OF_LAUNCHERS = ("nodes", "simulated_nodes")
-PARAMETERS = {
-    name: parameter.default
-    for name, parameter in list(signature(parameters.resolve).parameters.items())[2:]
-    if name not in OF_LAUNCHERS
-}
-"""What a notebook's parameters cell may set apart from ``resume``, with the defaults."""
 MAY_BE_LEFT_OUT = (
     *("seed", "execution", "warmup_epochs"),
     *("cores_per_device", "loader_cores"),
@@ -107,53 +91,13 @@ def begin(framework: ModuleType, names: Mapping[str, Any]) -> Any:
         UnsupportedError: this framework cannot compute in that precision, or on these devices, or
             the recipe has no network for it.
     """
-    here = rank_info.here()
     if isinstance(before := names.get("this_run"), Run):
         before.end()  # also where this one cannot begin: what follows would be of old parameters
-    file = this_notebook.find(names)
-    notebook = file.stem
-    own: Mapping[str, Callable[..., Any]] = getattr(framework, "OWN_PARAMETERS", {})
-    wanted = (*PARAMETERS, "resume", *own)
-    if wrong := this_notebook.misspelt(file, wanted, names):
-        raise UserError(wrong)
-    missing = [name for name in wanted if name not in names and name not in MAY_BE_LEFT_OUT]
-    if missing:
-        raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
-    if not isinstance(names["resume"], bool):
-        raise UserError(f"resume is {names['resume']!r}: give True or False")
-    module = framework.__name__.rpartition(".")[2]
-    networks, row = networks_of(module), original(notebook, module)
-    label = run_label(notebook, framework.KERNEL)
-    if (why := rows_of(row)[0].ranks_only if rows_of(row) else "") and here is None:
-        raise UserError(
-            f"{why}, which a launcher starts: in a terminal run: rosetta run "
-            f"--notebooks {notebook} --devices N"
-        )
-    given_ones = {name: names.get(name, default) for name, default in PARAMETERS.items()}
-    nodes, virtual = (1, False) if here is None else (here.nodes, here.virtual)
-    with exchange.first_rank_first():  # it may generate images
-        setup = parameters.resolve(
-            label, networks, **given_ones, nodes=nodes, simulated_nodes=virtual
-        )
-    execution = setup.recipe.recipe.execution
-    if why := why_not(row, framework.KERNEL, setup.devices.count, setup.nodes, execution):
-        raise UnsupportedError(why)
-    for name, check in own.items():
-        check(names[name], setup.devices.kind == "gpu", setup.replicas)
-    kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
-    if cpus := setup.devices.cpus:  # before the framework starts its threads
-        alone = here is not None and here.ranks_a_node == count  # a rank for each device
-        mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
-        cpu_cores.confine(mine)
-        of_ranks = exchange.exchange(mine)
-        setup = replace(setup, cpus_of_nodes=tuple(cpu for each in of_ranks for cpu in each))
-    physical = gpus if here is None else min(gpus, setup.of_all_nodes.gpus) or None
-    devices = tuple(framework.list_devices(kind, count, physical))
-    framework.configure(setup.recipe.recipe.precision, setup.devices.kind)
+    needed = [name for name in (*PARAMETERS, "resume") if name not in MAY_BE_LEFT_OUT]
+    file, setup, devices, given = open_run(framework, names, needed)
     print(setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}")
-    run = Run(file, framework, setup, devices, names["resume"])
-    run._names = names
-    run._given = given_ones | {name: names[name] for name in ("resume", *own)}
+    run = Run(file, framework, setup, devices, given["resume"])
+    run._names, run._given = names, given
     return run
 
 

@@ -97,8 +97,9 @@ class Observer:
         number = (self._epoch - 1) * self.steps + self._taken
         self._taken += 1
         ends = self._taken in (1, self.steps)
-        if ends or number < self.warmup or not self.watch.waits:
-            self.rates.append((number, self.watch.rate()))
+        known = ends or number < self.warmup or not self.watch.waits
+        if known and (rate := self.watch.rate()) is not None:
+            self.rates.append((number, rate))
 
     def end(self) -> None:
         """The epoch is over: its labels are counted."""

@@ -1,0 +1,276 @@
+"""The library that a notebook calls.
+
+    run = helpers.begin("pytorch", globals())
+
+``run`` gives images, weights and the recipe; it watches, checks, records and draws. It never
+drives: the epoch loop, the step, the evaluation and the start of the processes are the notebook's.
+docs/run.md lists all names with their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from helpers.networks.weights import Weights
+    from helpers.training.image_data import Data
+    from helpers.training.loop import Loop
+    from helpers.training.notebook_recipe import NotebookRecipe, Part
+    from helpers.training.setup import Setup
+
+
+class Run:
+    """One run of a notebook, as :func:`helpers.begin` makes it.
+
+    ``recipe`` holds the recipe's settings. ``devices`` are the framework's own device objects of
+    this machine, ``on_gpu`` says whether they are GPUs, ``workers`` is the number of loader workers
+    for each of them, ``backend`` what joins processes: ``nccl`` between GPUs, else ``gloo``.
+    ``train_part``, ``valid_part`` and ``test_part`` are the images.
+    """
+
+    recipe: NotebookRecipe
+    train_part: Part
+    valid_part: Part
+    test_part: Part
+    devices: tuple[Any, ...]
+    on_gpu: bool
+    workers: int
+    backend: str
+    folder: Path
+    """What the run leaves: record, trace, weights."""
+
+    def __init__(
+        self, notebook: Path, framework: ModuleType, setup: Setup, devices: tuple[Any, ...]
+    ) -> None:
+        from helpers.training import notebook_run
+
+        self.notebook, self.framework, self.setup = notebook, framework, setup
+        self.devices = self.own_devices = devices
+        self.rank = 0
+        self.launched = self.begun = False
+        self.names: Mapping[str, Any] = {}
+        self.given: Mapping[str, Any] = {}
+        notebook_run.prepare(self)
+
+    def __str__(self) -> str:
+        from helpers.training import notebook_run
+
+        return notebook_run.described(self)
+
+    # Devices, weights, processes
+
+    def device(self, rank: int) -> Any:
+        """Make a device this process's own and return it.
+
+        A GPU becomes the current one; a CPU device is a fixed set of cores, to which the process
+        and its threads are confined. Precision and the framework's switches are set as
+        docs/speed.md lists them.
+
+        Args:
+            rank: this process's number among all processes of the run, from 0.
+        """
+        from helpers.training import notebook_run
+
+        return notebook_run.own_device(self, rank)
+
+    def network(self) -> Any:
+        """Build the recipe's network where that is not the notebook's own: ResNets, and yours."""
+        from helpers.training import notebook_run
+
+        return notebook_run.network(self)
+
+    def weights(self, model: Any) -> Any:
+        """Return the initial weights, the same in every framework, under the model's own names.
+
+        Args:
+            model: the framework's network. Its BatchNorm layers get the recipe's epsilon and
+                momentum.
+
+        Returns:
+            What the framework's own function loads; in PyTorch a ``state_dict``.
+        """
+        return self.framework.state_of(model, self.initial_arrays)
+
+    def launch(self, main: Callable[[int, int], Any]) -> Any:
+        """Call ``main(rank, world)`` in one new process per device, as torchrun does.
+
+        The processes have torchrun's environment variables. Under torchrun, mpiexec or srun, the
+        call runs ``main`` in the process that is there. What the processes print appears here, line
+        by line.
+
+        Returns:
+            What ``main`` returned in rank 0.
+
+        Raises:
+            ReplicaError: a process failed; with its number and its own traceback. The others end.
+            Interrupted: you interrupted the cell; all processes have ended.
+        """
+        from helpers.training import launching
+
+        return launching.launch(self, main)
+
+    # Check, train, evaluate
+
+    def check(
+        self,
+        replica: Any,
+        build_model: Callable[[], Any],
+        make_replica: Callable[[Any], Any],
+        train_steps: Callable[[Any, Iterable[Any], int], float],
+        predict: Callable[[Any, Iterable[Any], int], np.ndarray],
+        make_loader: Callable[[Part, bool], Any],
+    ) -> None:
+        """Check that this notebook trains what all others train; show and record the result.
+
+        Run it in every process that will train, before the first step. docs/fairness.md explains
+        the rows.
+
+        Args:
+            replica: the one that will train; it has ``network`` and ``optimizer``.
+            build_model: ``()``, a network with the initial weights.
+            make_replica: ``(network)``, what trains it.
+            train_steps: ``(replica, batches, steps)``, the mean loss of the steps on all devices.
+            predict: ``(replica, batches, total)``, logits (total, outputs) of all images in order.
+            make_loader: ``(part, training)``, this process's batches: pixels, uint8 (N, crop, crop,
+                1 or 3), targets, and the images' numbers in the part.
+        """
+        from helpers.training import notebook_check
+
+        notebook_check.check(
+            self, replica, build_model, make_replica, train_steps, predict, make_loader
+        )
+
+    def epochs(self, replica: Any) -> Iterator[int]:
+        """Iterate over the epochs, from 0, that the checkpoint lacks; write one after each.
+
+        With ``resume = True``, the replica first gets the checkpoint's weights, optimiser state and
+        place in the schedule. After the last epoch, the weights are saved, and the training that
+        ran is checked.
+
+        Raises:
+            LoaderError: an epoch took more or fewer steps than the recipe has, or did not call
+                :meth:`log`.
+        """
+        from helpers.training import loop
+
+        return loop.epochs(self, replica)
+
+    def phase(self, name: str) -> AbstractContextManager[Any]:
+        """Time a block, and mark it in the monitor's chart.
+
+        Args:
+            name: ``train``, ``validate`` or ``test``; another one is marked only.
+        """
+        return self.loop.phase(name)
+
+    def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Pass batches on unchanged, and note what arrives and how long the device waits for it.
+
+        Use it as the outermost iterator of a loop over batches. Nothing waits for a device.
+
+        Args:
+            batches: tuples of pixels, targets and image numbers.
+        """
+        return self.loop.watch(batches)
+
+    def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
+        """Print and record an epoch.
+
+        Args:
+            loss: the mean training loss over all devices.
+            scores: logits of the validation part (images, outputs), in its order.
+            metric: their mean AUC, or the share of right classes, as the notebook computes it.
+
+        Raises:
+            LoaderError: the scores are those of more or fewer images.
+        """
+        self.loop.log(loss, np.asarray(scores), metric)
+
+    def test(self, scores: np.ndarray, metric: float) -> None:
+        """Show and record the metric of the test part, with its 95 % interval for each finding.
+
+        Args:
+            scores: logits of the test part (images, outputs), in its order.
+            metric: their mean AUC, or the share of right classes, as the notebook computes it.
+        """
+        self.loop.test(np.asarray(scores), metric)
+
+    def measure(self, **turns: Callable[[int], Any]) -> None:
+        """Measure images/s of each turn in alternating rounds; show and record them.
+
+        Args:
+            turns: ``files``, ``synthetic``, ``no_all_reduce`` (with several devices) and
+                ``loader``: each a function ``(n)`` that takes n steps, or n batches.
+        """
+        from helpers.training import measuring
+
+        measuring.measure(self, turns)
+
+    # Show and keep
+
+    def chart(self) -> Any:
+        """Return the monitor's chart of the whole run, a lane for each device."""
+        from helpers.training import reporting
+
+        return reporting.chart(self)
+
+    def report(self) -> None:
+        """Show where the time went, and finish the record."""
+        from helpers.training import reporting
+
+        reporting.report(self)
+
+    # What the functions above share
+
+    @cached_property
+    def images(self) -> Data:
+        """The images' tables and reader."""
+        from helpers.training import notebook_run
+
+        return notebook_run.images(self)
+
+    @cached_property
+    def initial(self) -> Weights:
+        """The initial weights, the same in every framework; a custom network draws its own."""
+        from helpers.training import notebook_run
+
+        return notebook_run.initial(self)
+
+    initial_arrays: Mapping[str, np.ndarray]
+    """Those of :attr:`initial`; during the fairness check the reference's."""
+
+    @cached_property
+    def loop(self) -> Loop:
+        """What this process notes while it trains."""
+        from helpers.training.loop import Loop
+
+        return Loop(self)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, in their order, in each of them."""
+        found: list[Any] = self.framework.gather(value)
+        return found
+
+    def tell(self, method: str, *args: Any) -> None:
+        """Let the notebook's process call a function of ``notebook_run``; only rank 0 does."""
+        from helpers.training import notebook_run
+
+        if self.rank == 0:
+            notebook_run.tell(self, method, args)
+
+    def end(self) -> None:
+        """End this run because another one takes its place in the kernel."""
+        from helpers.training import notebook_run
+
+        notebook_run.end(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("names", "record", "lines", "loop")
+        return {name: value for name, value in vars(self).items() if name not in own}

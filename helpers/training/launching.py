@@ -1,0 +1,147 @@
+"""Start a notebook's ``main`` in one process per device, or call it in the rank that is there."""
+
+from __future__ import annotations
+
+import io
+import linecache
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Any
+
+import gpumon
+from helpers.errors import Interrupted, UserError
+from helpers.frameworks import rank_info, replicas
+from helpers.launch import exchange, samplers
+from helpers.run import Run
+from helpers.training import checkpoint, notebook_run, out_of_memory
+from helpers.training.epoch_lines import EpochLines
+
+OF_TRAINING = (
+    *("fairness", "data", "epochs", "training", "checkpoint", "test", "files", "synthetic"),
+    *("no_allreduce", "loader", "arithmetic", "monitor", "energy", "memory", "attribution"),
+)
+"""The record's sections that a new training replaces."""
+
+
+def launch(run: Run, main: Callable[[int, int], Any]) -> Any:
+    """See :meth:`helpers.run.Run.launch`."""
+    run.launched = True
+    begin_training(run)
+    here, world = rank_info.here(), run.setup.replicas
+    try:
+        with out_of_memory.explained(run.setup.recipe.recipe), _interrupt_waits(run):
+            if here is not None:
+                return main(here.rank, here.ranks)
+            with run.framework.rendezvous() as environment:
+                heard = partial(notebook_run.heard, run)
+                started = partial(_replica, run, main, world, _cells())
+                return replicas.run(started, world, heard=heard, environment=environment)[0]
+    finally:
+        samplers.stop(run.monitor)
+
+
+def begin_training(run: Run) -> None:
+    """Find the checkpoint, and start the monitor; what an earlier training left goes.
+
+    Raises:
+        UserError: a parameter was changed, or another run trains in this folder.
+    """
+    notebook_run.check_parameters(run)
+    run.begun = True
+    vars(run).pop("loop", None)
+    run.record.remove(*OF_TRAINING)
+    run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
+    workers = run.workers * run.setup.replicas
+    run.record.add("data", run.images.as_record(run.setup.recipe) | {"loader_workers": workers})
+    with exchange.first_rank_first():  # it sets a damaged one aside
+        run.start = checkpoint.begin(run.record, run.initial.arrays, resume=run.given["resume"])
+        if run.rank == 0:
+            samplers.clear(run.folder)
+    run.start = replace(run.start, run=exchange.of_first(run.start.run))
+    samplers.stop(run.monitor)
+    try:
+        samplers.start(run.monitor)
+    except gpumon.MonitorError as error:
+        raise UserError(
+            f"{error}; another run may train in this folder: set run to another name, and run the "
+            "cell with helpers.begin again"
+        ) from None
+    exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
+    run.lines.begin(run.start.epoch)
+
+
+def _replica(
+    run: Run, main: Callable[[int, int], Any], world: int, cells: dict[str, Any], rank: int
+) -> Any:
+    """In the new process of a rank."""
+    linecache.cache.update(cells)  # a traceback shows the notebook's lines
+    run.rank = rank
+    sys.stdout = _Lines("" if rank == 0 else f"rank {rank}: ")
+    found = main(rank, world)
+    sys.stdout.flush()
+    return found if rank == 0 else None
+
+
+class _Lines(io.TextIOBase):
+    """Standard output that the notebook's process prints, a line at a time."""
+
+    def __init__(self, before: str) -> None:
+        self._before, self._text = before, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._text = (self._text + text).split("\n")
+        if lines:
+            self._send("".join(f"{self._before}{line}\n" for line in lines))
+        return len(text)
+
+    def flush(self) -> None:
+        text, self._text = self._text, ""
+        if text:
+            self._send(self._before + text)
+
+    def _send(self, text: str) -> None:
+        replicas.tell(("say", (text,)))
+
+
+def _cells() -> dict[str, Any]:
+    """The source lines of cells, which are in no file that another process could read."""
+    return {
+        name: (entry[0], None, *entry[2:])
+        for name, entry in linecache.cache.items()
+        if len(entry) == 4 and not Path(name).exists()
+    }
+
+
+def interrupted(run: Run) -> Interrupted:
+    """What to raise for an interrupt, once the checkpoint of the printed epoch is there."""
+    printed, epochs = run.lines.printed, run.lines.epochs
+    checkpoint.await_epoch(run.folder, printed)
+    return Interrupted(
+        f"training was interrupted after {printed} of {epochs} epochs; run this cell to begin "
+        "it again, or set resume = True and run all cells to continue from the checkpoint"
+    )
+
+
+@contextmanager
+def _interrupt_waits(run: Run) -> Iterator[None]:
+    """An interrupt waits for the checkpoint of the printed epoch; a second one does not."""
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        raise interrupted(run)
+
+    before = signal.getsignal(signal.SIGINT)
+    own = current_thread() is main_thread()  # no other thread is interrupted
+    try:
+        if own:
+            signal.signal(signal.SIGINT, stop)
+        yield
+    finally:
+        if own:
+            signal.signal(signal.SIGINT, before)

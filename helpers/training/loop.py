@@ -1,0 +1,308 @@
+"""What a process does for a notebook's own loop: epochs, phases, batches, log and test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from helpers import record
+from helpers.errors import Interrupted, LoaderError
+from helpers.fairness import check_results, process_checks, training_checks, training_loop
+from helpers.fairness.check_results import DIFFERENT, Check, FairnessCheck
+from helpers.frameworks import replicas
+from helpers.launch import samplers
+from helpers.networks import weights
+from helpers.record import run_identity
+from helpers.training import checkpoint, launching, metrics
+from helpers.training.epoch_lines import Within
+from helpers.training.step_clock import StepClock
+from helpers.training.stopwatch import stopwatch
+from helpers.training.train_loop import RUN, WEIGHTS
+from helpers.training.training_notes import EvaluationNotes, TrainingNotes
+
+if TYPE_CHECKING:
+    from helpers.run import Run
+
+METRIC = "metric as the notebook computes it"
+MOST_APART = 1e-6
+"""Between a metric of the notebook and the recipe's."""
+INPUT_PHASES = ("train", "validate", "test")
+
+
+class Loop:
+    """What a process notes while it trains; ``seconds`` are those of the last phase by name."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.fairness = FairnessCheck(())
+        self.history: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+        self.clock: StepClock
+        self.predict: Any = None
+        """The notebook's, which ``run.check`` was given."""
+        self.notes: TrainingNotes
+        self.first_step = float("nan")
+        self._step_seconds: list[float] = []
+        self._epoch, self._phase = 0, ""
+        self._data_seconds = float("nan")
+        self._evaluation = EvaluationNotes()
+
+    @cached_property
+    def processes(self) -> int:
+        """How many processes train; the first to ask has to be all of them."""
+        return len(self.run.gather(None))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """See :meth:`helpers.run.Run.phase`."""
+        run = self.run
+        items = {
+            "train": run.recipe.steps
+            * run.recipe.batch_size
+            * run.setup.replicas
+            // self.processes,
+            "validate": len(range(run.rank, len(run.valid_part), self.processes)),
+            "test": len(range(run.rank, len(run.test_part), self.processes)),
+        }
+        about = {"epoch": self._epoch} if name in ("train", "validate") else {}
+        about |= {"items": items[name]} if name in items else {}
+        self._phase, self._evaluation = name, EvaluationNotes()
+        if name == "train":
+            self.notes.begin(self._epoch, keep=self._epoch in self._kept)
+        try:
+            with run.monitor.phase(name, **about), self._stopwatch() as watch:
+                yield
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            if replicas.in_one():
+                raise
+            samplers.stop(run.monitor)
+            raise launching.interrupted(run) from None
+        finally:
+            self._phase = ""
+        self.seconds[name] = watch.seconds
+        if name == "train":
+            self._trained_an_epoch()
+
+    def _stopwatch(self) -> Any:
+        run = self.run
+        return stopwatch(lambda: run.framework.synchronize(run.own_devices))
+
+    def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """See :meth:`helpers.run.Run.watch`."""
+        phase, framework, device = self._phase, self.run.framework, self.run.own_devices[0]
+        notes: Any = {"train": getattr(self, "notes", None)}.get(phase)
+        if phase in ("validate", "test"):
+            notes = self._evaluation
+        training = phase == "train"
+        report = self._within if training and self.run.rank == 0 else None
+        with StepClock(framework.queued, report) as self.clock:
+            for batch in self.clock.batches(batches):
+                if notes is not None:
+                    notes.batch(batch)
+                yield batch
+                self.clock.queued(device)
+                if training:
+                    notes.step()
+
+    def _within(self, steps: int, seconds: float) -> None:
+        before = (self._epoch - 1) * self.run.recipe.steps
+        self.run.tell("progress", Within(before + steps, seconds))
+
+    def _trained_an_epoch(self) -> None:
+        self.notes.end()
+        if self._epoch == 1:
+            self.first_step = self.clock.first_step_seconds
+        self._step_seconds += self.clock.step_seconds
+        self._data_seconds = self.clock.data_seconds
+
+    def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
+        """See :meth:`helpers.run.Run.log`."""
+        run, part = self.run, self.run.valid_part
+        measured = self._measured("valid", scores, metric)
+        images = run.recipe.steps * run.recipe.batch_size * run.setup.replicas
+        rates = self.notes.rates
+        self.history.append(
+            {
+                "epoch": self._epoch,
+                "learning_rate": rates[-1][1] if rates else 0.0,
+                "steps": run.recipe.steps,
+                "images": images,
+                "train_loss": float(loss),
+                "train_seconds": self.seconds["train"],
+                "images_per_second": images / self.seconds["train"],
+                "valid_loss": process_checks.mean_loss(scores.astype(np.float64), part.targets),
+                **measured,
+                "valid_seconds": self.seconds["validate"],
+                # All wait for the slowest.
+                "data_seconds": max(run.gather(self._data_seconds)),
+            }
+        )
+        if run.rank == 0:
+            self._save()
+            run.tell("progress", self.history[-1])
+
+    def _measured(self, name: str, scores: np.ndarray, metric: float) -> dict[str, float]:
+        """The recipe's metrics of a part, once the images and the notebook's metric are noted."""
+        run = self.run
+        part = getattr(run, f"{name}_part")
+        if len(scores) != len(part):
+            raise LoaderError(
+                f"{len(scores)} scores of {len(part)} images; let the evaluation's loader give "
+                "each image once, and predict use all"
+            )
+        notes = self._evaluation.evaluation(name, part, run.rank, self.processes)
+        self.notes.evaluations.append(notes)
+        found = metrics.MODULES[run.images.task].of_epoch(part.targets, scores)
+        own = next(iter(found.values()))
+        both_none = np.isnan(own) and np.isnan(metric)
+        self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
+        return found
+
+    def test(self, scores: np.ndarray, metric: float) -> None:
+        """See :meth:`helpers.run.Run.test`."""
+        run, images = self.run, self.run.images
+        self._measured("test", scores, metric)
+        each = run.gather(self.notes.evaluations)
+        apart = run.gather(max(self.notes.metrics))
+        if run.rank:
+            return
+        observed = [
+            replace(one, evaluations=own) for one, own in zip(self._observed, each, strict=True)
+        ]
+        variant = f"metric (by {max(apart):.3g} another)"
+        row = Check(METRIC, max(apart), MOST_APART, "of each epoch and the test", variant=variant)
+        self.updated([training_checks.evaluations(observed), row])
+        targets = run.test_part.targets
+        sample = run_identity.images(images.test, images.classes)
+        result = metrics.MODULES[images.task].evaluate(
+            targets, scores, images.test["group"], images.classes, sample
+        )
+        loss = process_checks.mean_loss(scores.astype(np.float64), targets)
+        run.tell("add", "test", record.test(result, loss, self.seconds["test"]))
+        run.tell("tested", targets, scores, result)
+
+    def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
+        """Take these rows into the fairness check, and record it."""
+        self.fairness = self.fairness.updated(checks, seconds)
+        self.run.tell("add", "fairness", self.fairness.as_record())
+
+    @property
+    def _kept(self) -> tuple[int, int]:
+        """The epochs of which crops are kept."""
+        return self.run.start.epoch + 1, self.run.recipe.epochs
+
+    def _save(self) -> None:
+        """Write a checkpoint."""
+        framework, replica = self.run.framework, self.notes.replica
+        scaler = getattr(replica, "scaler", None)
+        state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+        arrays = framework.dump_weights(replica.network)
+        self.writer.save(self.history, self.first_step, arrays, state)
+
+    def epochs(self, replica: Any) -> Iterator[int]:
+        """See :meth:`helpers.run.Run.epochs`."""
+        run, start = self.run, self.run.start
+        framework = run.framework
+        self.history, self.first_step = list(start.history), start.first_step
+        self.writer = checkpoint.Writer(start)
+        if start.epoch:
+            framework.load_weights(replica.network, start.weights)
+            scaler = getattr(replica, "scaler", None)
+            framework.load_optimizer(replica.network, replica.optimizer, start.optimizer, scaler)
+            framework.set_step(replica, start.epoch * run.recipe.steps)
+        self.notes = TrainingNotes(run, replica, self.processes, start.weights)
+        for number in range(start.epoch, run.recipe.epochs):
+            self._epoch = number + 1
+            yield number
+            if len(self.history) != number + 1:
+                raise LoaderError(f"epoch {number + 1} ended without run.log(loss, scores, metric)")
+        self._end(replica)
+
+    def _end(self, replica: Any) -> None:
+        """Save the weights, and check the training that has ended."""
+        run, framework = self.run, self.run.framework
+        arrays = framework.dump_weights(replica.network)
+        if run.rank == 0:
+            weights.save(run.folder / WEIGHTS, arrays, {RUN: run.start.run})
+        self.writer.close()
+        logits = self._of_each_device(replica)
+        each = run.gather((weights.digest(arrays), logits, self.notes.observed()))
+        if run.rank:
+            return
+        digests, logits, self._observed = zip(*each, strict=True)
+        self._check(digests, logits)
+        seen = self._observed[0].seen
+        run.tell("add", "epochs", self.history)
+        said = record.training(self.history, self.first_step, run.start.epoch)
+        said |= {"execution": seen.execution, "convolutions": seen.convolutions}
+        said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
+        if times := self._step_seconds:
+            extremes = {"minimum": min(times), "maximum": max(times)}
+            said["step_seconds"] = {"median": median(times), **extremes}
+        run.tell("add", "training", said)
+        run.tell("add", "checkpoint", run.start.as_record(self.writer.seconds))
+        run.tell("trained", self.history, self._held())
+
+    def _check(self, digests: tuple[str, ...], logits: tuple[np.ndarray | None, ...]) -> None:
+        """Whether it trained as the recipe says, and all replicas came to the same weights."""
+        run = self.run
+        limit = training_loop.LIMITS[run.recipe.precision].values
+        checks = []
+        if known := [each for each in logits if each is not None]:
+            checks = process_checks.after_training(digests, known, run.setup.replicas, limit)
+        checks += training_checks.check_fairness(
+            self._observed,
+            run.setup.recipe,
+            run.train_part.targets,
+            on_gpu=run.on_gpu,
+            cpus=run.setup.of_all_nodes.cpus,
+        )
+        self.updated(checks)
+        said = [
+            f"{check.check}: {check.verdict}, {check.variant or check.reason}\n"
+            for check in checks
+            if check.verdict in ("fail", DIFFERENT)
+        ]
+        counts = check_results.counted(check.verdict for check in checks)
+        run.tell("say", f"{''.join(said)}Checks of this training: {counts}\n")
+
+    def _held(self) -> int | None:
+        """The most bytes that a device held in training; None where the driver tells of a GPU."""
+        if self.run.on_gpu:
+            pooled = (each.pooled for each in self._observed if each.pooled is not None)
+            return max(pooled, default=None)
+        held: int = max(each.resident for each in self._observed)
+        return held * len(self._observed) // self.run.setup.replicas
+
+    def _of_each_device(self, replica: Any) -> np.ndarray | None:
+        """The logits of one batch of noise by every device, (devices, images, outputs)."""
+        if self.predict is None:
+            return None
+        run, r = self.run, self.run.recipe
+        world, count = run.setup.replicas, r.batch_size
+        own = world // self.processes
+        random = np.random.default_rng(r.seed)
+        shape = (count, r.crop, r.crop, run.images.planes)
+        pixels = random.integers(0, 256, shape, dtype=np.uint8)
+        targets = np.zeros_like(run.train_part.targets[:1]).repeat(count, axis=0)
+        numbers = run.rank * own * count + np.arange(own * count)
+        batch = run.framework.as_loaded(
+            np.concatenate([pixels] * own), np.concatenate([targets] * own), numbers
+        )
+        found: np.ndarray = np.asarray(self.predict(replica, [batch], world * count))
+        return found.reshape(world, count, -1)
+
+
+def epochs(run: Run, replica: Any) -> Iterator[int]:
+    """See :meth:`helpers.run.Run.epochs`."""
+    if not run.launched and (not run.begun or run.loop.history):
+        launching.begin_training(run)
+    return run.loop.epochs(replica)

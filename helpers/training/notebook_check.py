@@ -1,0 +1,311 @@
+"""The fairness check of a notebook's own objects, in the processes that will train.
+
+Every process computes the same rows, and the worst of them counts. Rows that one device can answer
+are computed by rank 0 while the others wait.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import repeat
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from helpers.errors import LoaderError
+from helpers.fairness import (
+    custom_network,
+    process_checks,
+    reference,
+    reference_checks,
+    training_loop,
+)
+from helpers.fairness.check_results import Check
+from helpers.fairness.process_checks import Answer
+from helpers.recipe import MULTICLASS
+from helpers.training import launching
+from helpers.training.notebook_recipe import Part
+from helpers.training.training_notes import parts_of
+
+if TYPE_CHECKING:
+    from helpers.run import Run
+
+OUTPUTS = 14
+"""Those of the reference's networks."""
+MOST = 2000
+"""Images that an epoch of the data-coverage check reads, or three batches where those are more."""
+MOST_EVEN = 100_000
+"""Black images that it reads where all fill whole batches."""
+LOOKED_AT = 32
+"""Evaluated images whose logits are compared."""
+PIXELS = "evaluation pixels"
+
+
+class Functions(NamedTuple):
+    """The notebook's functions, as :meth:`helpers.run.Run.check` documents them."""
+
+    build_model: Callable[[], Any]
+    make_replica: Callable[[Any], Any]
+    train_steps: Callable[[Any, Any, int], float]
+    predict: Callable[[Any, Any, int], np.ndarray]
+    make_loader: Callable[[Part, bool], Any]
+
+
+def check(run: Run, replica: Any, *functions: Any) -> None:
+    """See :meth:`helpers.run.Run.check`."""
+    if not run.launched:
+        launching.begin_training(run)
+    began, of = time.perf_counter(), Functions(*functions)
+    run.loop.predict = of.predict
+    held = run.framework.dump_weights(replica.network)
+    rows = [reference_checks.same_weights(held, run.initial.arrays)]
+    rows += _coverage(run, of)
+    walk = _Walk(run, of)
+    recipe = run.setup.recipe.recipe
+    rows += training_loop.check_fairness(
+        walk,
+        devices=run.setup.replicas,
+        precision=recipe.precision,
+        rule=recipe.rule,
+        task=recipe.task,
+    )
+    rows += _on_all_devices(run, of)
+    worst = _worst(run.gather(rows))
+    alone = _on_one_device(run, of) if run.rank == 0 else []
+    run.gather(None)  # the others wait here and not in a collective of training
+    if run.rank == 0:
+        seconds = time.perf_counter() - began
+        run.loop.updated([*worst[:1], *alone, *worst[1:]], seconds)
+        run.tell("show", run.loop.fairness.table())
+
+
+def _worst(each: Sequence[Sequence[Check]]) -> list[Check]:
+    """Each row as the process has it in which it is worst."""
+    return [
+        max(rows, key=lambda row: (_ORDER.index(row.verdict), row.difference or 0.0))
+        for rows in zip(*each, strict=True)
+    ]
+
+
+_ORDER = ("not checked", "pass", "expected", "different", "fail")
+
+
+class _Walk:
+    """Takes a trial's steps with the shallow network, by the notebook's functions."""
+
+    def __init__(self, run: Run, of: Functions) -> None:
+        self.run, self.of = run, of
+
+    def __call__(self, trial: training_loop.Trial) -> tuple[float, Mapping[str, Any], np.ndarray]:
+        run, rule = self.run, trial.rule
+        name = "adam" if rule.name == "adam" else "sgd"
+        with run.recipe.varied(
+            optimizer=name,
+            momentum=rule.momentum,
+            weight_decay=rule.weight_decay,
+            learning_rate=1.0,
+            lr_scaling="none",
+            rates=trial.rates,
+            outputs=OUTPUTS,
+        ):
+            network = run.framework.shallow(trial.weights, run.own_devices)
+            other = self.of.make_replica(network)
+            batch, count = self._batch(trial.shares)
+            # From the second epoch on training follows an evaluation: it has to switch back.
+            self.of.predict(other, [batch], count)
+            loss = self.of.train_steps(other, repeat(batch, trial.steps), trial.steps)
+            logits = np.asarray(self.of.predict(other, [batch], count))
+            # After the evaluation, as a checkpoint is: it may give all replicas the same statistics.
+            return loss, run.framework.dump_weights(other.network), logits
+
+    def _batch(self, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Any, int]:
+        """This process's shares as a batch of the notebook's loader, and the images of all."""
+        run = self.run
+        own = len(shares) // run.loop.processes
+        mine = shares[run.rank * own : (run.rank + 1) * own]
+        # The reference's images are grey; a loop that trains on RGB gets that plane three times.
+        planes = run.images.planes
+        pixels = np.concatenate([share.repeat(planes, axis=3) for share, _ in mine])
+        targets = np.concatenate([targets for _, targets in mine])
+        numbers = run.rank * len(pixels) + np.arange(len(pixels))
+        count = sum(len(share) for share, _ in shares)
+        return run.framework.as_loaded(pixels, targets, numbers), count
+
+
+def _coverage(run: Run, of: Functions) -> list[Check]:
+    """Who takes part, which images each process reads, and what an evaluation gives."""
+    r, recipe = run.recipe, run.setup.recipe
+    train, even, valid = _parts(run)
+    processes = run.loop.processes
+    with r.varied(outputs=OUTPUTS):
+        loader = of.make_loader(train, True)
+        epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
+        whole = _numbers(run, of.make_loader(even, True), 0)
+        network = run.framework.shallow(reference.shallow_arrays(), run.own_devices)
+        other = of.make_replica(network)
+        evaluation = of.make_loader(valid, False)
+        with run.framework.seen_by(other.network) as seen:
+            logits = np.asarray(of.predict(other, evaluation, len(valid)))
+        first = [parts_of(batch)[2] for batch, _ in zip(evaluation, range(1), strict=False)]
+    loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
+    last = run.framework.slowest(float(run.rank), run.own_devices)
+    own = len(run.devices) if processes < run.setup.replicas else 1
+    host = socket.gethostname()  # Slurm may call one by two names
+    answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits, loss)
+    answers = run.gather(answer)
+    used = len(train) // recipe.global_batch_size * recipe.global_batch_size
+    places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
+    crops = [reference_checks.centre_crop(valid.read(int(place)), r.crop) for place in places]
+    arrays = reference.shallow_arrays()
+    expected = np.concatenate([reference.shallow_logits(arrays, crop[None]) for crop in crops])
+    hosts = 1 if run.setup.simulated_nodes else run.setup.nodes
+    limit = training_loop.LIMITS[r.precision].values
+    return [
+        _pixels(run, valid, seen[0] if seen else None, first),
+        process_checks.joined(answers, processes, run.setup.replicas, hosts),
+        process_checks.each_once(answers, len(train), used, len(even)),
+        process_checks.reshuffled(answers),
+        process_checks.evaluated(answers, places, expected, valid.targets, limit)[0],
+    ]
+
+
+def _pixels(run: Run, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
+    """What the network sees of the first batch of an evaluation, against the definition."""
+    if seen is None or not numbers:
+        return Check(PIXELS, None, None, "this process evaluates no image")
+    recipe = run.setup.recipe.recipe
+    worst = 0.0
+    for pixels, number in zip(seen, numbers[0].tolist(), strict=False):
+        expected = reference_checks.expected_pixels(part.read(number), recipe)
+        if pixels.shape != expected.shape:
+            return Check(PIXELS, float("inf"), reference_checks.SINGLE, f"shape {pixels.shape}")
+        # np.max, because Python's max() loses a NaN
+        worst = float(np.max([worst, np.abs(pixels - expected).max()]))
+    return Check(PIXELS, worst, reference_checks.SINGLE)
+
+
+def _parts(run: Run) -> tuple[Part, Part, Part]:
+    """Some images to train on, black ones that fill whole batches, and some to evaluate.
+
+    The first and the last fill no whole number of batches, if they can help it: what is left over
+    is what is mistaken.
+    """
+    r, batch = run.recipe, run.setup.recipe.global_batch_size
+    most = max(MOST, 3 * batch)
+    train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
+    valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), batch, 1))
+    count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
+    shape = (r.crop, r.crop, run.images.planes)
+    black = np.zeros(shape, np.uint8)
+    even = Part(
+        range(count), np.resize(run.train_part.targets, (count, *_shape(run))), _Black(black)
+    )
+    if r.task == MULTICLASS:
+        marks: Any = np.arange(len(valid)) % OUTPUTS
+    else:  # each image has findings of its own, by the digits of its number
+        digits = [np.arange(len(valid)) >> place & 1 for place in range(OUTPUTS)]
+        marks = np.stack(digits, axis=1).astype(np.float32)
+    return train, even, replace(valid, targets=marks)
+
+
+class _Black:
+    """Reads a black image, whatever its row."""
+
+    def __init__(self, image: np.ndarray) -> None:
+        self.image = image
+
+    def __call__(self, row: Any) -> np.ndarray:
+        return self.image
+
+
+def _shape(run: Run) -> tuple[int, ...]:
+    return run.train_part.targets.shape[1:]
+
+
+def _few(part: Part, count: int) -> Part:
+    return Part(part.rows[:count], part.targets[:count], part.reader)
+
+
+def _uneven(count: int, batch: int, least: int) -> int:
+    """One image less where they fill whole batches; never fewer than ``least``."""
+    return count - 1 if count % batch == 0 and count > least else count
+
+
+def _numbers(run: Run, loader: Any, epoch: int) -> np.ndarray:
+    """The numbers of the images that a loader gives in an epoch, int64 (images,)."""
+    run.framework.set_epoch(loader, epoch)
+    found = [parts_of(batch)[2] for batch in loader]
+    if not found:
+        raise LoaderError("the fairness check: the training loader gave no batch")
+    return np.concatenate(found).astype(np.int64)
+
+
+def _on_one_device(run: Run, of: Functions) -> list[Check]:
+    """The network in float64 against the reference, on this process's first device."""
+    network, framework = run.recipe.network, run.framework
+    if network == "own":
+        return [Check(name, None, None, custom_network.OWN) for name in custom_network.UNKNOWN]
+    with run.recipe.varied(outputs=OUTPUTS):
+        exact = framework.exact(_build(run, of), reference.arrays(network))
+        return [
+            *reference_checks.same_network(framework, exact, run.own_devices[:1], network),
+            *reference_checks.same_in_training(framework, _build(run, of), exact, network),
+        ]
+
+
+def _on_all_devices(run: Run, of: Functions) -> list[Check]:
+    """Gradients of all devices against one, in float64."""
+    network, framework = run.recipe.network, run.framework
+    world = run.setup.replicas
+    if world == 1:
+        return reference_checks.with_one_device()
+    one_process = run.loop.processes == 1
+
+    def gradients(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
+        if len(devices) == 1 or one_process:
+            on = run.own_devices if len(devices) > 1 else run.own_devices[:1]
+            return framework.gradients(model, images, targets, on)
+        return framework.rank_gradients(model, images, targets, run.own_devices)
+
+    def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
+        return framework.shallow(arrays, run.own_devices)
+
+    over_all = SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)
+    devices = run.own_devices * (1 if one_process else world)
+    if network == "own":
+        return custom_network.same_on_all_devices(
+            over_all,
+            _build(run, of),
+            run.initial,
+            devices,
+            run.setup.recipe.recipe,
+            run.recipe.outputs,
+        )
+    with run.recipe.varied(outputs=OUTPUTS):
+        exact = framework.exact(_build(run, of), reference.arrays(network))
+        return reference_checks.same_on_all_devices(over_all, exact, devices, network)
+
+
+def _build(run: Run, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:
+    """The notebook's ``build_model`` with other initial weights."""
+
+    def build(arrays: Mapping[str, np.ndarray]) -> Any:
+        with _initial(run, arrays):
+            return of.build_model()
+
+    return build
+
+
+@contextmanager
+def _initial(run: Run, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
+    before, run.initial_arrays = run.initial_arrays, arrays
+    try:
+        yield
+    finally:
+        run.initial_arrays = before

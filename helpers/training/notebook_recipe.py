@@ -1,0 +1,133 @@
+"""The recipe and the parts of the images, as a notebook reads them from ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from helpers.recipe import Recipe, ScaledRecipe
+from helpers.training.image_data import Data
+
+
+@dataclass
+class NotebookRecipe:
+    """``r = run.recipe``: the recipe's settings, one attribute each.
+
+    ``batch_size`` is images per device, ``learning_rate`` that of one device, ``steps`` the
+    optimiser steps of an epoch on all devices, ``crop`` pixels a side, ``outputs`` the number of
+    findings or classes. ``mean`` and ``std`` normalise the three channels of an image in [0, 1].
+    """
+
+    name: str
+    network: str
+    outputs: int
+    task: str  # "multilabel" (a sigmoid for each finding) or "multiclass" (one softmax)
+    crop: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    epochs: int
+    steps: int
+    batch_size: int
+    learning_rate: float
+    lr_scaling: str  # with the number of devices: "linear", "sqrt" or "none"
+    optimizer: str  # "adam" or "sgd"
+    betas: tuple[float, float]
+    epsilon: float
+    momentum: float
+    weight_decay: float  # added to the gradient of every weight
+    precision: str  # "fp32", "tf32", "bf16" or "fp16"
+    execution: str  # "default", "eager" or "compiled"
+    seed: int
+    warmup_steps: float = 0.0
+    milestones: tuple[int, ...] = ()  # steps from which the rate is multiplied by gamma
+    gamma: float = 1.0
+    rates: Sequence[float] | None = None  # of the fairness check's steps
+
+    def factor(self, step: int, scale: float) -> float:
+        """The learning rate of a step as a share of the scaled one, for a schedule.
+
+        Args:
+            step: from 0, over all epochs.
+            scale: by what all devices together train faster than one. A warm-up climbs from the
+                rate of one device, a share of 1 / scale, to that of all.
+        """
+        if self.rates is not None:
+            return self.rates[min(step, len(self.rates) - 1)]
+        share = 1.0
+        if step < self.warmup_steps:
+            share = (1 + (scale - 1) * step / self.warmup_steps) / scale
+        return share * self.gamma ** sum(step >= each for each in self.milestones)
+
+    @contextmanager
+    def varied(self, **changes: Any) -> Iterator[None]:
+        """Other settings for a while: the fairness check's."""
+        before = {name: getattr(self, name) for name in changes}
+        vars(self).update(changes)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
+
+def of(scaled: ScaledRecipe, images: Data) -> NotebookRecipe:
+    """A recipe that is scaled to all devices, for these images."""
+    recipe: Recipe = scaled.recipe
+    steps = scaled.steps(len(images.train))
+    return NotebookRecipe(
+        recipe.name,
+        recipe.network,
+        len(images.classes),
+        recipe.task,
+        recipe.crop,
+        recipe.mean,
+        recipe.std,
+        recipe.epochs,
+        steps,
+        recipe.batch_size,
+        recipe.learning_rate,
+        recipe.lr_scaling,
+        recipe.optimizer,
+        recipe.adam_betas,
+        recipe.adam_epsilon,
+        recipe.rule.momentum,
+        recipe.weight_decay,
+        recipe.precision,
+        recipe.execution,
+        recipe.seed,
+        recipe.warmup_epochs * steps,
+        tuple(epoch * steps for epoch in recipe.lr_milestones),
+        recipe.lr_gamma,
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the images: ``len(part)``, ``part.read(i)`` and ``part.targets[i]``.
+
+    ``targets`` are float32 (images, findings) of 0 and 1, or the classes' numbers, int64 (images,).
+    """
+
+    rows: Sequence[Any]
+    targets: np.ndarray
+    reader: Callable[[Any], np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, i: int) -> np.ndarray:
+        """Image number ``i`` of the part, uint8 (height, width, 1 or 3).
+
+        Raises:
+            DataError: its file is damaged.
+        """
+        return self.reader(self.rows[i])
+
+
+def part(images: Data, name: str) -> Part:
+    """A part by its name: ``train``, ``valid`` or ``test``."""
+    table = getattr(images, name)
+    return Part(table["row"].tolist(), images.targets(table), images.read)

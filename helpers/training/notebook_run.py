@@ -1,0 +1,239 @@
+"""What ``helpers.run.Run`` does before and around a training: begin, devices, weights, record."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from IPython.display import display
+
+from helpers import record
+from helpers.errors import UserError, unknown
+from helpers.frameworks import ROWS, cpu_cores, networks_of, rank_info, replicas
+from helpers.launch import exchange, samplers
+from helpers.networks import custom, weights
+from helpers.networks.weights import Weights
+from helpers.record import tasks
+from helpers.run import Run
+from helpers.training import heartbeat, image_data, notebook_recipe, run_plots, run_tables
+from helpers.training.image_data import Data
+from helpers.training.opening import open_run
+
+IN_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+"""torchrun's variables by which a process knows that it was started as one of several."""
+
+
+def begin(framework: str, names: Mapping[str, Any]) -> Run:
+    """See :func:`helpers.begin`."""
+    modules = sorted({row.module for row in ROWS})
+    if framework not in modules:
+        raise UserError(unknown("framework", framework, modules))
+    values = dict(names)
+    if isinstance(before := values.get("run"), Run):
+        before.end()
+        values["run"] = before.given["run"]
+    if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
+        _join_torchrun(values)
+    module = import_module(f"helpers.frameworks.{framework}")
+    opened = open_run(module, values)
+    run = Run(opened.notebook, module, opened.setup, opened.devices)
+    run.names, run.given = names, opened.given
+    if rank_info.here() is None:
+        replicas.warm_up()
+    return run
+
+
+def _join_torchrun(values: dict[str, Any]) -> None:
+    """Be one of the ranks that torchrun has started on this machine.
+
+    Raises:
+        UserError: it has started some on other machines, or not one for each device.
+    """
+    rank, ranks, here = (int(os.environ[name]) for name in IN_RANKS)
+    if here != ranks:
+        raise UserError(
+            f"torchrun started {here} of {ranks} processes on this machine: for several machines "
+            "run: rosetta run --nodes N"
+        )
+    if str(values.get("devices", "auto")) not in ("auto", str(ranks)):
+        raise UserError(f"devices is {values['devices']!r}, and torchrun started {ranks} processes")
+    values["devices"] = ranks
+    agent = os.getppid()  # the same for all; its number comes again, so the folder is removed
+    folder = Path(tempfile.gettempdir()) / f"rosetta-{os.getuid()}-{agent}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if rank == 0:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    host = socket.gethostname()
+    rank_info.take(
+        rank_info.Place(
+            rank=rank,
+            ranks=ranks,
+            nodes=1,
+            virtual=False,
+            devices=ranks,
+            kind="",
+            hosts=(host,) * ranks,
+            addresses=("127.0.0.1:0",) * ranks,
+            interfaces=("lo",) * ranks,
+            port=int(os.environ.get("MASTER_PORT", 0)),
+            folder=folder,
+        )
+    )
+
+
+def prepare(run: Run) -> None:
+    """Give a new run what its class documents, and begin its record."""
+    setup, here = run.setup, rank_info.here()
+    run.folder = setup.folder
+    run.on_gpu = setup.devices.kind == "gpu"
+    run.workers = -(-setup.workers // setup.replicas)
+    shared = setup.of_all_nodes.shared_gpus is not None  # NCCL refuses two processes on a GPU
+    run.backend = "nccl" if run.on_gpu and not shared else "gloo"
+    run.recipe = notebook_recipe.of(setup.recipe, run.images)
+    run.train_part = notebook_recipe.part(run.images, "train")
+    run.valid_part = notebook_recipe.part(run.images, "valid")
+    run.test_part = notebook_recipe.part(run.images, "test")
+    run.rank = 0 if here is None else here.rank
+    # Drawn live, except in an experiment, which runs unattended and is measured.
+    run.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
+    run.record = record.start(
+        setup.folder,
+        notebook=run.notebook.stem,
+        framework=run.framework.NAME,
+        kernel=run.framework.KERNEL,
+        versions=run.framework.versions(),
+        devices=setup.of_all_nodes,
+        recipe=setup.recipe,
+        skipped=run.framework.SKIPPED,
+        file=run.notebook,
+    )
+    if here is not None and here.about:
+        run.record.add("cluster", dict(here.about))
+    run.initial_arrays = run.initial.arrays
+
+
+def described(run: Run) -> str:
+    """Versions, devices, recipe and images, a line each."""
+    setup = run.setup
+    versions = ", ".join(f"{name} {each}" for name, each in run.framework.versions().items())
+    devices = setup.devices if setup.nodes == 1 else f"{setup.short}. Each: {setup.devices}"
+    parts = {"training": run.train_part, "validation": run.valid_part, "test": run.test_part}
+    images = ", ".join(f"{len(part):,} {name}" for name, part in parts.items())
+    return f"{versions}\n{devices}\n{setup.recipe}\nImages: {images}\n{run.initial}"
+
+
+def images(run: Run) -> Data:
+    with exchange.first_rank_first():
+        return image_data.load_data(run.setup)
+
+
+def initial(run: Run) -> Weights:
+    recipe, outputs = run.setup.recipe.recipe, len(run.images.classes)
+    if recipe.network == "own":
+        found = exchange.of_first(custom.initial(run.framework, recipe, outputs))
+    else:
+        with exchange.first_rank_first():  # it may download them
+            found = weights.canonical(
+                recipe.weights, network=recipe.network, outputs=outputs, seed=recipe.seed
+            )
+    run.record.add("weights", found.as_record())
+    return found
+
+
+def network(run: Run) -> Any:
+    module = networks_of(run.framework.__name__.rpartition(".")[2])
+    networks = import_module(f"helpers.networks.{module}")
+    recipe = run.setup.recipe.recipe
+    return networks.build(recipe.network, run.initial_arrays, recipe, run.recipe.outputs)
+
+
+def own_device(run: Run, rank: int) -> Any:
+    here, devices = rank_info.here(), run.setup.devices
+    local = rank if here is None else here.local_rank
+    if devices.cpus:
+        cpu_cores.confine(devices.cpus[local : local + 1])
+    run.framework.configure(run.recipe.precision, devices.kind)
+    threads = len(os.sched_getaffinity(0)) if devices.cpus else None
+    run.own_devices = (run.devices[local],)
+    run.framework.make_current(run.devices[local], threads)
+    return run.devices[local]
+
+
+def tell(run: Run, method: str, args: tuple[Any, ...]) -> None:
+    """Call a function of this module in the notebook's process, from rank 0's."""
+    if replicas.in_one():
+        replicas.tell((method, args))
+    else:
+        heard(run, (method, args))
+
+
+def heard(run: Run, message: tuple[str, tuple[Any, ...]]) -> None:
+    """Do in the notebook's process what rank 0 asked for."""
+    method, args = message
+    _ASKED[method](run, *args)
+
+
+def _add(run: Run, section: str, content: Any) -> None:
+    run.record.add(section, content)
+
+
+def _show(run: Run, what: Any) -> None:
+    display(what)
+
+
+def _say(run: Run, text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _progress(run: Run, row: Any) -> None:
+    run.lines.heard(row)
+
+
+def _trained(run: Run, history: list[dict[str, Any]], held: int | None) -> None:
+    run.held = held
+    display(run_plots.learning(history, tasks.TASKS[run.images.task]))
+    display(run_tables.shown(pd.DataFrame(history).set_index("epoch"), 4))
+
+
+def _tested(run: Run, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
+    print(result)
+    display(run_plots.TEST[run.images.task](targets, scores, result))
+    display(run_tables.shown(result.table.fillna({"reason": ""}), 3))
+
+
+_ASKED = {
+    "add": _add,
+    "show": _show,
+    "say": _say,
+    "progress": _progress,
+    "trained": _trained,
+    "tested": _tested,
+}
+
+
+def check_parameters(run: Run) -> None:
+    """See that the parameters are still those that the run began with.
+
+    Raises:
+        UserError: one was changed since.
+    """
+    for name, was in run.given.items():
+        now = run.names.get(name, was)
+        if name != "run" and repr(now) != repr(was):
+            raise UserError(
+                f"{name} is now {now!r} and was {was!r} when helpers.begin ran: run that cell again"
+            )
+
+
+def end(run: Run) -> None:
+    samplers.stop(run.monitor)
+    run.record.close()

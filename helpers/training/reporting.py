@@ -1,0 +1,82 @@
+"""What a notebook shows of a run that has ended: the monitor's chart, and where the time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from IPython.display import display
+
+from helpers import record
+from helpers.errors import UserError
+from helpers.launch import samplers
+from helpers.training import (
+    attribution,
+    checkpoint,
+    loader_advice,
+    measurement_rounds,
+    notebook_run,
+    run_tables,
+)
+
+if TYPE_CHECKING:
+    from helpers.run import Run
+
+NEEDED = {"training": "run.epochs", "test": "run.test", "files": "run.measure"}
+"""Sections of the record that a report needs, and what writes them."""
+
+
+def chart(run: Run) -> Any:
+    """See :meth:`helpers.run.Run.chart`."""
+    _check_done(run, "run.chart", ["training"])
+    samplers.stop(run.monitor)
+    if run.rank:
+        return None  # rank 0's is of all
+    trace = samplers.read(run.folder)
+    utilisation = trace.summary().to_pandas()
+    run.record.add("monitor", trace.metadata())
+    run.record.add("energy", record.energy(utilisation))
+    run.record.add("memory", record.memory(utilisation, run.held))
+    figure = trace.plot()
+    display(run_tables.shown(utilisation, 2))
+    return figure
+
+
+def report(run: Run) -> None:
+    """See :meth:`helpers.run.Run.report`."""
+    _check_done(run, "run.report", list(NEEDED))
+    content = run.record.content
+    if "monitor" not in content:
+        chart(run)
+    if run.rank:
+        return
+    utilisation = samplers.read(run.folder).summary().to_pandas()
+    shares = attribution.attribute(
+        content["epochs"],
+        {name: content[name] for name in measurement_rounds.KINDS if name in content},
+        devices=run.setup.short,
+        utilisation=utilisation,
+        way_out=loader_advice.first_change(content),
+        resumed_after=run.start.epoch,
+        cluster=content.get("cluster"),
+        replicas=run.setup.replicas,
+    )
+    run.record.add("attribution", shares)
+    print(shares["sentence"])
+    print(attribution.agreement(shares))
+    table = attribution.table(shares)
+    display(table)
+    if (table == run_tables.MISSING).any(axis=None):
+        print(f"In the table, {run_tables.MISSING} is a share that this method cannot measure.")
+    print(run.record.finish())
+    checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
+
+
+def _check_done(run: Run, what: str, needed: list[str]) -> None:
+    """Raises UserError where something has to run first."""
+    notebook_run.check_parameters(run)
+    missing = [NEEDED[name] for name in needed if name not in run.record.content]
+    if missing and not run.rank:
+        raise UserError(
+            f"{what} needs {' and '.join(missing)}, which did not run to the end: run "
+            "the training cell first"
+        )

@@ -1,0 +1,210 @@
+"""What a process notes of its training and its evaluations, batch by batch.
+
+A batch brings the numbers of its images, so everything that was trained on can be compared with
+the tables: labels, order, and, for the first batches of the first and the last epoch, the crops.
+Nothing waits for a device.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from helpers.errors import LoaderError
+from helpers.fairness import crops, training_checks
+from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.frameworks import cpu_cores, switches
+from helpers.networks.shapes import RUNNING
+from helpers.networks.weights import Arrays
+from helpers.training import numbered_images
+from helpers.training.notebook_recipe import Part
+
+if TYPE_CHECKING:
+    from helpers.run import Run
+
+MOST_PIXELS = 512
+"""Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
+
+
+def parts_of(batch: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Pixels, targets and numbers of a batch; the last two are copied to NumPy.
+
+    Raises:
+        LoaderError: the batch has other parts.
+    """
+    if not isinstance(batch, tuple | list) or len(batch) != 3:
+        raise LoaderError(
+            "run.watch: a batch must be pixels, targets and the images' numbers; let the dataset "
+            "return all three"
+        )
+    pixels, *others = batch
+    targets, numbers = (np.array(numbered_images.in_memory(each)) for each in others)
+    return pixels, targets, numbers
+
+
+class TrainingNotes:
+    """What one process trained on, and how."""
+
+    def __init__(self, run: Run, replica: Any, processes: int, start: Arrays) -> None:
+        self.run, self.replica = run, replica
+        self.watch = run.framework.watch(replica)
+        self.images = run.recipe.batch_size * run.setup.replicas // processes
+        """How many this process trains on in each step."""
+        self.others = _other_arrays(run, replica, start)
+        self.weights: int | None = None
+        """How many numbers are to be trained; None where no reference knows the network."""
+        if run.recipe.network != "own":
+            trained = (array for name, array in start.items() if not name.endswith(RUNNING))
+            self.weights = sum(array.size for array in trained)
+        self.rates: list[tuple[int, float]] = []
+        self.epochs: list[Epoch] = []
+        self.evaluations: list[Evaluation] = []
+        self.metrics: list[float] = []
+        self.numbers: dict[int, np.ndarray] = {}
+        self.pixels: dict[int, list[np.ndarray]] = {}
+        self.misplaced = 0
+        self._taken = 0
+        self._labels: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+
+    def begin(self, epoch: int, *, keep: bool) -> None:
+        """Epoch number ``epoch``, from 1, begins; whether crops are kept of it."""
+        self._epoch, self._keep, self._taken = epoch, keep, 0
+        self._labels, self._numbers, self.pixels[epoch] = [], [], []
+
+    def batch(self, batch: Any) -> None:
+        """The loop is going to take a step on this batch.
+
+        Raises:
+            LoaderError: it has other than the recipe's number of images. A mean over the ranks
+                would be wrong, and some frameworks would wait for ever for a rank's other shape.
+        """
+        pixels, targets, numbers = parts_of(batch)
+        if len(numbers) != self.images:
+            raise LoaderError(
+                f"batch {self._taken + 1} of {self.run.recipe.steps} has {len(numbers)} images, "
+                f"not {self.images}; let the training loader give {self.images} in each batch"
+            )
+        kept = self.pixels[self._epoch]
+        if self._keep and sum(map(len, kept)) < MOST_PIXELS:
+            kept.append(np.array(numbered_images.in_memory(pixels)))
+        self._labels.append(targets)
+        self._numbers.append(numbers)
+
+    def step(self) -> None:
+        """The loop has taken a step."""
+        number = (self._epoch - 1) * self.run.recipe.steps + self._taken
+        self._taken += 1
+        if (rate := self.watch.rate()) is not None:
+            self.rates.append((number, rate))
+
+    def end(self) -> None:
+        """The epoch is over: its labels are counted.
+
+        Raises:
+            LoaderError: it took more or fewer steps than the recipe has, so the rates are wrong.
+        """
+        steps = self.run.recipe.steps
+        if self._taken != steps:
+            raise LoaderError(
+                f"epoch {self._epoch} took {self._taken} of {steps} steps; let the loop take a "
+                "step for each batch of run.watch(...)"
+            )
+        labels, numbers = np.concatenate(self._labels), np.concatenate(self._numbers)
+        targets = self.run.train_part.targets
+        known = (numbers >= 0) & (numbers < len(targets))
+        self.misplaced += int((~known).sum())
+        self.misplaced += _others(labels[known], targets[numbers[known]])
+        counts = training_checks.counts(labels, self.run.recipe.outputs)
+        self.epochs.append(Epoch(self._epoch, self._taken, len(labels), counts))
+        self.numbers[self._epoch] = numbers
+
+    def observed(self) -> Observed:
+        """All that was noted; called once, when training has ended."""
+        run = self.run
+        found = [crop for epoch in self.numbers for crop in self._crops(epoch)]
+        peak = getattr(run.framework, "peak_bytes", lambda devices: None)
+        return Observed(
+            run.rank,
+            self.watch.seen(),
+            self.rates,
+            self.epochs,
+            self.evaluations,
+            self.numbers,
+            self.misplaced,
+            found,
+            self.weights,
+            self.others,
+            cores=cpu_cores.pinned(),
+            resident=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            pooled=peak(run.own_devices),
+            switches=switches.on(self.replica.network, run.on_gpu),
+        )
+
+    def _crops(self, epoch: int) -> Iterator[crops.Crop]:
+        """Where the crops that were kept are in their images."""
+        part = self.run.train_part
+        kept = (crop for batch in self.pixels[epoch] for crop in batch)
+        for place, (crop, image) in enumerate(
+            zip(kept, self.numbers[epoch].tolist(), strict=False)
+        ):
+            if not 0 <= image < len(part):
+                continue
+            source, sides = part.read(image), crop.shape[:2]
+            tops, lefts = (
+                there - side + 1 for there, side in zip(source.shape, sides, strict=False)
+            )
+            yield crops.Crop(
+                self.run.rank,
+                epoch,
+                place,
+                image,
+                tops,
+                lefts,
+                crops.find(crop, source),
+                crops.distinct(source, *sides),
+            )
+
+
+class EvaluationNotes:
+    """Which images of a part one process evaluated."""
+
+    def __init__(self) -> None:
+        self._targets: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+
+    def batch(self, batch: Any) -> None:
+        """The loop is going to evaluate this batch."""
+        _, targets, numbers = parts_of(batch)
+        self._targets.append(targets)
+        self._numbers.append(numbers)
+
+    def evaluation(self, name: str, part: Part, rank: int, processes: int) -> Evaluation:
+        """What this process evaluated of a part: with all others, every image once."""
+        numbers = np.concatenate([np.zeros(0, int), *self._numbers])
+        known = (numbers >= 0) & (numbers < len(part))
+        labels = np.concatenate([part.targets[:0], *self._targets])
+        wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
+        wrong += _others(labels[known], part.targets[numbers[known]])
+        own = len(range(rank, len(part), processes))
+        return Evaluation(name, len(numbers), own, wrong)
+
+
+def _other_arrays(run: Run, replica: Any, start: Arrays) -> int:
+    """How many arrays of a replica's network are not those that it was to start with."""
+    held = run.framework.dump_weights(replica.network)
+    return sum(
+        name not in held or not np.allclose(held[name], array, rtol=1e-6, atol=0, equal_nan=True)
+        for name, array in start.items()
+    )
+
+
+def _others(found: np.ndarray, wanted: np.ndarray) -> int:
+    """How many images have other labels than those; of findings (images, findings), or classes."""
+    outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
+    same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
+    return int((~same.all(axis=1)).sum())
