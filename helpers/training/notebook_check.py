@@ -113,6 +113,7 @@ class _Walk:
             lr_scaling="none",
             rates=trial.rates,
             outputs=OUTPUTS,
+            batch_size=len(trial.shares[0][0]),
         ):
             network = run.framework.shallow(trial.weights, run.own_devices)
             other = self.of.make_replica(network)
@@ -121,7 +122,7 @@ class _Walk:
             self.of.predict(other, [batch], count)
             loss = self.of.train_steps(other, repeat(batch, trial.steps), trial.steps)
             logits = np.asarray(self.of.predict(other, [batch], count))
-            # After the evaluation, as a checkpoint is: it may give all replicas the same statistics.
+            # After the evaluation, like a checkpoint: it may share BatchNorm's statistics.
             return loss, run.framework.dump_weights(other.network), logits
 
     def _batch(self, shares: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Any, int]:
