@@ -206,6 +206,29 @@ def shallow_logits(arrays: Mapping[str, np.ndarray], grey: np.ndarray) -> np.nda
     return pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
 
 
+def classifier_gradient(grey: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Gradient of the shallow net's last weights in training, float64 (14, 64).
+
+    BatchNorm normalises with the statistics of these images, (N, H, W, 1). ``targets`` are findings
+    (N, 14), or the numbers of classes (N,).
+    """
+    arrays = shallow_arrays()
+    values = after_conv0(arrays, grey)
+    mean, variance = (of(values, axis=(0, 2, 3), keepdims=True) for of in (np.mean, np.var))
+    scale, offset = (
+        arrays[f"features.norm0.{name}"].astype(np.float64)[:, None, None]
+        for name in ("weight", "bias")
+    )
+    deviation = np.sqrt(variance + RECIPES["chexnet"].bn_epsilon)
+    pooled = np.maximum((values - mean) / deviation * scale + offset, 0).mean(axis=(2, 3))
+    logits = pooled @ arrays["classifier.weight"].T.astype(np.float64) + arrays["classifier.bias"]
+    if targets.ndim == 1:
+        likely = np.exp(logits - logits.max(axis=1, keepdims=True))
+        error = likely / likely.sum(axis=1, keepdims=True) - np.eye(logits.shape[1])[targets]
+        return error.T @ pooled / len(logits)
+    return (1 / (1 + np.exp(-logits)) - targets).T @ pooled / targets.size
+
+
 def gradient_errors(
     found: Mapping[str, np.ndarray], network: str = "densenet121"
 ) -> dict[str, float]:

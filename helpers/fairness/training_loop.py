@@ -74,6 +74,9 @@ class Trial:
         return len(self.rates)
 
 
+Share = tuple[np.ndarray, np.ndarray]
+"""A device's images and their targets."""
+
 TrainingLoopCheck = Callable[[Trial], tuple[float, Mapping[str, np.ndarray], np.ndarray]]
 """Takes a trial's steps; their mean loss, the weights afterwards by canonical names, and the
 logits (images, 14) that the notebook then validates with: each device those of its own share,
@@ -197,22 +200,51 @@ def _way_of(path: str, task: str) -> np.ndarray:
 def _statistics(
     check_training_loop: TrainingLoopCheck, devices: int, limits: Limits, task: str
 ) -> list[Check]:
-    """What becomes of BatchNorm's statistics: found by giving each device other images.
+    """A step for which each device has other images and labels.
 
-    Whose are in the weights, and whether validation normalises with those on every device: what
-    is saved and tested later must be what was validated.
+    Whether its gradients are the mean over the devices (equal batches would not show that each
+    trains alone), whose BatchNorm statistics are in the weights, and whether validation normalises
+    with those on every device: what is saved and tested later must be what was validated.
     """
     grey, targets = reference.batch_of(task)
-    shares = tuple((grey // (1 + number), targets) for number in range(devices))
+    shares = tuple((grey // (1 + number), _shifted(targets, number)) for number in range(devices))
     start = reference.shallow_arrays()
-    _, after, logits = check_training_loop(Trial(start, shares, SGD, (0.0,)))
+    _, after, logits = check_training_loop(Trial(start, shares, SGD, (STEP,)))
     expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
     validated = Check(
         "validated with the statistics that are saved",
         float(np.abs(logits - expected).max()),
         limits.values,
     )
-    return [validated, _survivor(after, start, [share for share, _ in shares], limits)]
+    survivor = _survivor(after, start, [share for share, _ in shares], limits)
+    return [_together(after, shares, limits), validated, survivor]
+
+
+def _shifted(targets: np.ndarray, by: int) -> np.ndarray:
+    """Targets that give other gradients: those of other findings, or other classes."""
+    return (targets + by) % 14 if targets.ndim == 1 else np.roll(targets, by, axis=1)
+
+
+STEP = 0.1
+"""The learning rate of that step."""
+TOGETHER = "classifier after a step on different images"
+
+
+def _together(after: Mapping[str, np.ndarray], shares: Sequence[Share], limits: Limits) -> Check:
+    """Whether the classifier's weights went down the mean of all devices' gradients."""
+    name = "classifier.weight"
+    found = after[name] - reference.shallow_arrays()[name]
+    pixels, targets = zip(*shares, strict=True)
+    own = np.mean([reference.classifier_gradient(*share) for share in shares], axis=0)
+    difference = reference.relative(found, -STEP * own)
+    together = reference.classifier_gradient(np.concatenate(pixels), np.concatenate(targets))
+    rest = reference.relative(found, -STEP * together)
+    if rest <= limits.way:
+        return Check(TOGETHER, difference, limits.way, GLOBAL, rest)
+    said = scale_in_words(found, -STEP * own)
+    if difference > limits.way:
+        said = "not the mean of all devices' gradients: does each device train alone?"
+    return Check(TOGETHER, difference, limits.way, said)
 
 
 AVERAGE = "the average of all replicas'"
