@@ -26,6 +26,6 @@ def begin(framework: str, names: Mapping[str, Any]) -> "Run":
         UserError: a parameter is misspelt, or what it asks for cannot be had.
         UnsupportedError: the framework cannot do this here; ``rosetta run`` skips the notebook.
     """
-    from helpers.training import notebook_run
+    from helpers import run
 
-    return notebook_run.begin(framework, names)
+    return run.begin(framework, names)

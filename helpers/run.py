@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from helpers.training.run_state import RunState
+
 if TYPE_CHECKING:
-    from helpers.networks.weights import Weights
-    from helpers.training.image_data import Data
     from helpers.training.loop import Loop
     from helpers.training.notebook_recipe import NotebookRecipe, Part
     from helpers.training.setup import Setup
 
 
-class Run:
+def begin(framework: str, names: Mapping[str, Any]) -> Run:
+    """See :func:`helpers.begin`."""
+    from helpers.training import notebook_run
+
+    return notebook_run.begin(Run, framework, names)
+
+
+class Run(RunState):
     """One run of a notebook, as :func:`helpers.begin` makes it.
 
     ``recipe`` holds the recipe's settings. ``devices`` are the framework's own device objects of
@@ -230,46 +237,17 @@ class Run:
     # What the functions above share
 
     @cached_property
-    def images(self) -> Data:
-        """The images' tables and reader."""
-        from helpers.training import notebook_run
-
-        return notebook_run.images(self)
-
-    @cached_property
-    def initial(self) -> Weights:
-        """The initial weights, the same in every framework; a custom network draws its own."""
-        from helpers.training import notebook_run
-
-        return notebook_run.initial(self)
-
-    initial_arrays: Mapping[str, np.ndarray]
-    """Those of :attr:`initial`; during the fairness check the reference's."""
-
-    @cached_property
     def loop(self) -> Loop:
         """What this process notes while it trains."""
         from helpers.training.loop import Loop
 
         return Loop(self)
 
-    def gather(self, value: Any) -> list[Any]:
-        """Every process's value, in their order, in each of them."""
-        found: list[Any] = self.framework.gather(value)
-        return found
-
     def tell(self, method: str, *args: Any) -> None:
-        """Let the notebook's process call a function of ``notebook_run``; only rank 0 does."""
         from helpers.training import notebook_run
 
         if self.rank == 0:
             notebook_run.tell(self, method, args)
-
-    def end(self) -> None:
-        """End this run because another one takes its place in the kernel."""
-        from helpers.training import notebook_run
-
-        notebook_run.end(self)
 
     def __getstate__(self) -> dict[str, Any]:
         own = ("names", "record", "lines", "loop")

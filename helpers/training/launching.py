@@ -18,9 +18,9 @@ import gpumon
 from helpers.errors import Interrupted, UserError
 from helpers.frameworks import rank_info, replicas
 from helpers.launch import exchange, samplers
-from helpers.run import Run
 from helpers.training import checkpoint, notebook_run, out_of_memory
 from helpers.training.epoch_lines import EpochLines
+from helpers.training.run_state import RunState
 
 OF_TRAINING = (
     *("fairness", "data", "epochs", "training", "checkpoint", "test", "files", "synthetic"),
@@ -29,7 +29,7 @@ OF_TRAINING = (
 """The record's sections that a new training replaces."""
 
 
-def launch(run: Run, main: Callable[[int, int], Any]) -> Any:
+def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
     """See :meth:`helpers.run.Run.launch`."""
     run.launched = True
     begin_training(run)
@@ -46,7 +46,7 @@ def launch(run: Run, main: Callable[[int, int], Any]) -> Any:
         samplers.stop(run.monitor)
 
 
-def begin_training(run: Run) -> None:
+def begin_training(run: RunState) -> None:
     """Find the checkpoint, and start the monitor; what an earlier training left goes.
 
     Raises:
@@ -77,7 +77,7 @@ def begin_training(run: Run) -> None:
 
 
 def _replica(
-    run: Run, main: Callable[[int, int], Any], world: int, cells: dict[str, Any], rank: int
+    run: RunState, main: Callable[[int, int], Any], world: int, cells: dict[str, Any], rank: int
 ) -> Any:
     """In the new process of a rank."""
     linecache.cache.update(cells)  # a traceback shows the notebook's lines
@@ -118,7 +118,7 @@ def _cells() -> dict[str, Any]:
     }
 
 
-def interrupted(run: Run) -> Interrupted:
+def interrupted(run: RunState) -> Interrupted:
     """What to raise for an interrupt, once the checkpoint of the printed epoch is there."""
     printed, epochs = run.lines.printed, run.lines.epochs
     checkpoint.await_epoch(run.folder, printed)
@@ -129,7 +129,7 @@ def interrupted(run: Run) -> Interrupted:
 
 
 @contextmanager
-def _interrupt_waits(run: Run) -> Iterator[None]:
+def _interrupt_waits(run: RunState) -> Iterator[None]:
     """An interrupt waits for the checkpoint of the printed epoch; a second one does not."""
 
     def stop(*_: object) -> None:

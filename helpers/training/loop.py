@@ -27,7 +27,7 @@ from helpers.training.train_loop import RUN, WEIGHTS
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes
 
 if TYPE_CHECKING:
-    from helpers.run import Run
+    from helpers.training.run_state import RunState
 
 METRIC = "metric as the notebook computes it"
 MOST_APART = 1e-6
@@ -38,7 +38,7 @@ INPUT_PHASES = ("train", "validate", "test")
 class Loop:
     """What a process notes while it trains; ``seconds`` are those of the last phase by name."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunState) -> None:
         self.run = run
         self.fairness = FairnessCheck(())
         self.history: list[dict[str, Any]] = []
@@ -233,8 +233,8 @@ class Loop:
         if run.rank == 0:
             weights.save(run.folder / WEIGHTS, arrays, {RUN: run.start.run})
         self.writer.close()
-        logits = self._of_each_device(replica)
-        each = run.gather((weights.digest(arrays), logits, self.notes.observed()))
+        own = (weights.digest(arrays), self._of_each_device(replica), self.notes.observed())
+        each = run.gather(own)
         if run.rank:
             return
         digests, logits, self._observed = zip(*each, strict=True)
@@ -301,7 +301,7 @@ class Loop:
         return found.reshape(world, count, -1)
 
 
-def epochs(run: Run, replica: Any) -> Iterator[int]:
+def epochs(run: RunState, replica: Any) -> Iterator[int]:
     """See :meth:`helpers.run.Run.epochs`."""
     if not run.launched and (not run.begun or run.loop.history):
         launching.begin_training(run)

@@ -15,7 +15,7 @@ from helpers.training.measurement_rounds import PRODUCT, Seconds
 from helpers.training.world import World
 
 if TYPE_CHECKING:
-    from helpers.run import Run
+    from helpers.training.run_state import RunState
 
 TURNS = {
     "files": "files",
@@ -28,7 +28,7 @@ READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
 
 
-def measure(run: Run, turns: Mapping[str, Callable[[int], Any]]) -> None:
+def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     """See :meth:`helpers.run.Run.measure`."""
     if wrong := [name for name in turns if name not in TURNS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(TURNS)}")
@@ -49,7 +49,7 @@ def measure(run: Run, turns: Mapping[str, Callable[[int], Any]]) -> None:
         samplers.stop(run.monitor)
 
 
-def _timed(run: Run, name: str, turn: Callable[[int], Any]) -> measurement_rounds.Turn:
+def _timed(run: RunState, name: str, turn: Callable[[int], Any]) -> measurement_rounds.Turn:
     """A turn that returns the mean seconds of a step, without the first."""
 
     def of_steps(steps: int) -> float:
@@ -72,14 +72,14 @@ def _timed(run: Run, name: str, turn: Callable[[int], Any]) -> measurement_round
 _LOADER_SECONDS = measurement_rounds.LOADER_SECONDS
 
 
-def _product(run: Run) -> float:
+def _product(run: RunState) -> float:
     """Seconds of a matrix product on each of this process's devices at the same time."""
     kind, world = run.setup.devices.kind, run.setup.replicas
     here = World(run.rank, world, run.own_devices, kind)
     return arithmetic.seconds_a_product(here, run.framework, run.recipe.precision)
 
 
-def _record(run: Run, seconds: Seconds, steps: int) -> None:
+def _record(run: RunState, seconds: Seconds, steps: int) -> None:
     """Show and record the rounds, of which each is the slowest process's."""
     kind, world = run.setup.devices.kind, run.setup.replicas
     seconds = measurement_rounds.without_the_impossible(seconds)

@@ -34,7 +34,7 @@ from helpers.training.notebook_recipe import Part
 from helpers.training.training_notes import parts_of
 
 if TYPE_CHECKING:
-    from helpers.run import Run
+    from helpers.training.run_state import RunState
 
 OUTPUTS = 14
 """Those of the reference's networks."""
@@ -57,7 +57,7 @@ class Functions(NamedTuple):
     make_loader: Callable[[Part, bool], Any]
 
 
-def check(run: Run, replica: Any, *functions: Any) -> None:
+def check(run: RunState, replica: Any, *functions: Any) -> None:
     """See :meth:`helpers.run.Run.check`."""
     if not run.launched:
         launching.begin_training(run)
@@ -99,7 +99,7 @@ _ORDER = ("not checked", "pass", "expected", "different", "fail")
 class _Walk:
     """Takes a trial's steps with the shallow network, by the notebook's functions."""
 
-    def __init__(self, run: Run, of: Functions) -> None:
+    def __init__(self, run: RunState, of: Functions) -> None:
         self.run, self.of = run, of
 
     def __call__(self, trial: training_loop.Trial) -> tuple[float, Mapping[str, Any], np.ndarray]:
@@ -139,7 +139,7 @@ class _Walk:
         return run.framework.as_loaded(pixels, targets, numbers), count
 
 
-def _coverage(run: Run, of: Functions) -> list[Check]:
+def _coverage(run: RunState, of: Functions) -> list[Check]:
     """Who takes part, which images each process reads, and what an evaluation gives."""
     r, recipe = run.recipe, run.setup.recipe
     train, even, valid = _parts(run)
@@ -176,7 +176,7 @@ def _coverage(run: Run, of: Functions) -> list[Check]:
     ]
 
 
-def _pixels(run: Run, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
+def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
     """What the network sees of the first batch of an evaluation, against the definition."""
     if seen is None or not numbers:
         return Check(PIXELS, None, None, "this process evaluates no image")
@@ -191,7 +191,7 @@ def _pixels(run: Run, part: Part, seen: np.ndarray | None, numbers: Sequence[Any
     return Check(PIXELS, worst, reference_checks.SINGLE)
 
 
-def _parts(run: Run) -> tuple[Part, Part, Part]:
+def _parts(run: RunState) -> tuple[Part, Part, Part]:
     """Some images to train on, black ones that fill whole batches, and some to evaluate.
 
     The first and the last fill no whole number of batches, if they can help it: what is left over
@@ -225,7 +225,7 @@ class _Black:
         return self.image
 
 
-def _shape(run: Run) -> tuple[int, ...]:
+def _shape(run: RunState) -> tuple[int, ...]:
     return run.train_part.targets.shape[1:]
 
 
@@ -238,7 +238,7 @@ def _uneven(count: int, batch: int, least: int) -> int:
     return count - 1 if count % batch == 0 and count > least else count
 
 
-def _numbers(run: Run, loader: Any, epoch: int) -> np.ndarray:
+def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:
     """The numbers of the images that a loader gives in an epoch, int64 (images,)."""
     run.framework.set_epoch(loader, epoch)
     found = [parts_of(batch)[2] for batch in loader]
@@ -247,7 +247,7 @@ def _numbers(run: Run, loader: Any, epoch: int) -> np.ndarray:
     return np.concatenate(found).astype(np.int64)
 
 
-def _on_one_device(run: Run, of: Functions) -> list[Check]:
+def _on_one_device(run: RunState, of: Functions) -> list[Check]:
     """The network in float64 against the reference, on this process's first device."""
     network, framework = run.recipe.network, run.framework
     if network == "own":
@@ -260,7 +260,7 @@ def _on_one_device(run: Run, of: Functions) -> list[Check]:
         ]
 
 
-def _on_all_devices(run: Run, of: Functions) -> list[Check]:
+def _on_all_devices(run: RunState, of: Functions) -> list[Check]:
     """Gradients of all devices against one, in float64."""
     network, framework = run.recipe.network, run.framework
     world = run.setup.replicas
@@ -293,7 +293,7 @@ def _on_all_devices(run: Run, of: Functions) -> list[Check]:
         return reference_checks.same_on_all_devices(over_all, exact, devices, network)
 
 
-def _build(run: Run, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:
+def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:
     """The notebook's ``build_model`` with other initial weights."""
 
     def build(arrays: Mapping[str, np.ndarray]) -> Any:
@@ -304,7 +304,7 @@ def _build(run: Run, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]
 
 
 @contextmanager
-def _initial(run: Run, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
+def _initial(run: RunState, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
     before, run.initial_arrays = run.initial_arrays, arrays
     try:
         yield

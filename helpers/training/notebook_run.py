@@ -7,10 +7,10 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,29 +23,29 @@ from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
 from helpers.record import tasks
-from helpers.run import Run
 from helpers.training import heartbeat, image_data, notebook_recipe, run_plots, run_tables
-from helpers.training.image_data import Data
 from helpers.training.opening import open_run
+from helpers.training.run_state import RunState
 
+R = TypeVar("R", bound=RunState)
 IN_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """torchrun's variables by which a process knows that it was started as one of several."""
 
 
-def begin(framework: str, names: Mapping[str, Any]) -> Run:
-    """See :func:`helpers.begin`."""
+def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R:
+    """See :func:`helpers.begin`; ``kind`` is the class of the run."""
     modules = sorted({row.module for row in ROWS})
     if framework not in modules:
         raise UserError(unknown("framework", framework, modules))
     values = dict(names)
-    if isinstance(before := values.get("run"), Run):
-        before.end()
+    if isinstance(before := values.get("run"), RunState):
+        end(before)
         values["run"] = before.given["run"]
     if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
         _join_torchrun(values)
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
-    run = Run(opened.notebook, module, opened.setup, opened.devices)
+    run = kind(opened.notebook, module, opened.setup, opened.devices)
     run.names, run.given = names, opened.given
     if rank_info.here() is None:
         replicas.warm_up()
@@ -90,7 +90,7 @@ def _join_torchrun(values: dict[str, Any]) -> None:
     )
 
 
-def prepare(run: Run) -> None:
+def prepare(run: RunState) -> None:
     """Give a new run what its class documents, and begin its record."""
     setup, here = run.setup, rank_info.here()
     run.folder = setup.folder
@@ -98,6 +98,8 @@ def prepare(run: Run) -> None:
     run.workers = -(-setup.workers // setup.replicas)
     shared = setup.of_all_nodes.shared_gpus is not None  # NCCL refuses two processes on a GPU
     run.backend = "nccl" if run.on_gpu and not shared else "gloo"
+    with exchange.first_rank_first():
+        run.images = image_data.load_data(setup)
     run.recipe = notebook_recipe.of(setup.recipe, run.images)
     run.train_part = notebook_recipe.part(run.images, "train")
     run.valid_part = notebook_recipe.part(run.images, "valid")
@@ -118,10 +120,11 @@ def prepare(run: Run) -> None:
     )
     if here is not None and here.about:
         run.record.add("cluster", dict(here.about))
+    run.initial = _initial(run)
     run.initial_arrays = run.initial.arrays
 
 
-def described(run: Run) -> str:
+def described(run: RunState) -> str:
     """Versions, devices, recipe and images, a line each."""
     setup = run.setup
     versions = ", ".join(f"{name} {each}" for name, each in run.framework.versions().items())
@@ -131,12 +134,7 @@ def described(run: Run) -> str:
     return f"{versions}\n{devices}\n{setup.recipe}\nImages: {images}\n{run.initial}"
 
 
-def images(run: Run) -> Data:
-    with exchange.first_rank_first():
-        return image_data.load_data(run.setup)
-
-
-def initial(run: Run) -> Weights:
+def _initial(run: RunState) -> Weights:
     recipe, outputs = run.setup.recipe.recipe, len(run.images.classes)
     if recipe.network == "own":
         found = exchange.of_first(custom.initial(run.framework, recipe, outputs))
@@ -149,14 +147,14 @@ def initial(run: Run) -> Weights:
     return found
 
 
-def network(run: Run) -> Any:
+def network(run: RunState) -> Any:
     module = networks_of(run.framework.__name__.rpartition(".")[2])
     networks = import_module(f"helpers.networks.{module}")
     recipe = run.setup.recipe.recipe
     return networks.build(recipe.network, run.initial_arrays, recipe, run.recipe.outputs)
 
 
-def own_device(run: Run, rank: int) -> Any:
+def own_device(run: RunState, rank: int) -> Any:
     here, devices = rank_info.here(), run.setup.devices
     local = rank if here is None else here.local_rank
     if devices.cpus:
@@ -168,7 +166,7 @@ def own_device(run: Run, rank: int) -> Any:
     return run.devices[local]
 
 
-def tell(run: Run, method: str, args: tuple[Any, ...]) -> None:
+def tell(run: RunState, method: str, args: tuple[Any, ...]) -> None:
     """Call a function of this module in the notebook's process, from rank 0's."""
     if replicas.in_one():
         replicas.tell((method, args))
@@ -176,41 +174,41 @@ def tell(run: Run, method: str, args: tuple[Any, ...]) -> None:
         heard(run, (method, args))
 
 
-def heard(run: Run, message: tuple[str, tuple[Any, ...]]) -> None:
+def heard(run: RunState, message: tuple[str, tuple[Any, ...]]) -> None:
     """Do in the notebook's process what rank 0 asked for."""
     method, args = message
     _ASKED[method](run, *args)
 
 
-def _add(run: Run, section: str, content: Any) -> None:
+def _add(run: RunState, section: str, content: Any) -> None:
     run.record.add(section, content)
 
 
-def _show(run: Run, what: Any) -> None:
+def _show(run: RunState, what: Any) -> None:
     display(what)
 
 
-def _say(run: Run, text: str) -> None:
+def _say(run: RunState, text: str) -> None:
     print(text, end="", flush=True)
 
 
-def _progress(run: Run, row: Any) -> None:
+def _progress(run: RunState, row: Any) -> None:
     run.lines.heard(row)
 
 
-def _trained(run: Run, history: list[dict[str, Any]], held: int | None) -> None:
+def _trained(run: RunState, history: list[dict[str, Any]], held: int | None) -> None:
     run.held = held
     display(run_plots.learning(history, tasks.TASKS[run.images.task]))
     display(run_tables.shown(pd.DataFrame(history).set_index("epoch"), 4))
 
 
-def _tested(run: Run, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
+def _tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any) -> None:
     print(result)
     display(run_plots.TEST[run.images.task](targets, scores, result))
     display(run_tables.shown(result.table.fillna({"reason": ""}), 3))
 
 
-_ASKED = {
+_ASKED: dict[str, Callable[..., None]] = {
     "add": _add,
     "show": _show,
     "say": _say,
@@ -220,7 +218,7 @@ _ASKED = {
 }
 
 
-def check_parameters(run: Run) -> None:
+def check_parameters(run: RunState) -> None:
     """See that the parameters are still those that the run began with.
 
     Raises:
@@ -234,6 +232,6 @@ def check_parameters(run: Run) -> None:
             )
 
 
-def end(run: Run) -> None:
+def end(run: RunState) -> None:
     samplers.stop(run.monitor)
     run.record.close()

@@ -19,13 +19,13 @@ from helpers.training import (
 )
 
 if TYPE_CHECKING:
-    from helpers.run import Run
+    from helpers.training.run_state import RunState
 
 NEEDED = {"training": "run.epochs", "test": "run.test", "files": "run.measure"}
 """Sections of the record that a report needs, and what writes them."""
 
 
-def chart(run: Run) -> Any:
+def chart(run: RunState) -> Any:
     """See :meth:`helpers.run.Run.chart`."""
     _check_done(run, "run.chart", ["training"])
     samplers.stop(run.monitor)
@@ -41,10 +41,10 @@ def chart(run: Run) -> Any:
     return figure
 
 
-def report(run: Run) -> None:
+def report(run: RunState) -> None:
     """See :meth:`helpers.run.Run.report`."""
     _check_done(run, "run.report", list(NEEDED))
-    content = run.record.content
+    content: Any = run.record.content
     if "monitor" not in content:
         chart(run)
     if run.rank:
@@ -71,7 +71,7 @@ def report(run: Run) -> None:
     checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
 
 
-def _check_done(run: Run, what: str, needed: list[str]) -> None:
+def _check_done(run: RunState, what: str, needed: list[str]) -> None:
     """Raises UserError where something has to run first."""
     notebook_run.check_parameters(run)
     missing = [NEEDED[name] for name in needed if name not in run.record.content]

@@ -24,7 +24,7 @@ from helpers.training import numbered_images
 from helpers.training.notebook_recipe import Part
 
 if TYPE_CHECKING:
-    from helpers.run import Run
+    from helpers.training.run_state import RunState
 
 MOST_PIXELS = 512
 """Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
@@ -49,7 +49,7 @@ def parts_of(batch: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 class TrainingNotes:
     """What one process trained on, and how."""
 
-    def __init__(self, run: Run, replica: Any, processes: int, start: Arrays) -> None:
+    def __init__(self, run: RunState, replica: Any, processes: int, start: Arrays) -> None:
         self.run, self.replica = run, replica
         self.watch = run.framework.watch(replica)
         self.images = run.recipe.batch_size * run.setup.replicas // processes
@@ -194,7 +194,7 @@ class EvaluationNotes:
         return Evaluation(name, len(numbers), own, wrong)
 
 
-def _other_arrays(run: Run, replica: Any, start: Arrays) -> int:
+def _other_arrays(run: RunState, replica: Any, start: Arrays) -> int:
     """How many arrays of a replica's network are not those that it was to start with."""
     held = run.framework.dump_weights(replica.network)
     return sum(

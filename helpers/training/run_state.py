@@ -1,0 +1,96 @@
+"""What the functions behind ``helpers.run`` read of a run, and what they keep in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import gpumon
+    from helpers import record
+    from helpers.fairness.check_results import Check, FairnessCheck
+    from helpers.networks.weights import Weights
+    from helpers.training.checkpoint import Checkpoint
+    from helpers.training.epoch_lines import EpochLines
+    from helpers.training.image_data import Data
+    from helpers.training.notebook_recipe import NotebookRecipe, Part
+    from helpers.training.setup import Setup
+    from helpers.training.step_clock import StepClock
+
+
+class Noted(Protocol):
+    """What a process notes while it trains (``helpers.training.loop``)."""
+
+    fairness: FairnessCheck
+    history: list[dict[str, Any]]
+    clock: StepClock
+    predict: Any
+    """The notebook's, which ``run.check`` was given."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes train."""
+
+    def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
+        """Take these rows into the fairness check, and record it."""
+
+    def epochs(self, replica: Any) -> Iterator[int]:
+        """The epochs that the checkpoint lacks."""
+
+
+class RunState:
+    """A run as the library sees it; ``helpers.run.Run`` has what a notebook calls, too."""
+
+    notebook: Path
+    framework: ModuleType
+    setup: Setup
+    recipe: NotebookRecipe
+    train_part: Part
+    valid_part: Part
+    test_part: Part
+    devices: tuple[Any, ...]
+    own_devices: tuple[Any, ...]
+    """Those of this process."""
+    on_gpu: bool
+    workers: int
+    backend: str
+    folder: Path
+    images: Data
+    initial: Weights
+    initial_arrays: Mapping[str, np.ndarray]
+    """Those of ``initial``; during the fairness check the reference's."""
+    names: Mapping[str, Any]
+    """The notebook's ``globals()``."""
+    given: Mapping[str, Any]
+    """Its parameters, as they were when the run began."""
+    rank: int
+    launched: bool
+    """Whether ``run.launch`` starts the processes, or runs in them."""
+    begun: bool
+    """Whether a training has begun."""
+    start: Checkpoint
+    """From where it continues."""
+    held: int | None
+    """The most bytes that a device held in training."""
+    # Only in the notebook's process:
+    record: record.Run
+    lines: EpochLines
+    monitor: gpumon.Monitor | gpumon.Marker
+
+    @property
+    def loop(self) -> Noted:
+        """What this process notes while it trains."""
+        raise NotImplementedError
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, in their order, in each of them."""
+        found: list[Any] = self.framework.gather(value)
+        return found
+
+    def tell(self, method: str, *args: Any) -> None:
+        """Let the notebook's process call a function of ``notebook_run``; only rank 0 does."""
+        raise NotImplementedError
