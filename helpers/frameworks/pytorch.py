@@ -11,6 +11,7 @@ algorithms by their speed (:func:`configure`).
 import copy
 import os
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -59,6 +60,8 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 def configure(precision: str, kind: str) -> None:
     precisions.check(precision, kind, SKIPPED)
+    # The name that replaces it is unknown to the version that older drivers need.
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     torch.backends.cudnn.benchmark = True  # finds the fastest algorithm for each layer's sizes
     # By default PyTorch rounds convolutions on a GPU to TF32, but not matrix products.
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
