@@ -18,7 +18,7 @@ from IPython.display import display
 
 from helpers import record
 from helpers.errors import UserError, unknown
-from helpers.frameworks import ROWS, cpu_cores, networks_of, rank_info, replicas
+from helpers.frameworks import ROWS, cpu_cores, networks_of, rank_info, replicas, row_of
 from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
@@ -47,7 +47,8 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)
     run.names, run.given = names, opened.given
-    if rank_info.here() is None:
+    row = row_of(opened.notebook.stem, module.KERNEL)
+    if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
     return run
 
