@@ -24,7 +24,7 @@ from PIL import Image
 
 RENDEZVOUS = "RENDEZVOUS"  # an environment variable: where PyTorch's processes meet
 os.environ.setdefault(RENDEZVOUS, "env://")
-PER_DEVICE = IN_CHILD = None  # the cells name them; here the script's launcher decides
+IN_CHILD = None  # the cells name them; here the script's launcher decides
 
 
 class LoaderError(Exception):

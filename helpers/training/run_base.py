@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from helpers.frameworks import cpu_cores, rank_info, replicas
+from helpers.frameworks import rank_info, replicas
 from helpers.launch import exchange
 from helpers.networks.weights import Arrays, Weights
 from helpers.training import image_data, parameters, train_loop
 from helpers.training.epoch_lines import EpochLines
 from helpers.training.image_data import Data
 from helpers.training.work import Work
-from helpers.training.world import IN_KERNEL, PER_DEVICE, TrainingFunctions, World
+from helpers.training.world import IN_KERNEL, TrainingFunctions, World
 
 
 class RunBase:
@@ -86,48 +85,37 @@ class RunBase:
 
     @property
     def _in_process(self) -> bool:
-        """Whether this process has a replica of its own, and no other that it would start."""
+        """Whether this process has the replica, and starts none for it."""
         return rank_info.here() is not None or self.functions.processes == IN_KERNEL
 
     @property
     def processes(self) -> int:
         """How many take part, on all nodes."""
-        return self.worlds()[0].processes
-
-    def worlds(self) -> list[World]:
-        """The run's world as each of the processes sees it that this one has, or is."""
-        if rank_info.here() is not None or self.functions.processes != PER_DEVICE:
-            return [self.world]
-        each = enumerate(self.devices)
-        return [replace(self.world, rank=rank, devices=(device,)) for rank, device in each]
+        return self.world.processes
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """What ``function(world, work, *args)`` gives in each of the run's processes."""
-        worlds, work = self.worlds(), self.work()
+        world, work = self.world, self.work()
         if self._in_process:
             exchange.renew_port()
-            return exchange.exchange(function(worlds[0], work, *args))
-
-        cpus = self.setup.devices.cpus if self.functions.processes == PER_DEVICE else ()
+            return exchange.exchange(function(world, work, *args))
 
         def replica(rank: int) -> Any:
-            if cpus:
-                cpu_cores.confine(cpus[rank : rank + 1])
-            return function(worlds[rank], work, *args)
+            return function(world, work, *args)
 
-        return replicas.run(replica, len(worlds), heard=lambda told: self.lines.heard(told))
+        return replicas.run(replica, 1, heard=lambda told: self.lines.heard(told))
 
     def with_replica(
         self, function: Callable[..., Any], arrays: Arrays, first_step: int = 0, *args: Any
     ) -> list[Any]:
         """As :meth:`everywhere`, with a replica that has these weights.
 
-        This process keeps its replica: a graph that was compiled belongs to it. Processes that it
-        starts make one each time, and end with it.
+        This process keeps its replica: a graph that was compiled belongs to it. A process that it
+        starts makes one each time, and ends with it.
         """
         if not self._in_process:
             return self.everywhere(train_loop.with_replica, function, arrays, first_step, *args)
-        (world,), work = self.worlds(), self.work()
+        world, work = self.world, self.work()
         if self._replica is None:
             exchange.renew_port()
             network = self.functions.build_model(arrays)

@@ -15,7 +15,6 @@ ones, and targets: float32 (N, findings), or int64 (N,), the numbers of classes.
 
 IN_KERNEL = "in the kernel"
 IN_CHILD = "in a process of its own"
-PER_DEVICE = "a process per device"
 
 
 @dataclass(frozen=True)
@@ -112,5 +111,5 @@ class TrainingFunctions:
     read_ahead: int = 0
     """Batches that each worker of the training loader may have ready; of all of it, below 0."""
     processes: str = IN_KERNEL
-    """Where replicas live in a run of one process: ``IN_KERNEL``, ``IN_CHILD`` or ``PER_DEVICE``.
-    Those of a rank live in the rank."""
+    """Where replicas live in a run of one process: ``IN_KERNEL`` or ``IN_CHILD``. Those of a rank
+    live in the rank."""

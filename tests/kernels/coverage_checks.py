@@ -50,7 +50,7 @@ def world_of(notebook: str, folder: Path) -> dict[str, Any]:
 def called(names: dict[str, Any]) -> list[Check]:
     """What the data-coverage check of the run's notebook's functions finds."""
     run = names["this_run"]
-    world = run.worlds()[0]
+    world = run.world
     return data_coverage.check_fairness(
         run.everywhere,
         run.images,

@@ -373,7 +373,7 @@ def test_adam_adds_epsilon_before_the_bias_correction(cells: dict[str, Any]) -> 
 def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
     """The state comes back bit for bit, and the next step is the one that would have come."""
     run = cells["this_run"]
-    (world,) = run.worlds()
+    world = run.world
     batch = run.functions.make_fixed_loader(world, run.work().noise(world, 2))
 
     def begun(weights: Any, state: Any) -> Any:
@@ -420,7 +420,7 @@ def test_the_same_seed_gives_the_same_bits(
 
 def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
     run = cells["this_run"]
-    (world,) = run.worlds()
+    world = run.world
     replica = run.functions.start(world, framework.shallow(reference.shallow_arrays(), TWO))
     weight = next(iter(replica.network.collect_params().values()))
     grey, targets = run.work().noise(world, 2)[0]
