@@ -22,7 +22,7 @@ SUFFIX = ".ipynb"
 ALIKE = 0.8
 """How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
 
-_CALLS = "measured_run.begin(", "helpers.begin("
+_CALLS = ("helpers.begin(", "measured_run.begin(")
 _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
 
 
@@ -110,7 +110,10 @@ def misspelt(path: Path, parameters: Collection[str], names: Mapping[str, Any]) 
             if close and name not in parameters:
                 meant[name] = close
     found = next((name for name in meant if name in names), None)
-    return found and f"{found} is not a parameter: did you mean {meant[found]}?"
+    if found is None:
+        return None
+    listed = ", ".join(parameters)
+    return f"{found} is not a parameter: did you mean {meant[found]}? The parameters: {listed}"
 
 
 def _assigned(python: str) -> list[str]:

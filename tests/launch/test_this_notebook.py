@@ -68,8 +68,8 @@ def test_else_it_is_the_shipped_notebook_whose_cell_ran(
     name: str, folder: Path, shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = paths.NOTEBOOKS / f"{name}.ipynb"
-    (begins,) = (cell for cell in this_notebook.code_cells(path)[0] if "un.begin(" in cell)
-    other = begins.replace("framework, globals()", "framework,globals()")
+    (begins,) = (cell for cell in this_notebook.code_cells(path)[0] if "globals())" in cell)
+    other = begins.replace(", globals()", ",globals()")
     for typed in (other, begins):
         shell.history_manager.store_inputs(1, typed, typed)
         if typed == begins:
@@ -108,7 +108,10 @@ def test_a_name_like_a_parameters_is_asked_about(
     for cell in cells:
         shell.run_cell(cell, store_history=True)
     shell.run_cell("epoc = 1  # this cell runs now", store_history=True)
-    said = meant and f"{meant[0]} is not a parameter: did you mean {meant[1]}?"
+    said = meant and (
+        f"{meant[0]} is not a parameter: did you mean {meant[1]}? The parameters: "
+        "recipe, devices, epochs, batch_size, warmup_epochs"
+    )
     assert misspelt(path, NAMES, shell.user_ns) == said
 
 
