@@ -53,7 +53,6 @@ def begin_training(run: RunState) -> None:
         UserError: a parameter was changed, or another run trains in this folder.
     """
     notebook_run.check_parameters(run)
-    run.begun = True
     vars(run).pop("loop", None)
     run.record.remove(*OF_TRAINING)
     run.lines = EpochLines(run.setup.recipe, len(run.train_part), run.images.task)
@@ -74,6 +73,7 @@ def begin_training(run: RunState) -> None:
         ) from None
     exchange.exchange(None)  # every host samples: no rank marks a phase that is not kept
     run.lines.begin(run.start.epoch)
+    run.begun = True
 
 
 def _replica(
@@ -126,6 +126,20 @@ def interrupted(run: RunState) -> Interrupted:
         f"training was interrupted after {printed} of {epochs} epochs; run this cell to begin "
         "it again, or set resume = True and run all cells to continue from the checkpoint"
     )
+
+
+@contextmanager
+def ends_in_order(run: RunState) -> Iterator[None]:
+    """In the notebook's own process, an error or an interrupt ends the monitor too."""
+    try:
+        yield
+    except BaseException as error:
+        if run.launched:
+            raise
+        samplers.stop(run.monitor)
+        if type(error) is KeyboardInterrupt:
+            raise interrupted(run) from None
+        raise
 
 
 @contextmanager

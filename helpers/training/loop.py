@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from helpers import record
-from helpers.errors import Interrupted, LoaderError
+from helpers.errors import LoaderError, UserError
 from helpers.fairness import check_results, process_checks, training_checks, training_loop
 from helpers.fairness.check_results import DIFFERENT, Check, FairnessCheck
-from helpers.frameworks import replicas
-from helpers.launch import samplers
 from helpers.networks import weights
 from helpers.record import run_identity
-from helpers.training import checkpoint, launching, metrics
+from helpers.training import checkpoint, launching, metrics, notebook_run
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 METRIC = "metric as the notebook computes it"
 MOST_APART = 1e-6
 """Between a metric of the notebook and the recipe's."""
-INPUT_PHASES = ("train", "validate", "test")
 
 
 class Loop:
@@ -48,6 +45,7 @@ class Loop:
         """The notebook's, which ``run.check`` was given."""
         self.notes: TrainingNotes
         self.first_step = float("nan")
+        self.trained = False
         self._step_seconds: list[float] = []
         self._epoch, self._phase = 0, ""
         self._data_seconds = float("nan")
@@ -76,15 +74,12 @@ class Loop:
         if name == "train":
             self.notes.begin(self._epoch, keep=self._epoch in self._kept)
         try:
-            with run.monitor.phase(name, **about), self._stopwatch() as watch:
+            with (
+                launching.ends_in_order(run),
+                run.monitor.phase(name, **about),
+                self._stopwatch() as watch,
+            ):
                 yield
-        except Interrupted:
-            raise
-        except KeyboardInterrupt:
-            if replicas.in_one():
-                raise
-            samplers.stop(run.monitor)
-            raise launching.interrupted(run) from None
         finally:
             self._phase = ""
         self.seconds[name] = watch.seconds
@@ -169,6 +164,8 @@ class Loop:
     def test(self, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.test`."""
         run, images = self.run, self.run.images
+        self.check_trained("run.test")
+        run.tell("remove", "test", "attribution")
         self._measured("test", scores, metric)
         each = run.gather(self.notes.evaluations)
         apart = run.gather(max(self.notes.metrics))
@@ -188,6 +185,20 @@ class Loop:
         loss = process_checks.mean_loss(scores.astype(np.float64), targets)
         run.tell("add", "test", record.test(result, loss, self.seconds["test"]))
         run.tell("tested", targets, scores, result)
+
+    def check_trained(self, what: str) -> None:
+        """See that there is a training that ended, of these parameters.
+
+        Raises:
+            UserError: there is none, or a parameter was changed since.
+        """
+        if not self.run.launched:  # else the launch has looked at them
+            notebook_run.check_parameters(self.run)
+        if not self.trained:
+            raise UserError(
+                f"{what} needs run.epochs, which did not run to the end: run the training cell "
+                "first"
+            )
 
     def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
         """Take these rows into the fairness check, and record it."""
@@ -224,7 +235,8 @@ class Loop:
             yield number
             if len(self.history) != number + 1:
                 raise LoaderError(f"epoch {number + 1} ended without run.log(loss, scores, metric)")
-        self._end(replica)
+        with launching.ends_in_order(run):
+            self._end(replica)
 
     def _end(self, replica: Any) -> None:
         """Save the weights, and check the training that has ended."""
@@ -235,6 +247,7 @@ class Loop:
         self.writer.close()
         own = (weights.digest(arrays), self._of_each_device(replica), self.notes.observed())
         each = run.gather(own)
+        self.trained = True
         if run.rank:
             return
         digests, logits, self._observed = zip(*each, strict=True)
@@ -303,6 +316,7 @@ class Loop:
 
 def epochs(run: RunState, replica: Any) -> Iterator[int]:
     """See :meth:`helpers.run.Run.epochs`."""
-    if not run.launched and (not run.begun or run.loop.history):
+    if not run.launched and not run.begun:
         launching.begin_training(run)
+    run.begun = False  # the next training begins anew
     return run.loop.epochs(replica)

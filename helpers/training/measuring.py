@@ -24,6 +24,8 @@ TURNS = {
     "loader": "loader",
 }
 """The turns of a notebook, and their sections of the record."""
+FROM_THEM = ("arithmetic", "monitor", "energy", "memory", "attribution")
+"""The record's sections that follow from the measurements."""
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
 
@@ -32,6 +34,8 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     """See :meth:`helpers.run.Run.measure`."""
     if wrong := [name for name in turns if name not in TURNS]:
         raise UserError(f"run.measure: {wrong[0]} is not one of {', '.join(TURNS)}")
+    run.loop.check_trained("run.measure")
+    run.tell("remove", *TURNS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
     steps = run.gather(measurement_rounds.steps_of_a_turn(run.loop.history))[0]
     timed = {TURNS[name]: _timed(run, name, turn) for name, turn in turns.items()}

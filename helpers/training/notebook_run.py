@@ -31,6 +31,9 @@ R = TypeVar("R", bound=RunState)
 IN_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """torchrun's variables by which a process knows that it was started as one of several."""
 
+_LAST: dict[int, RunState] = {}
+"""The run that began last, of each notebook: by the identity of its ``globals()``."""
+
 
 def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R:
     """See :func:`helpers.begin`; ``kind`` is the class of the run."""
@@ -39,14 +42,16 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
         raise UserError(unknown("framework", framework, modules))
     values = dict(names)
     if isinstance(before := values.get("run"), RunState):
-        end(before)
         values["run"] = before.given["run"]
+    if id(names) in _LAST:  # the parameters' cell may have set run anew
+        end(_LAST.pop(id(names)))
     if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
         _join_torchrun(values)
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)
     run.names, run.given = names, opened.given
+    _LAST[id(names)] = run
     row = row_of(opened.notebook.stem, module.KERNEL)
     if rank_info.here() is None and row is not None and row.rank_a_device:
         replicas.warm_up()
@@ -185,6 +190,10 @@ def _add(run: RunState, section: str, content: Any) -> None:
     run.record.add(section, content)
 
 
+def _remove(run: RunState, *sections: str) -> None:
+    run.record.remove(*sections)
+
+
 def _show(run: RunState, what: Any) -> None:
     display(what)
 
@@ -211,6 +220,7 @@ def _tested(run: RunState, targets: np.ndarray, scores: np.ndarray, result: Any)
 
 _ASKED: dict[str, Callable[..., None]] = {
     "add": _add,
+    "remove": _remove,
     "show": _show,
     "say": _say,
     "progress": _progress,
