@@ -21,33 +21,23 @@ from own_networks import recipe_of_classes
 
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
-from helpers.fairness import network_checks, training_loop
-from helpers.fairness.check_results import Check, FairnessCheck
-from helpers.networks import weights
-from helpers.training import data_coverage, measured_run, measurement_rounds
-from helpers.training.sections import SECTIONS
+from helpers.launch import this_notebook
+from helpers.run import Run
+from helpers.training import measurement_rounds
 
-NEEDS = {
-    "check_fairness": (), "check_training_loop": ("check_fairness",),
-    "train": ("check_training_loop",), "test": ("train",),
-    "profile": ("train",), "chart": ("profile",), "attribute_time": ("chart",),
-    "finish": ("test", "attribute_time"),
+LAUNCHED = {"launch": (), "chart": ("launch",), "report": ("launch",)}
+IN_KERNEL = {
+    "epochs": (), "test": ("epochs",), "measure": ("epochs",), "chart": ("epochs",),
+    "report": ("test", "measure"),
 }  # fmt: skip
-"""Said once more, apart from the code that is tested."""
-RECORDS = {"train": "epochs", "test": "test", "profile": "loader", "chart": "monitor"}
-RECORDS |= {"explain": "attribution"}
+"""A notebook's calls of ``run`` and what each needs, said apart from the code that is tested."""
+RECORDS = {"launch": ("epochs", "test", "loader"), "epochs": ("epochs",), "test": ("test",)}
+RECORDS |= {"measure": ("loader",), "report": ("attribution",)}
 RAW = (NameError, KeyboardInterrupt, Plain, *FOR_USERS)
 """What a user may see: a name that no cell has defined yet, an interrupt, and a line each."""
 LENGTH = 10
 ALL = "run all"
-"""What users do, and rarely in this order; weighted by how often it is drawn."""
-ACTIONS = {"begin": 3, "restart": 1, "kill": 1, ALL: 2, "interrupt": 3}
-ACTIONS |= dict.fromkeys(NEEDS, 2)
-
-
-def needs(name: str) -> set[str]:
-    direct = set(NEEDS[name])
-    return direct.union(*(needs(need) for need in direct))
+TRAINS = ("launch", "epochs")
 
 
 class Kernel:
@@ -56,11 +46,15 @@ class Kernel:
     def __init__(self, notebook: str, folder: Path, devices: int, draw: random.Random) -> None:
         from IPython.core.interactiveshell import InteractiveShell
 
-        content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+        path = paths.NOTEBOOKS / f"{notebook}.ipynb"
+        content = json.loads(path.read_text(encoding="utf-8"))
         self.cells = [
             "".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"
         ]
+        launched = any("run.launch(" in cell for cell in self.cells)
+        self.needs: Mapping[str, tuple[str, ...]] = LAUNCHED if launched else IN_KERNEL
         self.shell = InteractiveShell.instance()
+        self.shell.user_ns[this_notebook.VS_CODE] = str(path)
         self.folder, self.devices, self.draw = folder, devices, draw
         self.valid: set[str] = set()
         self.epochs = 0
@@ -70,18 +64,24 @@ class Kernel:
     def act(self, action: str) -> None:
         self.done.append(action)
         if action == ALL:
-            for each in ("begin", *NEEDS):
+            for each in ("begin", *self.needs):
                 if self.carry_out(each) is not None:
                     break
         else:
             self.carry_out(action)
 
+    def needed(self, name: str) -> set[str]:
+        direct = set(self.needs[name])
+        return direct.union(*(self.needed(need) for need in direct))
+
     def carry_out(self, action: str) -> BaseException | None:
-        """One section's cells; what they raised."""
+        """One cell, or those that begin a run; what they raised."""
         if action == "begin":
             error = self.begin()
+        elif action == "change":
+            error = self.change()
         else:
-            wanted = "train" if action in ("interrupt", "kill") else action
+            wanted = next(iter(self.needs)) if action in ("interrupt", "kill") else action
             error = self.run(wanted, action if action != wanted else "")
         if error is not None and not isinstance(error, RAW):
             self.problem(f"{type(error).__name__}: {error}")
@@ -89,29 +89,41 @@ class Kernel:
         return error
 
     def begin(self) -> BaseException | None:
-        """Sections 2 to 8, with other values for some parameters."""
-        first = next(n for n, cell in enumerate(self.cells) if "this_run.check_fairness(" in cell)
+        """All cells before the training, with other values for some parameters."""
         self.valid.clear()
         self.epochs, resume = self.draw.choice([2, 3]), self.draw.random() < 0.3
         given: dict[str, Any] = {"recipe": str(self.folder / "recipe" / "mine.toml"), "gpus": 0}
         given |= {"devices": self.devices, "run": str(self.folder / "run"), "resume": resume}
         given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "num_workers": 0}
         given["seed"] = 0 if resume else self.draw.randrange(100)
-        for cell in [*self.cells[:first], *self.cells[first + 1 :]]:
-            if "this_run.check_training_loop(" in cell:
+        for cell in self.cells:
+            if f"run.{next(iter(self.needs))}(" in cell:
                 break
             if cell.startswith("recipe = "):
                 cell += "\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
             if (error := self.cell(cell)) is not None:
                 return error
+            if isinstance(run := self.shell.user_ns.get("run"), Run):
+                vars(run)["check"] = lambda *given: None  # it takes long, and has its own tests
         return None
 
-    def run(self, name: str, broken_off: str) -> BaseException | None:
-        """One section, which may be interrupted, or killed with the kernel."""
-        allowed = "this_run" in self.shell.user_ns and needs(name) <= self.valid
+    def change(self) -> BaseException | None:
+        """Another value for a parameter of a run that has begun, which refuses to go on."""
+        if not isinstance(self.shell.user_ns.get("run"), Run):
+            return None
+        self.cell("epochs += 1")
+        name = self.draw.choice(list(self.needs))
+        error = self.run(name, "", changed=True)
+        self.cell("epochs -= 1")
+        return error
+
+    def run(self, name: str, broken_off: str, *, changed: bool = False) -> BaseException | None:
+        """One cell, which may be interrupted, or killed with the kernel."""
+        begun = isinstance(self.shell.user_ns.get("run"), Run) and not changed
+        allowed = begun and self.needed(name) <= self.valid
         if allowed:
-            self.valid -= {other for other in NEEDS if name in needs(other)} | {name}
-        (cell,) = (each for each in self.cells if f"this_run.{name}(" in each)
+            self.valid -= {other for other in self.needs if name in self.needed(other)} | {name}
+        (cell,) = (each for each in self.cells if f"run.{name}(" in each)
         number = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}.get(broken_off)
         if number is not None:
             signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
@@ -130,7 +142,7 @@ class Kernel:
 
     def may_be_refused(self, name: str) -> bool:
         """A checkpoint may be of another recipe."""
-        return name == "train" and bool(self.shell.user_ns["resume"])
+        return name in TRAINS and bool(self.shell.user_ns["resume"])
 
     def cell(self, text: str) -> BaseException | None:
         try:
@@ -141,57 +153,27 @@ class Kernel:
 
     def check(self) -> None:
         """The record on the disk holds the sections that hold, of this run and no other."""
-        run = self.shell.user_ns.get("this_run")
-        if run is None or run.progress.replaced:
+        run = self.shell.user_ns.get("run")
+        if not isinstance(run, Run):
             return
         content: Mapping[str, Any] = json.loads((run.folder / "record.json").read_text())
         if content["run"]["id"] != run.record.id:
             self.problem("the record is another run's")
-        for name, section in RECORDS.items():
-            if (section in content) != (name in self.valid):
-                self.problem(f"{section} in the record: {section in content}")
+        for name in self.needs:
+            for section in RECORDS.get(name, ()):
+                if (section in content) != (name in self.valid):
+                    self.problem(f"{section} in the record: {section in content}")
+        if ("monitor" in content) != bool({"chart", "report"} & self.valid):
+            self.problem(f"monitor in the record: {'monitor' in content}")
         if "epochs" in content and len(content["epochs"]) != self.epochs:
             self.problem(f"{len(content['epochs'])} epochs in the record of {self.epochs}")
-        if "test" in self.valid and TESTED["trained"] != TESTED["tested"]:
-            self.problem("what was tested is not what was trained")
-        if (content["state"] == "finished") != ("finish" in self.valid):
+        if (content["state"] == "finished") != ("report" in self.valid):
             self.problem(f"the record's state is {content['state']}")
-        broken_off = (
-            self.done[-1] in ("check_training_loop", "interrupt") and "train" not in self.valid
-        )
-        if broken_off and run.monitor.running:
+        if self.done[-1] == "interrupt" and not self.valid and run.monitor.running:
             self.problem("the monitor runs, and nothing trains")
 
     def problem(self, text: str) -> None:
         self.problems.append(f"after {', '.join(self.done)}: {text}")
-
-
-TESTED: dict[str, str] = {}
-"""Digests of the weights that were trained last, and of those tested last; of one process."""
-
-
-def small() -> None:
-    """Replace what takes long and has tests of its own; note what is trained and tested."""
-    network_checks.check_fairness = lambda *given, **named: FairnessCheck(
-        (Check("planted", 0.0, 1.0),)
-    )
-    training_loop.check_fairness = lambda *given, **named: []
-    data_coverage.check_fairness = lambda *given, **named: []
-    measurement_rounds.ROUNDS = 2
-    measurement_rounds.LOADER_SECONDS = 0.01
-    run: Any = measured_run.Run
-    train, load = run._check_training, run._trained_weights
-
-    def trained(run: Any, each: Any) -> None:
-        TESTED["trained"] = each[0].digest
-        train(run, each)
-
-    def loaded(run: Any) -> Any:
-        found = load(run)
-        TESTED["tested"] = weights.digest(found)
-        return found
-
-    run._check_training, run._trained_weights = trained, loaded
 
 
 def live(notebook: str, folder: Path, devices: int, seed: str, actions: list[str]) -> int:
@@ -214,8 +196,8 @@ def live(notebook: str, folder: Path, devices: int, seed: str, actions: list[str
             kernel.problem(f"the driver: {type(error).__name__}: {error}")
         with report.open("a") as file:
             file.writelines(f"{problem}\n" for problem in kernel.problems)
-        if "this_run" in kernel.shell.user_ns:
-            kernel.shell.user_ns["this_run"].record._left()  # as Python does at its end
+        if isinstance(run := kernel.shell.user_ns.get("run"), Run):
+            run.record._left()  # as Python does at its end
         os._exit(0)
     os.waitpid(child, 0)
     return int((folder / "done").read_text()) + 1
@@ -224,7 +206,11 @@ def live(notebook: str, folder: Path, devices: int, seed: str, actions: list[str
 def order(notebook: str, devices: int, folder: Path, seed: int) -> list[str]:
     """What did not hold in one order."""
     draw = random.Random(seed)
-    actions = draw.choices([*ACTIONS], [*ACTIONS.values()], k=LENGTH)
+    text = (paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8")
+    calls = LAUNCHED if "run.launch(" in text else IN_KERNEL
+    often = {"begin": 3, "restart": 1, "kill": 1, ALL: 2, "interrupt": 3, "change": 1}
+    often |= dict.fromkeys(calls, 2)  # what users do, and rarely in this order
+    actions = draw.choices([*often], [*often.values()], k=LENGTH)
     folder.mkdir(parents=True)
     recipe_of_classes(folder / "recipe", "pytorch")
     left, life = list(actions), 0
@@ -238,8 +224,8 @@ def order(notebook: str, devices: int, folder: Path, seed: int) -> list[str]:
 
 def main() -> int:
     notebook, devices, folder, *seeds = sys.argv[1:]
-    assert SECTIONS.keys() >= NEEDS.keys()
-    small()
+    measurement_rounds.ROUNDS = 2
+    measurement_rounds.LOADER_SECONDS = 0.01
     problems, began = [], time.monotonic()
     for seed in seeds:
         problems += order(notebook, int(devices), Path(folder) / seed, int(seed))
@@ -249,6 +235,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     import helpers.frameworks.pytorch
-    import helpers.training.pytorch_batches  # noqa: F401
+    import helpers.training.notebook_run  # noqa: F401
 
     sys.exit(main())
