@@ -41,6 +41,9 @@ class Noted(Protocol):
     def epochs(self, replica: Any) -> Iterator[int]:
         """The epochs that the checkpoint lacks."""
 
+    def check_trained(self, what: str) -> None:
+        """See that there is a training that ended, of these parameters."""
+
 
 class RunState:
     """A run as the library sees it; ``helpers.run.Run`` has what a notebook calls, too."""
@@ -71,7 +74,7 @@ class RunState:
     launched: bool
     """Whether ``run.launch`` starts the processes, or runs in them."""
     begun: bool
-    """Whether a training has begun."""
+    """Whether a training has begun of which no epoch was asked for yet."""
     start: Checkpoint
     """From where it continues."""
     held: int | None
