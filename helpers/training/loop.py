@@ -17,7 +17,7 @@ from helpers.fairness import check_results, process_checks, training_checks, tra
 from helpers.fairness.check_results import DIFFERENT, Check, FairnessCheck
 from helpers.networks import weights
 from helpers.record import run_identity
-from helpers.training import checkpoint, launching, metrics, notebook_run
+from helpers.training import checkpoint, launching, metrics, notebook_run, out_of_memory
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
@@ -60,11 +60,9 @@ class Loop:
     def phase(self, name: str) -> Iterator[None]:
         """See :meth:`helpers.run.Run.phase`."""
         run = self.run
+        own = run.recipe.batch_size * run.setup.replicas // self.processes
         items = {
-            "train": run.recipe.steps
-            * run.recipe.batch_size
-            * run.setup.replicas
-            // self.processes,
+            "train": run.recipe.steps * own,
             "validate": len(range(run.rank, len(run.valid_part), self.processes)),
             "test": len(range(run.rank, len(run.test_part), self.processes)),
         }
@@ -76,6 +74,7 @@ class Loop:
         try:
             with (
                 launching.ends_in_order(run),
+                out_of_memory.explained(run.setup.recipe.recipe),
                 run.monitor.phase(name, **about),
                 self._stopwatch() as watch,
             ):
@@ -121,6 +120,8 @@ class Loop:
     def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.log`."""
         run, part = self.run, self.run.valid_part
+        if missing := [name for name in ("train", "validate") if name not in self.seconds]:
+            raise LoaderError(f'epoch {self._epoch} has no block: with run.phase("{missing[0]}")')
         measured = self._measured("valid", scores, metric)
         images = run.recipe.steps * run.recipe.batch_size * run.setup.replicas
         rates = self.notes.rates
@@ -166,6 +167,8 @@ class Loop:
         run, images = self.run, self.run.images
         self.check_trained("run.test")
         run.tell("remove", "test", "attribution")
+        if "test" not in self.seconds:
+            raise LoaderError('run.test needs a block before it: with run.phase("test")')
         self._measured("test", scores, metric)
         each = run.gather(self.notes.evaluations)
         apart = run.gather(max(self.notes.metrics))
