@@ -1,18 +1,20 @@
 """How fast each notebook's loader delivers batches, with nothing behind it, against others.
 
     .venvs/lab/bin/python benchmarks/loaders.py [--quick] [--frameworks pytorch,mxnet]
-                                                [--of xrays,resized,photos] [--workers 2]
+                                                [--of xrays,grey,resized,photos] [--workers 2]
                                                 [--images 640]
 
-Ready batches of 224 px; ours is section 5 of the framework's notebook as it stands.
+Ready batches of 224 px; ours is the loader of the framework's notebook as it stands.
 
 `xrays`: the article's loader reads RGB PNGs of 264 px (`benchmarks/article_loaders/`), ours grey
 PNGs, grey JPEGs and a packed folder; all of the same generated X-rays.
 
+`grey`: generated X-rays in a folder a class, as grey JPEGs and as grey PNGs of 264 px, against the
+framework's documented examples (`benchmarks/documented_loaders/`) of the same files; and against
+bare decoding: the notebook's reader, in as many threads as there are workers.
+
 `resized`: generated photos (`benchmarks/photos.py`) as RGB JPEGs in a folder a class, resized to
-256 px as the recipe resnet50-imagenet has them, once. Of the same files, the framework's documented
-examples (`benchmarks/documented_loaders/`); and bare decoding, libjpeg-turbo through simplejpeg in
-as many threads as there are workers, of files that are in memory already.
+256 px as the recipe resnet50-imagenet has them, once; against the same.
 
 `photos`: the same of those photos as they were, of ImageNet's 500 x 375 pixels; and what people do
 with ImageNet, ours on resized files, compared with the examples on the photos.
@@ -28,6 +30,7 @@ import argparse
 import importlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ from photos import Files
 from turns import Batches
 
 from helpers.frameworks import NOTEBOOKS
+from helpers.training.image_data import Data
 
 FORMATS = ("png", "jpeg", "packed")
 ARTICLE = [name for name in NOTEBOOKS if (inside.HERE / "article_loaders" / f"{name}.py").exists()]
@@ -49,6 +53,7 @@ RECIPE = """[data]
 reader = "imagefolder"
 image_size = {size}
 crop = {crop}
+color_mode = "{mode}"
 [model]
 network = "resnet50"
 [train]
@@ -57,9 +62,14 @@ batch_size = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32
-LEAST = {"xrays": 128, "resized": 40, "photos": 40}
+LEAST = {"xrays": 128, "grey": 50, "resized": 40, "photos": 40}
 """Images of which, without those that are kept for validation, there is one batch to train on."""
 OURS = "ours"
+GREY = [
+    Files(f"grey {name.upper()}s", f"grey-{name}", f"grey-{name}/images/train", 264, "grayscale")
+    for name in ("jpeg", "png")
+]
+"""X-rays in a folder a class."""
 
 
 def main() -> None:
@@ -81,6 +91,8 @@ def main() -> None:
     def make(folder: Path) -> None:
         if "xrays" in kinds:
             make_files(folder, given.images)
+        if "grey" in kinds:
+            make_grey(folder, given.images)
         if {"resized", "photos"} & set(kinds):
             make_photos(folder, given.images)
 
@@ -112,11 +124,34 @@ def make_photos(folder: Path, images: int) -> None:
     """Photos in each size, with a recipe for each, and a line that says what they are."""
     photos.make_photos(folder, images)
     for files in (photos.SMALL, photos.LARGE):
-        text = RECIPE.format(size=files.shorter, crop=photos.CROP, batch=BATCH)
-        (folder / files.data).with_suffix(".toml").write_text(text)
-        found = photos.images_in(folder / files.train)
-        mean = sum(path.stat().st_size for path in found) / len(found)
-        print(f"{len(found)} {files.name}, {mean / 1000:.0f} kB in the mean")
+        add_recipe(folder, files)
+
+
+def make_grey(folder: Path, images: int) -> None:
+    """The same X-rays in each format, in folders of arbitrary classes."""
+    import data_prep
+
+    data_prep.generate_nih(folder / "whole", images=images, progress=False)
+    for number, path in enumerate(sorted((folder / "whole" / "images").iterdir())):
+        part = "val" if number < 10 else "train"
+        file = folder / "classes" / part / f"class{number % 10}" / path.name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(file)
+    for files in GREY:
+        format = files.data.removeprefix("grey-")
+        how = {"size": files.shorter, "format": format, "reader": "imagefolder"}
+        data_prep.resize_folder(folder / "classes", folder / files.data, progress=False, **how)
+        add_recipe(folder, files)
+
+
+def add_recipe(folder: Path, files: Files) -> None:
+    """A recipe next to the files, and a line that says what they are."""
+    of = {"size": files.shorter, "mode": files.mode}
+    text = RECIPE.format(**of, crop=photos.CROP, batch=BATCH)
+    (folder / files.data).with_suffix(".toml").write_text(text)
+    found = photos.images_in(folder / files.train)
+    mean = sum(path.stat().st_size for path in found) / len(found)
+    print(f"{len(found)} {files.name}, {mean / 1000:.0f} kB in the mean")
 
 
 def of_xrays(framework: str, folder: Path, given: argparse.Namespace) -> None:
@@ -126,7 +161,7 @@ def of_xrays(framework: str, folder: Path, given: argparse.Namespace) -> None:
     article = "the article's loader on RGB PNGs"
     loaders = {article: lambda workers: rival.batches(folder / "rgb", workers)}
     for format in FORMATS:
-        loaders[format] = notebook(framework, folder, folder / format, "chexnet", 64)
+        loaders[format], _ = notebook(framework, folder, folder / format, "chexnet", 64)
     found = turns.take_loaders_turns(loaders, given.workers, 64, given.rounds, given.seconds)
     for format in FORMATS:
         of = f"{framework}, {format}, {given.workers} workers"
@@ -138,14 +173,16 @@ def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namesp
     inside.require("documented_loaders", framework, "documented example")
     examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
     train = folder / files.train
-    loaders: dict[str, Batches] = {OURS: of_recipe(files, framework, folder)}
-    loaders[photos.BARE] = partial(photos.decoded, train, batch=BATCH)
+    ours, images = of_recipe(files, framework, folder)
+    loaders: dict[str, Batches] = {OURS: ours}
+    rows = images.train["row"].tolist()
+    loaders[photos.BARE] = partial(photos.decoded, images.read, rows, batch=BATCH)
     for name, example in examples.items():
         loaders[name] = partial(example, train, batch=BATCH, crop=photos.CROP)
     pairs = [(files, OURS, rival) for rival in list(loaders)[1:]]
     if files is photos.LARGE:
         small = f"ours, {photos.SMALL.name}"
-        loaders[small] = of_recipe(photos.SMALL, framework, folder)
+        loaders[small], _ = of_recipe(photos.SMALL, framework, folder)
         pairs += [(photos.SMALL, small, name) for name in examples]
     found = turns.take_loaders_turns(loaders, given.workers, BATCH, given.rounds, given.seconds)
     for read, ours, rival in pairs:
@@ -154,32 +191,55 @@ def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namesp
         turns.report_turns("loader", of, found, ours, rival, name)
 
 
+def of_grey(framework: str, folder: Path, given: argparse.Namespace) -> None:
+    for files in GREY:
+        of_photos(files, framework, folder, given)
+
+
 KINDS: dict[str, Callable[[str, Path, argparse.Namespace], None]] = {
     "xrays": of_xrays,
+    "grey": of_grey,
     "resized": partial(of_photos, photos.SMALL),
     "photos": partial(of_photos, photos.LARGE),
 }
 
 
-def of_recipe(files: Files, framework: str, folder: Path) -> Batches:
+def of_recipe(files: Files, framework: str, folder: Path) -> tuple[Batches, Data]:
     """A notebook's loader of such files, by the recipe next to them."""
     data = folder / files.data
     return notebook(framework, folder, data, str(data.with_suffix(".toml")), BATCH)
 
 
-def notebook(framework: str, folder: Path, data: Path, recipe: str, batch: int) -> Batches:
-    """The training loader of a notebook, for one device."""
+def notebook(
+    framework: str, folder: Path, data: Path, recipe: str, batch: int
+) -> tuple[Batches, Data]:
+    """The training loader of a notebook, for one device, and its images."""
+    name = NOTEBOOKS[framework]
+    calling = name in notebook_loops.CALLING
+    until = "run.check(" if calling else "## 6."
+    of = {"data": str(data), "recipe": recipe}
+    names = notebook_loops.names_of(name, folder, batch, until, **of)
+    if calling:
+        return partial(batches_of_library, names), names["run"].images
+    return partial(batches, names), names["this_run"].images
+
+
+def batches_of_library(names: dict[str, Any], workers: int) -> Iterator[Any]:
+    """Those of a notebook that calls the library."""
+    run, dist = names["run"], names["dist"]
+    if not dist.is_initialized():  # the only process
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    run.workers = workers
+    yield from chain.from_iterable(repeat(names["make_loader"](run.train_part, True)))
+
+
+def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
+    """Those of a notebook that hands its functions to the library."""
     from helpers.training.world import World
 
-    of = {"data": str(data), "recipe": recipe}
-    names = notebook_loops.names_of(framework, folder, batch, until="## 6.", **of)
-
-    def batches(workers: int) -> Iterator[Any]:
-        run = names["this_run"]
-        world = World(0, 1, run.devices, run.setup.devices.kind)
-        yield from names["make_train_loader"](world, 0, workers)
-
-    return batches
+    run = names["this_run"]
+    world = World(0, 1, run.devices, run.setup.devices.kind)
+    yield from names["make_train_loader"](world, 0, workers)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,27 @@
 """Each notebook's own training loop, made ready to take steps on noise or on files.
 
-Section by section as the notebook has it, on one device, without its fairness check: so that a
-benchmark measures what people run, with all that is in it.
+Cell by cell as the notebook has it, without its fairness check: so that a benchmark measures what
+people run, with all that is in it.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import inside
 import quick
 
-from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import RECIPES
 
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
+CALLING = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
+"""The notebooks that call the library; the others hand it their functions."""
 
 
 def for_each_framework(
@@ -59,15 +60,13 @@ def _make_files(folder: Path, images: int, pixels: int) -> None:
     """Generated X-rays, small, ready to train."""
     from data_prep import generate_nih, resize_folder
 
-    with contextlib.redirect_stdout(io.StringIO()):
+    with redirect_stdout(io.StringIO()):
         generate_nih(folder / "large", images=images, size=2 * pixels, progress=False)
         size = file_pixels(pixels)
         resize_folder(folder / "large", folder / "data", size=size, progress=False)
 
 
-def names_of(
-    framework: str, folder: Path, batch: int, until: str = "this_run.train()", **given: Any
-) -> dict[str, Any]:
+def names_of(notebook: str, folder: Path, batch: int, until: str, **given: Any) -> dict[str, Any]:
     """The notebook's names where it comes to ``until``, on one device.
 
     ``given`` are more of the notebook's parameters, in place of the files that
@@ -75,14 +74,18 @@ def names_of(
     """
     from helpers.runner.notebook_code import run_cells
 
+    with redirect_stdout(io.StringIO()):
+        how = _parameters(folder, batch) | given
+        return run_cells(notebook, until=until, checked=False, **how)
+
+
+def _parameters(folder: Path, batch: int) -> dict[str, Any]:
     said: dict[str, Any] = {"data": str(folder / "data"), "recipe": "demo", "devices": 1}
-    said |= {"run": str(folder / "run"), "batch_size": batch}
-    with contextlib.redirect_stdout(io.StringIO()):
-        return run_cells(NOTEBOOKS[framework], until=until, checked=False, **said | given)
+    return said | {"run": str(folder / "run"), "batch_size": batch}
 
 
 def with_loops(
-    framework: str,
+    notebook: str,
     folder: Path,
     batch: int,
     use: Callable[[dict[str, Any], Take, Take], None],
@@ -91,12 +94,14 @@ def with_loops(
     """Call ``use`` with the notebook's names and its loop on synthetic data and on files.
 
     Both are made, as in a run: a loader that exists can change what a step costs. Where replicas
-    are processes of their own, ``use`` runs in one. ``given`` are more of the notebook's
-    parameters, in place of the files that :func:`for_each_framework` makes and of their recipe.
+    are processes of their own, ``use`` runs in each. ``given`` are as in :func:`names_of`.
     """
+    if notebook in CALLING:
+        _in_calling(notebook, use, _parameters(folder, batch) | given)
+        return
     from helpers.training import train_loop
 
-    names = names_of(framework, folder, batch, **given)
+    names = names_of(notebook, folder, batch, "this_run.train()", **given)
 
     def loops(world: Any, work: Any, replica: Any) -> None:
         def take(loader: Any) -> Take:
@@ -109,3 +114,27 @@ def with_loops(
 
     del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
     names["this_run"].with_replica(loops, names["initial"].arrays)
+
+
+def _in_calling(
+    notebook: str, use: Callable[[dict[str, Any], Take, Take], None], given: dict[str, Any]
+) -> None:
+    """Run the notebook with ``use`` in place of its measurements, and without what comes before."""
+    from helpers.runner.notebook_code import run_cells
+
+    def only_measure(run: Any) -> None:
+        def measure(synthetic: Take, files: Take, **others: Take) -> None:
+            use(names, synthetic, files)
+
+        names = run.names
+        run.check = run.epochs = run.test = lambda *given: ()
+        run.phase = lambda name: nullcontext()
+        run.measure = measure
+
+    run_cells(
+        notebook,
+        until="run.chart()",
+        changed=lambda text: text.replace("print(run)", "only_measure(run)"),
+        only_measure=only_measure,
+        **given,
+    )

@@ -1,4 +1,4 @@
-"""Generated photos of ImageNet's sizes, as its JPEGs and as a recipe's, and bare decoding of them.
+"""Generated photos of ImageNet's sizes, as its JPEGs and as a recipe's, and bare decoding.
 
 Most of ImageNet's photos have 500 x 375 pixels or as many upright; its archive of 147.9 GB for
 1,281,167 of them makes 115 kB a photo. What is generated shows nothing, only clouds of every size
@@ -7,14 +7,13 @@ over each other; but a decoder has as much to do with them as with photos of as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import simplejpeg
 from PIL import Image
 
 WIDTH, HEIGHT = 500, 375
@@ -23,7 +22,7 @@ RESIZED, CROP = 256, 224
 
 
 class Files(NamedTuple):
-    """Where `make_photos` puts which files."""
+    """Where which files are."""
 
     name: str
     data: str
@@ -31,13 +30,14 @@ class Files(NamedTuple):
     train: str
     """Its training images, in a folder a class."""
     shorter: int
-    """Pixels of a photo's shorter side."""
+    """Pixels of an image's shorter side."""
+    mode: str = "rgb"
 
 
 SMALL = Files(f"JPEGs of {RESIZED} px", "resized", "resized/images/train", RESIZED)
 LARGE = Files(f"JPEGs of {WIDTH} x {HEIGHT}", "photos", "photos/train", HEIGHT)
 
-BARE = "bare libjpeg-turbo (simplejpeg)"
+BARE = "bare decoding"
 
 AHEAD = 2
 """Batches a thread may decode ahead."""
@@ -83,18 +83,19 @@ def images_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*"))
 
 
-def decoded(folder: Path, workers: int, batch: int) -> Iterator[int]:
-    """libjpeg-turbo by itself, without end: files in memory become pixels, which are dropped.
+def decoded(
+    read: Callable[[Any], Any], images: Sequence[Any], workers: int, batch: int
+) -> Iterator[int]:
+    """``read`` of one image after another by itself, without end: pixels are dropped.
 
-    Through simplejpeg, which gives Python's lock back while it decodes, in so many threads. Each
+    Our readers give Python's lock back while they decode, so it is done in so many threads. Each
     item is the number of images of a batch.
     """
-    files = [path.read_bytes() for path in images_in(folder)]
-    order = cycle(files)
+    order = cycle(images)
 
-    def decode(some: list[bytes]) -> int:
-        for data in some:
-            simplejpeg.decode_jpeg(data, "RGB")
+    def decode(some: list[Any]) -> int:
+        for image in some:
+            read(image)
         return len(some)
 
     threads = max(1, workers)

@@ -3,9 +3,9 @@
     .venvs/lab/bin/python benchmarks/rivals.py [--quick] [--recipe chexnet] [--precision bf16]
                                                [--batch-size 64] [--workers CORES] [--trace FILE]
 
-On one device, a GPU where there is one. Ours is the notebook's own `train_epoch`, on noise and on
-PNGs through its own loader; the article's loop runs as written, on noise and on RGB PNGs through
-its loader (`benchmarks/pytorch_rivals.py` says what had to change); timm's step runs on noise, in
+On one device, a GPU where there is one. Ours is the notebook's own loop, on noise and on PNGs
+through its own loader; the article's loop runs as written, on noise and on RGB PNGs through its
+loader (`benchmarks/pytorch_rivals.py` says what had to change); timm's step runs on noise, in
 float32 as timm comes and as fast as its options make it, in our precision with channels last. timm
 is no part of the environment: `.venvs/pytorch/bin/pip install timm`. Loads take turns in one
 process. Figures are medians, ratios are medians of the rounds' ratios, above 1 where ours is
@@ -35,6 +35,7 @@ from notebook_loops import Take
 from turns import report, take_turns
 
 from data_prep import FINDINGS
+from helpers.frameworks import NOTEBOOKS
 from helpers.recipe import MULTILABEL, PRECISIONS, RECIPES, lookup
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def main() -> None:
 
 def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     notebook_loops.with_loops(
-        framework,
+        NOTEBOOKS[framework],
         folder,
         given.batch_size,
         partial(compare, folder, given),
@@ -87,12 +88,12 @@ def compare(
     from article_loaders import pytorch as article_loader
     from pytorch_rivals import article, timm_step
 
-    (device,), crop = names["this_run"].devices, names["crop"]
+    (device,), crop = names["run"].devices, names["r"].crop
     grey = torch.randint(
         0, 256, (given.batch_size, crop, crop, 1), dtype=torch.uint8, device=device
     )
     targets = torch.zeros(given.batch_size, len(FINDINGS), device=device)
-    images = names["to_network"](grey)
+    images = names["to_network"](grey, device)
     rgb = article_loader.batches(
         folder / "rgb", given.workers, given.batch_size, crop, pinned=device.type == "cuda"
     )
@@ -103,9 +104,8 @@ def compare(
     pairs += [("ours on files", "ours")]
     if importlib.util.find_spec("timm"):
         fastest = f"timm's step, {given.precision}, channels last"
-        cast = names["casts"].get(given.precision)
         loads["timm's step as it comes"] = timm_step(device, images, None, channels_last=False)
-        loads[fastest] = timm_step(device, images, cast, channels_last=True)
+        loads[fastest] = timm_step(device, images, names["cast"], channels_last=True)
         pairs += [("ours", "timm's step as it comes"), ("ours", fastest)]
     else:
         print("  without timm, which is not here: .venvs/pytorch/bin/pip install timm")

@@ -58,7 +58,11 @@ def parse(patch: pytest.MonkeyPatch, *words: str, **own: Any) -> argparse.Namesp
         ("step", ["--quick", "--steps", "0"], "--steps 0: give 1 or more"),
         ("step", ["--rounds", "-1"], "--rounds -1: give 1 or more"),
         *[("loaders", [f"--seconds={s}"], "give a number above 0") for s in (0, -1, "nan", "inf")],
-        ("loaders", ["--of", "photos,drawings"], "drawings: it is one of xrays, resized, photos"),
+        (
+            "loaders",
+            ["--of", "photos,drawings"],
+            "drawings: it is one of xrays, grey, resized, photos",
+        ),
         ("loaders", ["--of", "resized", "--images", "39"], "--images 39: that does not fill"),
         ("loaders", ["--of", "xrays", "--images", "127"], "give 128 or more"),
         ("loaders", ["--of", "photos,xrays", "--images", "127"], "give 128 or more"),

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -52,6 +53,21 @@ def test_photos_are_what_imagenets_are(made: Path) -> None:
     assert not np.array_equal(photos.photo(3), photos.photo(4))
 
 
+def test_grey_files_are_the_same_images_in_both_formats(tmp_path: Path) -> None:
+    loaders.make_grey(tmp_path, 14)
+    found = []
+    for files, format in zip(loaders.GREY, ("JPEG", "PNG"), strict=True):
+        images = [Image.open(path) for path in photos.images_in(tmp_path / files.train)]
+        assert {(image.format, image.mode, image.size) for image in images} == {
+            (format, "L", (264, 264))
+        }
+        recipe = lookup(str(tmp_path / f"{files.data}.toml"), demo=True)
+        reader = open_reader(recipe.reader, tmp_path / files.data)
+        found.append({Path(path).stem for path in map(reader.catalog.path, range(14))})
+        assert len(images) == 4
+    assert found[0] == found[1]
+
+
 def test_ours_reads_the_same_photos_by_a_recipe_of_their_size(made: Path) -> None:
     for size in SIZES:
         recipe = lookup(str(made / f"{size.data}.toml"), demo=True)
@@ -65,22 +81,14 @@ def test_ours_reads_the_same_photos_by_a_recipe_of_their_size(made: Path) -> Non
         )
 
 
-def test_bare_decoding_decodes_every_file_and_nothing_twice_as_often(
-    made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[bytes] = []
-
-    def decode(data: bytes, colours: str) -> None:
-        assert colours == "RGB"
-        seen.append(data)
-
-    monkeypatch.setattr(photos.simplejpeg, "decode_jpeg", decode)
+def test_bare_decoding_decodes_every_file_and_nothing_twice_as_often() -> None:
+    seen: list[int] = []
     before = threading.active_count()
-    batches = photos.decoded(made / photos.SMALL.train, workers=2, batch=8)
+    batches = photos.decoded(seen.append, range(20), workers=2, batch=8)
     assert list(islice(batches, 10)) == [8] * 10
     batches.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before, "no thread decodes on into the next load's turn"
-    counts = [seen.count(data) for data in set(seen)]
+    counts = [seen.count(image) for image in set(seen)]
     assert len(counts) == 20 and max(counts) - min(counts) <= 1
 
 
@@ -156,7 +164,8 @@ def test_every_rival_is_named_and_beside_the_same_files(
     monkeypatch.setattr(loaders.inside, "require", lambda *_: None)
     documented = SimpleNamespace(import_module=lambda name: SimpleNamespace(EXAMPLES=examples))
     monkeypatch.setattr(loaders, "importlib", documented)
-    monkeypatch.setattr(loaders, "notebook", lambda *_: print)
+    images = SimpleNamespace(train=pd.DataFrame({"row": [0]}), read=print)
+    monkeypatch.setattr(loaders, "notebook", lambda *_: (print, images))
     speed: dict[str, float] = {}
 
     def take(loads: dict[str, Any], *_: Any) -> Any:
