@@ -62,7 +62,7 @@ batch_size = {batch}
 """
 """What resnet50-imagenet says of loading, for files of any size."""
 BATCH = 32
-LEAST = {"xrays": 128, "grey": 50, "resized": 40, "photos": 40}
+LEAST = {"xrays": 128, "grey": 40, "resized": 40, "photos": 40}
 """Images of which, without those that are kept for validation, there is one batch to train on."""
 OURS = "ours"
 GREY = [
@@ -128,13 +128,13 @@ def make_photos(folder: Path, images: int) -> None:
 
 
 def make_grey(folder: Path, images: int) -> None:
-    """The same X-rays in each format, in folders of arbitrary classes."""
+    """So many X-rays to train on, and two more, in each format; of two classes by turns."""
     import data_prep
 
-    data_prep.generate_nih(folder / "whole", images=images, progress=False)
+    data_prep.generate_nih(folder / "whole", images=images + 2, progress=False)
     for number, path in enumerate(sorted((folder / "whole" / "images").iterdir())):
-        part = "val" if number < 10 else "train"
-        file = folder / "classes" / part / f"class{number % 10}" / path.name
+        part = "val" if number < 2 else "train"
+        file = folder / "classes" / part / f"class{number % 2}" / path.name
         file.parent.mkdir(parents=True, exist_ok=True)
         path.rename(file)
     for files in GREY:

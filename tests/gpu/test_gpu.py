@@ -128,34 +128,6 @@ def test_pytorch_steps_are_timed_to_their_end_on_the_gpu() -> None:
     assert abs(ours / of_gpu - 1) < 0.05
 
 
-class Numbers:
-    """A dataset whose images are their numbers."""
-
-    def __len__(self) -> int:
-        return 8
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        pixels[...] = np.reshape(numbers, (-1, 1, 1, 1))
-        return np.array(numbers)
-
-
-def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned() -> None:
-    import torch
-
-    from helpers.frameworks import pytorch as framework
-    from helpers.training.pytorch_batches import Loader
-
-    [device] = framework.list_devices("gpu", 1)
-    torch.ones(9, device=device).sum().item()
-    pinned = device.type == "cuda"
-    batches = Loader(Numbers(), 4, (8, 8, 1), num_workers=2, pin_memory=pinned)
-    found = []
-    for pixels, _ in batches:
-        assert pixels.is_pinned() == pinned
-        found.append(pixels[:, 0, 0, 0].tolist())
-    assert found == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
 def test_pytorch_sums_by_nccl_in_one_process() -> None:
     """Else gradients are not averaged."""
     from helpers.frameworks import pytorch as framework

@@ -3,8 +3,6 @@
 import os
 import socket
 import sys
-import time
-from collections import deque
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +32,6 @@ from notebook_cells import (
 )
 from resuming import assert_own_resumes
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.data._utils.pin_memory import pin_memory
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
@@ -47,7 +44,6 @@ from helpers.frameworks import replicas
 from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.recipe import lookup
-from helpers.training import pytorch_batches
 from helpers.training.train_loop import take_steps
 from helpers.training.world import World
 
@@ -188,61 +184,6 @@ def together(cells: dict[str, Any], batches: Any) -> list[np.ndarray]:
     """All batches in one, those of the only device."""
     each = [batch[0] if isinstance(batch[0], tuple) else batch for batch in batches]
     return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*each, strict=True)]
-
-
-class Numbers:
-    """Images that are filled with their number, some of which come late."""
-
-    def __len__(self) -> int:
-        return 95
-
-    def write(self, numbers: list[int], pixels: np.ndarray) -> np.ndarray:
-        for at, number in enumerate(numbers):
-            pixels[at] = number
-            time.sleep(0.002 * (number % 3))
-        return np.array(numbers)
-
-
-@pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize("kept", [1, 100])
-def test_batches_stay_as_they_came_though_their_memory_is_written_again(
-    workers: int, kept: int
-) -> None:
-    """So many are held at a time; who takes them is slower than the workers; the last is short."""
-    loader = pytorch_batches.Loader(Numbers(), 4, (2, 3, 1), num_workers=workers)
-    for left_at in (2, 100, 100):  # the workers go on, first with what nobody asks for any more
-        held: deque[Any] = deque(maxlen=kept)
-        seen = []
-        for batch in islice(loader, left_at):
-            time.sleep(0.01)
-            held.append([part[:].numpy() for part in batch])  # a view keeps it too
-            seen += batch[1].tolist()
-            for pixels, targets in held:
-                assert pixels.dtype == np.uint8
-                assert (pixels == targets[:, None, None, None]).all()
-        assert seen == list(range(95))[: 4 * left_at]
-    assert held[-1][0].shape == (3, 2, 3, 1)
-
-
-def test_on_their_way_to_a_gpu_batches_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By DataLoader's own function, which its own thread calls."""
-    pinned: list[torch.Tensor] = []
-
-    def pin(tensor: torch.Tensor) -> torch.Tensor:
-        pinned.append(tensor.clone())
-        return pinned[-1]
-
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    loader = pytorch_batches.Loader(Numbers(), 4, (2, 3, 1), num_workers=1)
-    places = loader.places
-    assert places is not None
-    place = places.take()
-    batch = pytorch_batches._Batch(id(places), place, np.array([7, 8]))
-    places.memory[place] = 5
-    pixels, targets = pin_memory(batch)
-    assert place in places.free and not places.coming
-    assert pinned[0] is pixels and pinned[1] is targets
-    assert pixels.shape == (2, 2, 3, 1) and (pixels == 5).all() and targets.tolist() == [7, 8]
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:

@@ -92,14 +92,6 @@ def test_products_that_are_rounded_stand_in(
 
 
 @BOTH
-def test_batches_of_workers(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not holds:
-        monkeypatch.setattr(on_gpu.Numbers, "write", lambda *given: np.zeros(4))
-    with answer(holds):
-        on_gpu.test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned()
-
-
-@BOTH
 def test_the_sum_of_one_process(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By Gloo here."""
     if not holds:
