@@ -232,8 +232,8 @@ TOGETHER = "classifier after a step on different images"
 
 def _together(after: Mapping[str, np.ndarray], shares: Sequence[Share], limits: Limits) -> Check:
     """Whether the classifier's weights went down the mean of all devices' gradients."""
-    name = "classifier.weight"
-    found = after[name] - reference.shallow_arrays()[name]
+    layer = "classifier.weight"
+    found = after[layer] - reference.shallow_arrays()[layer]
     pixels, targets = zip(*shares, strict=True)
     own = np.mean([reference.classifier_gradient(*share) for share in shares], axis=0)
     difference = reference.relative(found, -STEP * own)

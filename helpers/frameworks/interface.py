@@ -5,6 +5,7 @@ what is said here. ``tests/frameworks/test_contract.py`` compares names, signatu
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -332,3 +333,68 @@ class OverNodes(Protocol):
         Returns:
             The mean loss, and the gradients by torchvision's names.
         """
+
+
+class Notebook(Protocol):
+    """What a framework's module has in addition if its notebook calls ``helpers.begin``.
+
+    The notebook's loader gives batches of pixels, targets and image numbers. Its replica has a
+    ``network`` and an ``optimizer``.
+    """
+
+    def queued(self, device: Device) -> Callable[[], None] | None:
+        """A callable that waits for the work that the device has been given up to now.
+
+        Returns:
+            A callable for another thread; None if the device has finished.
+        """
+
+    def make_current(self, device: Device, threads: int | None) -> None:
+        """Let this process compute on the device unless it names another one.
+
+        Args:
+            device: a handle from :meth:`Framework.list_devices`.
+            threads: for how many threads a CPU device has cores; None: as many as there are.
+        """
+
+    def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
+        """Where the processes of ``run.launch`` find each other, while they run.
+
+        Returns:
+            The environment variables that they get in addition to torchrun's of ranks.
+        """
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, by rank, in each of them; alone where they have not joined.
+
+        Args:
+            value: anything that can be pickled.
+        """
+
+    def state_of(self, model: Model, weights: Mapping[str, np.ndarray]) -> Any:
+        """Canonical weights as the framework's own function loads them into ``model``.
+
+        BatchNorm's layers get the recipe's epsilon and momentum, but not a custom network's.
+
+        Args:
+            model: the notebook's model, not yet on a device.
+            weights: arrays as for :meth:`Framework.load_weights`.
+        """
+
+    def as_loaded(self, pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
+        """A batch as the notebook's loader gives it.
+
+        Args:
+            pixels: uint8 (N, crop, crop, 1 or 3).
+            targets: float32 (N, findings), or int64 (N,) classes.
+            numbers: of the images in their part, (N,).
+        """
+
+    def set_epoch(self, loader: Any, epoch: int) -> None:
+        """Give the notebook's training loader another epoch's order and crops; the first is 0."""
+
+    def set_step(self, replica: Any, step: int) -> None:
+        """Go on in the learning-rate schedule at this step, from 0, after a checkpoint."""
+
+    def seen_by(self, model: Model) -> AbstractContextManager[list[np.ndarray]]:
+        """What a shallow network is given meanwhile, normalised floats (N, 3, H, W) a batch."""

@@ -232,7 +232,7 @@ def gather(value: Any) -> list[Any]:
     return found
 
 
-def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     """A state dict; counters of BatchNorm's batches are the model's own."""
     recipe = RECIPES["chexnet"]
     for layer in model.modules():
@@ -247,7 +247,7 @@ def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return counters | found
 
 
-def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> tuple[Any, ...]:
+def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
     return tuple(torch.from_numpy(part.copy()) for part in (pixels, targets, numbers))
 
 

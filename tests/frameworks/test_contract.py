@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from programs import NAMES, is_program
 
 from helpers import frameworks, paths
 from helpers.frameworks import NOTEBOOKS, interface
@@ -21,22 +22,24 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
     from helpers.frameworks import chainer, chainermn, jax, mxnet, pytorch, tensorflow
 
     _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
+    _of_programs: list[interface.Notebook] = [pytorch]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
 PARTS = ("horovod_ranks", "keras_models")
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
+OF_PROGRAMS = {row.module for row in frameworks.ROWS if is_program(row.notebook)}
 
-# What every notebook defines, beside the functions that it hands over (`TrainingFunctions`).
+# What a notebook defines that hands its functions over (`TrainingFunctions`), beside these.
 SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
 SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
 SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
 LONGEST_CELL, HELPER_NAMES = 40, 12
-LINES, SHORT = 300, {"PyTorch": 260, "MXNet": 260}
-"""Lines of code that a notebook may have, without blank lines and comments, and those that can do
-with fewer: their frameworks bring the network, the loader and the optimiser."""
+LINES, SHORT = 300, {"MXNet": 260}
+"""Lines of code that such a notebook may have, without blank lines and comments, and the one that
+can do with fewer: its framework brings the network, the loader and the optimiser."""
 
 
 def text_of(path: Path) -> str:
@@ -82,7 +85,10 @@ def functions_of(module: str) -> dict[str, ast.FunctionDef]:
 def signature(node: ast.FunctionDef) -> str:
     named = [argument for argument in node.args.args if argument.arg != "self"]
     node.args.args = named
-    return f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns) if node.returns else None}"
+    returns = ast.unparse(node.returns) if node.returns else "None"
+    if any(ast.unparse(each) == "contextmanager" for each in node.decorator_list):
+        returns = returns.replace("Iterator[", "AbstractContextManager[", 1)
+    return f"({ast.unparse(node.args)}) -> {returns}"
 
 
 def interface_of(name: str) -> dict[str, ast.FunctionDef]:
@@ -97,6 +103,7 @@ FRAMEWORK = interface_of("Framework")
 LOSSES = {f"DeviceLosses.{name}": node for name, node in interface_of("Losses").items()}
 RANKS = interface_of("OverNodes")
 POOL = interface_of("WithPool")
+NOTEBOOK = interface_of("Notebook")
 
 
 def test_modules_listed_are_those_there() -> None:
@@ -138,11 +145,12 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
     found, own = functions_of(module), own_functions(module)
-    known = FRAMEWORK | LOSSES | RANKS | POOL
+    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
     ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}
-    wanted = FRAMEWORK | LOSSES | ranks
+    of_program = NOTEBOOK if module in OF_PROGRAMS else {}
+    wanted = FRAMEWORK | LOSSES | ranks | of_program
     missing = [name for name in wanted if name not in found]
     assert not missing, f"{module}.py lacks {missing}, which interface.py has"
     other = [
@@ -161,7 +169,7 @@ def test_it_has_the_functions_of_the_interface(module: str) -> None:
 def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
     """A function's own docstring says what differs from the interface, which describes the rest."""
     assert ast.get_docstring(tree_of(module)), f"{module}.py does not say what is peculiar"
-    for name, node in (FRAMEWORK | RANKS | LOSSES).items():
+    for name, node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK).items():
         own = own_functions(module).get(name)
         said = None if own is None else ast.get_docstring(own)
         told = str(ast.get_docstring(node)).split("\n")[0]
@@ -169,7 +177,7 @@ def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
 
 
 def test_the_interface_describes_each_function() -> None:
-    assert all(ast.get_docstring(node) for node in (FRAMEWORK | RANKS | LOSSES).values())
+    assert all(ast.get_docstring(node) for node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK).values())
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -218,9 +226,7 @@ def asked_for() -> dict[str, list[str]]:
     return said
 
 
-THERE = [row.notebook for row in frameworks.ROWS]
-THERE += [path.stem for path in paths.NOTEBOOKS.glob("*_Multi*.ipynb")]
-ROWS = sorted({*NOTEBOOKS.values(), *THERE})
+ROWS = [name for name in NAMES if not is_program(name)]
 
 
 @pytest.mark.parametrize("notebook", ROWS)

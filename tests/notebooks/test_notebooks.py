@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import is_program
 
 from helpers.frameworks import ROWS, rows_of
 from helpers.runner import plans
 from helpers.runner.notebook_links import section_of_each_cell
+from helpers.training import opening
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 FRAMEWORK_NOTEBOOKS = list(plans.framework_notebooks())
+OF_FUNCTIONS = [name for name in FRAMEWORK_NOTEBOOKS if not is_program(name)]
+"""Those that hand their functions to ``this_run``; test_programs.py has the form of the others."""
 ALL = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 STUDIES = [name for name in ALL if name.startswith("Study_")]
 KERNELS = {row.notebook: rows_of(row.notebook)[0].kernel for row in ROWS}
@@ -83,10 +87,15 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         mocked = cell["metadata"].get("nbmake", {}).get("mock", {})
         assert set(mocked) <= {target.id for target in assigned}
         return
+    given = [getattr(target, "id", "") for target in assigned]
+    if name in FRAMEWORK_NOTEBOOKS and is_program(name):  # any other can be a line of its own
+        assert given[:4] == ["recipe", "devices", "precision", "epochs"] and len(given) <= 6
+        assert set(given) <= {*opening.PARAMETERS, "resume"}
+        return
     names = ["recipe", "data", "devices", "gpus", "run", "precision", "num_workers", "batch_size"]
     names = ["runs"] if name == "Compare" else [*names, "epochs", "resume"]
     names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
-    assert [target.id for target in assigned] == names
+    assert given == names
 
 
 EPOCHS = {"mock": {"epochs": 2}}
@@ -100,7 +109,7 @@ def test_all_frameworks_are_tested_with_as_many_epochs(name: str) -> None:
     assert cell["metadata"]["nbmake"] == EPOCHS
 
 
-@pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
+@pytest.mark.parametrize("name", OF_FUNCTIONS)
 def test_sections_stand_in_the_fixed_order(name: str) -> None:
     sections = section_of_each_cell(read(name)["cells"])
     assert [title for title in dict.fromkeys(sections) if title] == SECTIONS
@@ -109,7 +118,8 @@ def test_sections_stand_in_the_fixed_order(name: str) -> None:
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
     source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
-    assert "measured_run.begin(framework, globals())" in source and name not in source
+    begin = "helpers.begin(" if is_program(name) else "measured_run.begin(framework, globals())"
+    assert begin in source and name not in source
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
@@ -122,11 +132,12 @@ def test_its_name_begins_with_its_framework(name: str) -> None:
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_its_last_cell_finishes_the_run(name: str) -> None:
-    assert "".join(code(read(name))[-1]["source"]) == "this_run.finish()"
+    last = "run.report()" if is_program(name) else "this_run.finish()"
+    assert "".join(code(read(name))[-1]["source"]) == last
 
 
 # Horovod's environment is not always there, so nothing would try what its notebooks say.
-@pytest.mark.parametrize("name", [name for name in FRAMEWORK_NOTEBOOKS if "Horovod" not in name])
+@pytest.mark.parametrize("name", [name for name in OF_FUNCTIONS if "Horovod" not in name])
 def test_it_ends_with_what_another_project_needs(name: str) -> None:
     last = "".join(read(name)["cells"][-1]["source"])
     assert last.startswith("### In another project\n") and "[`standalone.py`]" in last
@@ -151,7 +162,7 @@ def set_outside(source: str) -> set[str]:
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_no_other_cell_sets_a_parameter(name: str) -> None:
-    """Else a run would find it changed since section 3, and stop."""
+    """Else a run would find it changed since it began, and stop."""
     (cell,) = parameters(read(name))
     magic = re.compile(r"^%.*$", re.MULTILINE)
     texts = [magic.sub("", "".join(each["source"])) for each in code(read(name)) if each != cell]

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -68,18 +67,6 @@ def test_one_job_runs_all_numbers_of_nodes(
     command = f".venvs/lab/bin/rosetta run --recipe {path} --name mine &"
     assert lines.index("module load cuda/12.6") < lines.index(command)
     check_shell(said, tmp_path)
-
-
-def test_the_docs_show_the_script_of_their_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    docs = (ROOT / "docs" / "slurm.md").read_text(encoding="utf-8")
-    settings = docs.partition("```toml\n")[2].partition("```")[0]
-    shown = docs.partition("```bash\n#!/bin/bash\n")[2].partition("```")[0]
-    monkeypatch.setattr(paths, "ROOT", Path("/shared/me/rosetta"))
-    monkeypatch.setattr(paths, "RUNS", paths.ROOT / "runs")
-    said = slurm.script(slurm.job_of(write(tmp_path, textwrap.dedent(settings))))
-    assert said.replace(str(tmp_path), "/shared/me") == f"#!/bin/bash\n{shown}"
 
 
 def test_without_cores_a_job_has_whole_nodes(tmp_path: Path) -> None:

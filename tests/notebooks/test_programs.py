@@ -1,0 +1,135 @@
+"""A notebook that calls ``helpers.begin`` is the program that trains: short, whole, marked."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from imports import MODULES, imports_of
+from programs import MARK, PROGRAMS, code, code_lines, definitions, marked_lines, sources
+
+from helpers import paths
+from helpers.frameworks import rows_of
+
+LINES, WORDS, LIBRARY = 150, 700, 24
+"""At most so many lines of code, words of prose, and names of the library."""
+SECTIONS = [
+    "1. How this framework uses several devices",
+    "2. Parameters and recipe",
+    "3. Data and loaders",
+    "4. Network, loss, optimiser",
+    "5. Training step and evaluation",
+    "6. Check, train, test, measure",
+    "7. Where the time went",
+    "8. Exercises",
+]
+FIRST = "PyTorch_MultiGPU"
+"""What others are compared with."""
+SAME_EVERYWHERE = ("augment", "centre", "metric")
+SAME_IN_A_FRAMEWORK = ("Images", "to_network", "build_model", "train_steps")
+FOR_SEVERAL = ("dist.", "DistributedDataParallel", "no_sync", "parallel_apply", "replicate(")
+"""What no line without a mark may name."""
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def named(call: ast.Call, name: str) -> bool:
+    return ast.unparse(call.func) == name
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_is_short(name: str) -> None:
+    lines = code_lines(code(name))
+    words = sum(len(text.split()) for kind, text in sources(name) if kind == "markdown")
+    library = set(re.findall(r"\b(?:run|helpers)\.(\w+)", code(name)))
+    assert lines <= LINES, f"{name}: {lines} lines of code"
+    assert words <= WORDS, f"{name}: {words} words"
+    assert len(library) <= LIBRARY, f"{name}: {sorted(library)}"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_has_the_sections_that_all_have(name: str) -> None:
+    text = "\n".join(text for kind, text in sources(name) if kind == "markdown")
+    assert re.findall(r"^## (.+)$", text, re.M) == SECTIONS
+    exercises = text.partition(f"## {SECTIONS[-1]}\n")[2]
+    assert len(re.findall(r"^\d\. ", exercises, re.M)) == 3, "three exercises"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_trains_and_evaluates_in_its_own_lines(name: str) -> None:
+    tree = ast.parse(code(name))
+    loops = [node.iter for node in ast.walk(tree) if isinstance(node, ast.For)]
+    assert any(isinstance(each, ast.Call) and named(each, "run.epochs") for each in loops)
+    assert "train_step" in definitions(name)
+    assert any(named(call, "roc_auc_score") for call in calls(tree))
+    assert "r.learning_rate * " in code(name), "the rate's scaling with the devices"
+    (measured,) = (call for call in calls(tree) if named(call, "run.measure"))
+    turns = {keyword.arg for keyword in measured.keywords}
+    assert turns == {"files", "synthetic", "no_all_reduce", "loader"}
+    launched = any(named(call, "run.launch") for call in calls(tree))
+    assert launched == ("main" in definitions(name)), "what several processes run is launched"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lines_that_one_device_would_not_need_are_marked(name: str) -> None:
+    assert marked_lines(name)
+    for line in code(name).splitlines():
+        used = [word for word in FOR_SEVERAL if word in line.partition("#")[0]]
+        assert not used or MARK in line, f"{name}: {line.strip()}"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equal_functions_have_one_text(name: str) -> None:
+    names = [*SAME_EVERYWHERE]
+    if rows_of(name)[0].framework == rows_of(FIRST)[0].framework:
+        names += SAME_IN_A_FRAMEWORK
+    here, there = definitions(name), definitions(FIRST)
+    assert [each for each in names if here.get(each) != there[each]] == []
+
+
+def code_of(module: Path) -> str:
+    """A module's code, as Python prints it, without docstrings."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None
+    return ast.unparse(tree)
+
+
+OF_A_PROGRAM = (".backward(", "optimizer.step(", "zero_grad(", "init_process_group(", "DataLoader(")
+OF_A_PROGRAM += ("all_reduce(", "roc_auc_score(", "DistributedDataParallel(", "make_replica(")
+NOT_BEHIND = {"helpers.training.notebook_check", "helpers.training.train_loop"}
+NOT_BEHIND |= {"helpers.training.roc_auc"}
+"""The fairness check, which calls the notebook's functions; the loop of the other notebooks; and
+the recipe's metric, which the notebook's is compared with."""
+
+
+def behind() -> set[str]:
+    """The modules of the library that a notebook's calls go through, apart from the check."""
+    found, waiting = set[str](), ["helpers.run"]
+    while waiting:
+        module = waiting.pop()
+        found.add(module)
+        others = {name for name in imports_of(module) if name.startswith("helpers.training.")}
+        waiting += others - found - NOT_BEHIND
+    return found
+
+
+def test_the_library_trains_nothing() -> None:
+    """What a notebook shows is nowhere else: the library watches, records and draws."""
+    assert "helpers.training.loop" in behind()
+    for module in behind():
+        said = [each for each in OF_A_PROGRAM if each in code_of(MODULES[module])]
+        assert not said, f"{module}: {said}"
+
+
+def test_a_notebook_imports_little_until_it_begins() -> None:
+    """``helpers.run`` is readable by itself: it imports the rest when a function needs it."""
+    said = "import sys, helpers.run; print(*(m for m in sys.modules if m.startswith('helpers')))"
+    done = subprocess.run([sys.executable, "-c", said], cwd=paths.ROOT, capture_output=True)
+    loaded = {"helpers", "helpers.run", "helpers.training", "helpers.training.run_state"}
+    assert set(done.stdout.decode().split()) == loaded, done.stderr.decode()
