@@ -53,8 +53,18 @@ class Loop:
 
     @cached_property
     def processes(self) -> int:
-        """How many processes train; the first to ask has to be all of them."""
-        return len(self.run.gather(None))
+        """How many processes train; the first to ask has to be all of them.
+
+        Raises:
+            LoaderError: those that the launch started have not joined.
+        """
+        found, started = len(self.run.gather(None)), self.run.setup.replicas
+        if self.run.launched and found != started:
+            raise LoaderError(
+                f"{found} of {started} processes joined; let main join them all before run.check, "
+                "in PyTorch by dist.init_process_group(run.backend)"
+            )
+        return found
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

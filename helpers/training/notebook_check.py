@@ -156,7 +156,7 @@ def _coverage(run: RunState, of: Functions) -> list[Check]:
         first = [parts_of(batch)[2] for batch, _ in zip(evaluation, range(1), strict=False)]
     loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
     last = run.framework.slowest(float(run.rank), run.own_devices)
-    own = len(run.devices) if processes < run.setup.replicas else 1
+    own = run.setup.replicas // processes
     host = socket.gethostname()  # Slurm may call one by two names
     answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits, loss)
     answers = run.gather(answer)
@@ -202,11 +202,8 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
     valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), batch, 1))
     count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
-    shape = (r.crop, r.crop, run.images.planes)
-    black = np.zeros(shape, np.uint8)
-    even = Part(
-        range(count), np.resize(run.train_part.targets, (count, *_shape(run))), _Black(black)
-    )
+    black = _Black(np.zeros_like(run.train_part.read(0)))
+    even = Part(range(count), np.resize(run.train_part.targets, (count, *_shape(run))), black)
     if r.task == MULTICLASS:
         marks: Any = np.arange(len(valid)) % OUTPUTS
     else:  # each image has findings of its own, by the digits of its number
