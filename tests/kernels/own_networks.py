@@ -183,6 +183,26 @@ weight_decay = 1e-3
 warmup_epochs = 1.5
 lr_schedule = {{gamma = 0.1, milestones = [2, 4]}}
 """
+GREY = '''
+
+class Grey(Reader):
+    """Grey images that are not square, with an odd margin around the crop, and findings."""
+
+    classes = ["mass", "nodule", "effusion"]
+
+    def __init__(self, folder=None):
+        self.targets = np.arange(300)[:, None] // np.array([1, 2, 4]) % 2
+
+    def read(self, i):
+        return np.random.default_rng(i).integers(0, 256, (33, 35, 1), dtype=np.uint8)
+'''
+FINDINGS = {
+    '"mine.py:Reader"': '"mine.py:Grey"\ncolor_mode = "grayscale"',
+    "image_size = 32": "image_size = 33",
+    '"multiclass"': '"multilabel"',
+    '"sgd"\nmomentum = 0.9': '"adam"',
+}
+"""What the recipe of findings has in place of the recipe of classes."""
 
 TRAINED = {
     "pytorch": {"features.0.weight", "scale", "head.bias"},
@@ -226,6 +246,18 @@ def recipe_of_classes(folder: Path, module: str) -> Path:
     (folder / "mine.py").write_text(code + READER)
     (folder / "mine.toml").write_text(CLASSES.format(module=module))
     return folder / "mine.toml"
+
+
+def recipe_of_findings(folder: Path, module: str) -> Path:
+    """The same network with Adam, and a reader of grey images that have findings."""
+    path = recipe_of_classes(folder, module)
+    text = path.read_text()
+    for before, after in FINDINGS.items():
+        text = text.replace(before, after)
+    path.write_text(text)
+    code = path.with_suffix(".py")
+    code.write_text(code.read_text() + GREY)
+    return path
 
 
 def recipe_of_all(folder: Path) -> Path:

@@ -1,8 +1,9 @@
 """Would the fairness check notice? Changes a notebook in small ways, and lets each change train.
 
-A mutant is a notebook with one change in a code cell of section 5, 8 or 9: another number, another
-operator, an argument or a statement left out. It is run to the end of its test on two virtual
-devices, with a small network and 200 images, and ends in one of three ways:
+A mutant is a notebook with one change in a code cell of section 5, 8 or 9 (in PyTorch's, in a cell
+that defines functions): another number, another operator, an argument or a statement left out. It
+is run to the end of its test on two virtual devices, with a small network and 200 images, and ends
+in one of three ways:
 
 - an *error*: the notebook does not run to its end, or not within the time limit;
 - *caught*: a row of the fairness check says "fail" or "different";
@@ -55,13 +56,18 @@ def cells_of(notebook: str) -> Iterator[tuple[str, str]]:
 @cache
 def mutants(notebook: str) -> list[tuple[str, Mutant]]:
     """Every mutant of a notebook, with the text of the cell that it changes."""
-    cells = [text for section, text in cells_of(notebook) if section in SECTIONS]
+    cells = [
+        text
+        for section, text in cells_of(notebook)
+        if ("\ndef " in f"\n{text}" if notebook == "PyTorch" else section in SECTIONS)
+    ]
     return [(text, mutant) for text in cells for mutant in mutants_of(notebook, text)]
 
 
 def import_all(notebook: str) -> None:
     """Import what the notebook imports, as it does."""
-    texts = [text for section, text in cells_of(notebook) if section == "3"]
+    imported = "helpers.begin(" if notebook == "PyTorch" else "import measured_run"
+    texts = [text for _, text in cells_of(notebook) if imported in text]
     nodes = [node for text in texts for node in ast.parse(text).body]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(list(imports), []), notebook, "exec"), {})

@@ -11,6 +11,7 @@ import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,30 +22,11 @@ STAGES = (
     "this_run.train()",
     "this_run.test()",
 )
-"""Cells after which the fairness check has new rows: the first that notices something is enough."""
+"""Cells after which the fairness check has new rows: the first that notices something is enough.
+
+PyTorch's notebook has them all in one cell."""
 LATE = "time limit"
 """The error of a mutant that takes too long: on a faster machine it may run to its end."""
-
-GREY = '''
-
-class Grey(Reader):
-    """Grey images that are not square, with an odd margin around the crop, and findings."""
-
-    classes = ["mass", "nodule", "effusion"]
-
-    def __init__(self, folder=None):
-        self.targets = np.arange(300)[:, None] // np.array([1, 2, 4]) % 2
-
-    def read(self, i):
-        return np.random.default_rng(i).integers(0, 256, (33, 35, 1), dtype=np.uint8)
-'''
-OTHERS = {
-    '"mine.py:Reader"': '"mine.py:Grey"\ncolor_mode = "grayscale"',
-    "image_size = 32": "image_size = 33",
-    '"multiclass"': '"multilabel"',
-    '"sgd"\nmomentum = 0.9': '"adam"',
-}
-"""What the second recipe has in place of the first's. It is tried on what survives the first."""
 
 
 class Noticed(Exception):
@@ -66,18 +48,16 @@ class Outcome:
 
 
 def write_recipes(folder: Path, module: str) -> dict[str, Path]:
-    """Two recipes for a framework's small network: with momentum, and with Adam."""
-    from own_networks import recipe_of_classes
+    """Two recipes for a framework's small network: with momentum, and with Adam.
+
+    The second is tried on what survives the first.
+    """
+    from own_networks import recipe_of_classes, recipe_of_findings
 
     found = {}
-    for name, changes in {"momentum": {}, "adam": OTHERS}.items():
-        path = recipe_of_classes(folder / name, module)
-        text = path.read_text().replace("milestones = [2, 4]", "milestones = [1]")
-        for before, after in changes.items():
-            text = text.replace(before, after)
-        path.write_text(text)
-        code = path.with_suffix(".py")
-        code.write_text(code.read_text() + GREY)
+    for name, write in {"momentum": recipe_of_classes, "adam": recipe_of_findings}.items():
+        path = write(folder / name, module)
+        path.write_text(path.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
         found[name] = path
     return found
 
@@ -129,6 +109,7 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
     Raises:
         Noticed: by the fairness check.
     """
+    from helpers import record
     from helpers.frameworks import replicas
     from helpers.runner.notebook_code import run_cells
 
@@ -137,21 +118,26 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
 
     def changed(text: str) -> str:
         new = changes.get(text, text)
-        return f"{new}\nlook(this_run)" if any(stage in text for stage in STAGES) else new
+        new = new.replace("run.measure(", "dict(")  # nothing is measured
+        return f"{new}\nlook()" if any(stage in text for stage in STAGES) else new
 
-    given: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "look": _look}
+    own = folder / "run"
+    given: dict[str, Any] = {"run": str(own), "recipe": str(recipe), "look": partial(_look, own)}
     given |= {"devices": 2, "batch_size": 8, "epochs": 2, "num_workers": 1}
-    names = run_cells(f"{notebook}_MultiGPU", until="## 11.", changed=changed, **given)
-    run = names["this_run"]
-    losses = [[row["train_loss"], row["valid_loss"]] for row in run.history]
-    said = json.dumps([losses, run.record.content["test"]["loss"]])
-    weights = (run.folder / "weights.safetensors").read_bytes()
+    until = "run.chart()" if notebook == "PyTorch" else "## 11."
+    run_cells(f"{notebook}_MultiGPU", until=until, changed=changed, **given)
+    _look(own)
+    content = record.read(own)
+    losses = [[row["train_loss"], row["valid_loss"]] for row in content["epochs"]]
+    said = json.dumps([losses, content["test"]["loss"]])
+    weights = (own / "weights.safetensors").read_bytes()
     return sha256(weights + said.encode()).hexdigest()
 
 
-def _look(run: Any) -> None:
-    rows = [
-        each.check for each in run.fairness_check.checks if each.verdict in ("fail", "different")
-    ]
-    if rows:
+def _look(folder: Path) -> None:
+    """See whether the record has rows of the fairness check that fail."""
+    from helpers import record
+
+    checks = record.read(folder)["fairness"]["checks"]
+    if rows := [each["check"] for each in checks if each["verdict"] in ("fail", "different")]:
         raise Noticed(rows)

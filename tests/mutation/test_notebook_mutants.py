@@ -21,8 +21,8 @@ ONE = Mutant("JAX", 3, LINE, CHANGE, "")
     ("notebook", "change"),
     [
         ("PyTorch", "255  ->  256"),
-        ("PyTorch", "side - crop  ->  side + crop"),
-        ("PyTorch", "without replica.optimizer.zero_grad()"),
+        ("PyTorch", "side - r.crop  ->  side + r.crop"),
+        ("PyTorch", "without optimizer.zero_grad()"),
         ("TensorFlow", "g + decay * p  ->  g - decay * p"),
         ("JAX", "old - rate * way  ->  old + rate * way"),
     ],
