@@ -92,10 +92,10 @@ APART = (
 QUICK = ("tests/docs", "tests/training", "tests/fairness")
 """Parts of `make quick` beside "tests", so that they run at the same time."""
 
-# Two frameworks live in one kernel, the limits, the world and the all-reduce need any, and ranks
-# one with both launchers; other files are named after theirs, behind "stand_in_" where they go
-# through what a framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with
-# something in the notebook that the fairness check has to notice.
+# Two frameworks live in one kernel, the limits and the all-reduce need any, and ranks one with both
+# launchers; other files are named after theirs, behind "stand_in_" where they go through what a
+# framework does on GPUs, behind "nodes_" over several nodes, behind "planted_" with something in
+# the notebook that the fairness check has to notice.
 KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
     (
         "all_reduce",
@@ -104,7 +104,6 @@ KERNEL_OF = {row.module: row.kernel for row in ROWS} | dict.fromkeys(
         "hosts_network",
         "limits",
         "ranks",
-        "world",
     ),
     "pytorch",
 )

@@ -47,7 +47,7 @@ def world_of(notebook: str, folder: Path) -> dict[str, Any]:
     return names
 
 
-def called(names: dict[str, Any]) -> list[Check]:
+def _called(names: dict[str, Any]) -> list[Check]:
     """What the data-coverage check of the run's notebook's functions finds."""
     run = names["this_run"]
     world = run.world
@@ -69,7 +69,7 @@ def failed_in_data_coverage(
     try:
         with planted(names, notebook, sound, broken):
             run.take(functions_with(names))
-            return failed(called(names))
+            return failed(_called(names))
     finally:
         run.take(functions)
 

@@ -121,7 +121,6 @@ PLANTS = {
     ),
     "the same crops in each batch": Plant(
         {
-            "[scaled.recipe.seed, tickets[0]]": "[scaled.recipe.seed]",
             "default_rng([scaled.recipe.seed, numbers[at]])": "default_rng(scaled.recipe.seed)",
             "[scaled.recipe.seed, epoch, place * self.part + at]": "[scaled.recipe.seed, at]",
             "lots, order = random.random((size, 3), np.float32)": (
@@ -133,10 +132,6 @@ PLANTS = {
     ),
     "one crop for a batch": Plant(
         {
-            "copy_into(place, self.transform(images.read(self.rows[image]), random))": (
-                "copy_into(place, self.transform(images.read(self.rows[image]), "
-                "np.random.default_rng([scaled.recipe.seed, tickets[0]])))"
-            ),
             "copy_into(pixels[at], self.transform(images.read(self.rows[image]), random))": (
                 "copy_into(pixels[at], self.transform(images.read(self.rows[image]), "
                 "np.random.default_rng([scaled.recipe.seed, numbers[0]])))"
@@ -161,9 +156,6 @@ PLANTS = {
         {
             LOOP: TWICE,
             "np.arange(rank, used, shares)": "np.arange(rank, used, shares) % (used - shares)",
-            "np.arange(world.rank, used, world.size)": (
-                "np.arange(world.rank, used, world.size) % (used - world.size)"
-            ),
         },
         training_checks.ORDER,
     ),
@@ -191,11 +183,7 @@ PLANTS = {
         checked=True,
     ),
     "evaluated from then on": Plant(
-        {
-            "replica.model.train()": "replica.model",
-            "replica.parallel.train()": "replica.parallel",
-            "    network.train()\n": "",
-        },
+        {"    network.train()\n": ""},
         "running mean after 5 SGD steps",
         checked=True,
     ),
@@ -203,10 +191,6 @@ PLANTS = {
     "another momentum": Plant(_rule(0.5, 1e-3), training_checks.OPTIMIZER),
     "another rate for one weight": Plant(
         {
-            "parameters, decay = network.parameters(), rule.weight_decay": (
-                'parameters, decay = [{"params": [each]} for each in network.parameters()], '
-                "rule.weight_decay"
-            ),
             "return gluon.Trainer(": (
                 "next(iter(trainable.values())).lr_mult = 10.0\n    return gluon.Trainer("
             ),
@@ -219,10 +203,6 @@ PLANTS = {
     "another rule": Plant({RULE: f'rule or {KIND}("adam", 0.0, 1e-3)'}, training_checks.OPTIMIZER),
     "evaluation of other images": Plant(
         {
-            "Images(part.iloc[world.rank :: world.size], evaluation_transform)": (
-                "Images(part.iloc[[0] * len(part)].iloc[world.rank :: world.size], "
-                "evaluation_transform)"
-            ),
             "Images(part[world.rank :: world.processes], evaluation_transform)": (
                 "Images(part.iloc[[0] * len(part)][world.rank :: world.processes], "
                 "evaluation_transform)"
@@ -245,7 +225,6 @@ PLANTS = {
     ),
     "bf16": Plant(
         {
-            "cast = casts.get(scaled.recipe.precision)": "cast = torch.bfloat16",
             "network(tf.cast(to_network(pixels), compute), training=True)": (
                 "network(tf.cast(to_network(pixels), tf.bfloat16), training=True)"
             ),
@@ -257,13 +236,12 @@ PLANTS = {
 CANNOT = {
     "bf16": ("MXNet", "Chainer", "JAX", "TensorFlow"),
     "evaluated from then on": ("MXNet", "Chainer", "TensorFlow", "Keras"),
-    "a smaller batch": ("PyTorch_MultiGPU_Exp_Loss",),
 }
-"""Frameworks that cannot, or whose small network cannot; or that are told in each step."""
+"""Frameworks that cannot, or whose small network cannot."""
 ONLY: dict[str, tuple[str, ...]] = {
-    "a smaller batch": ("PyTorch", "Keras"),
-    "one crop for a batch": ("PyTorch", "MXNet"),
-    "another rate for one weight": ("PyTorch", "MXNet"),
+    "a smaller batch": ("Keras",),
+    "one crop for a batch": ("MXNet",),
+    "another rate for one weight": ("MXNet",),
     "clipped gradients": ("MXNet",),
 }
 """Frameworks whose texts a plant has, if it has not those of all."""
