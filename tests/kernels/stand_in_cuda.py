@@ -16,8 +16,10 @@ import torch
 import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.nn.parallel import DistributedDataParallel, _functions
+from torch.utils.data import DataLoader
 
 from helpers.frameworks import replicas
+from helpers.training import notebook_run
 
 Tensors = Sequence[torch.Tensor]
 
@@ -74,6 +76,7 @@ class Stream:
 
 def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
     """For one process that drives all devices, or all replicas on the GPU that they share."""
+    pinned(patch)
     modules = [sys.modules[f"torch.nn.parallel.{name}"] for name in ("replicate", "parallel_apply")]
     for module in (*modules, _functions):
         patch.setattr(module, "_get_device_index", lambda *given: 0)
@@ -95,6 +98,17 @@ def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
         patch.setattr(torch.accelerator, name, value)
 
 
+def pinned(patch: pytest.MonkeyPatch) -> None:
+    """Loaders have to pin memory, which CUDA's driver does; here nothing is pinned."""
+    init = DataLoader.__init__
+
+    def unpinned(loader: Any, *given: Any, pin_memory: bool = False, **how: Any) -> None:
+        assert pin_memory
+        init(loader, *given, **how)
+
+    patch.setattr(DataLoader, "__init__", unpinned)
+
+
 @contextmanager
 def one_replica(shared: bool) -> Iterator[None]:
     """For the process of one of them: CUDA's streams, NCCL, and DDP's own device.
@@ -105,6 +119,7 @@ def one_replica(shared: bool) -> Iterator[None]:
     rank = 0 if shared else int(os.environ["LOCAL_RANK"])
     to, own = torch.Tensor.to, torch.device("cuda", rank)
     chosen: list[torch.device] = []
+    choose = notebook_run.own_device
 
     def init_process_group(backend: str, **how: Any) -> None:
         if shared and backend == "nccl":
@@ -112,14 +127,20 @@ def one_replica(shared: bool) -> Iterator[None]:
         assert backend == ("gloo" if shared else "nccl")
         begin("gloo", **how)
 
-    def init(self: Any, module: Any, device_ids: Any) -> None:
-        assert len(device_ids) == 1
-        wrapped(self, module)
+    def init(self: Any, module: Any, device_ids: Any = None, **how: Any) -> None:
+        assert device_ids is None or len(device_ids) == 1
+        wrapped(self, module, **how)
+
+    def own_device(run: Any, number: int) -> torch.device:
+        """The replica chooses its GPU, and computes on the CPU."""
+        assert choose(run, number) == own and set(chosen) == {own}
+        run.own_devices = (torch.device("cpu"),)
+        return torch.device("cpu")
 
     def sent(tensor: torch.Tensor, *given: Any, **how: Any) -> torch.Tensor:
         """Copied to the replica's own GPU, which it has chosen, or to the host."""
         if given and isinstance(given[0], torch.device) and given[0].type == "cuda":
-            assert chosen == [given[0]] == [own]
+            assert set(chosen) == {given[0]} == {own}
             return tensor.clone()
         return to(tensor, *given, **how)
 
@@ -127,6 +148,8 @@ def one_replica(shared: bool) -> Iterator[None]:
         patch.setattr(dist, "init_process_group", init_process_group)
         patch.setattr(DistributedDataParallel, "__init__", init)
         patch.setattr(torch.cuda, "set_device", chosen.append)
+        patch.setattr(notebook_run, "own_device", own_device)
+        pinned(patch)
         patch.setattr(torch.Tensor, "to", sent)
         patch.setattr(torch.cuda, "Stream", Stream)
         patch.setattr(torch.cuda, "current_stream", Stream)

@@ -3,51 +3,59 @@
 from pathlib import Path
 from typing import Any
 
-import faulty_gradients
 import numpy as np
 import pytest
 import ranks_tools
-import two_nodes
 from notebook_cells import write_noise_images
+from rank_kills import LAUNCH, NOTEBOOK, unmeasured
+from two_nodes import SMALL
 
-from helpers.fairness import reference
-from helpers.fairness.training_loop import RULES, Trial
+from helpers import record
+from helpers.fairness import process_checks
+from helpers.launch.failures import RankError
+from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
-from helpers.training import train_loop
-from helpers.training.train_loop import Work
-from helpers.training.world import World
 
-NOTEBOOK = "PyTorch_MultiGPU"
+ONE_NODE = "PyTorch_MultiGPU_Exp_Loss"
 
 
-def trial() -> Trial:
-    shares = (reference.batch_of("multilabel"),) * 2
-    return Trial(reference.shallow_arrays(), shares, RULES["adam"], reference.RATES["adam"])
+def train(folder: str, devices: int, notebook: str = NOTEBOOK) -> dict[str, Any]:
+    """The notebook's names once it has trained, here or on a rank."""
+    given = {"data": f"{folder}/noise", "recipe": f"{folder}/small.toml", "devices": devices}
+    how = {"epochs": 2, "batch_size": 8, "num_workers": 1, "run": f"{folder}/run-{devices}"}
+    return run_cells(notebook, after=LAUNCH, changed=unmeasured, **given, **how)
 
 
-def seen(world: World, work: Work) -> tuple[Any, ...]:
-    place = (world.rank, world.size, len(world.devices), world.processes)
-    return *place, world.nodes, world.node, world.simulated_nodes, world.on_machine
+def on_two_nodes(folder: Path, notebook: str) -> None:
+    (run := folder / "run-1").mkdir()
+    cell = f"import test_nodes_pytorch as t\nt.train({str(folder)!r}, 1, {notebook!r})"
+    ranks_tools.run(run, cell, devices=1, framework="pytorch")
 
 
-def checked_loop(names: two_nodes.Names) -> list[Any]:
-    """On a rank: what a trial gives, twice, since a second group meets as the first did."""
-    run = names["this_run"]
-    assert run.setup.of_all_nodes.count == 2 and run.record.content["devices"]["count"] == 2
-    found = [run.everywhere(train_loop.check_training_loop, trial())[1] for _ in range(2)]
-    faulty_gradients.assert_compared(run, uneven="expected")
-    assert run.everywhere(seen) == [(n, 2, 1, 2, 2, n, True, 2) for n in range(2)]
-    return [*found, run.recipe]
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path: Path) -> Path:
+    write_noise_images(tmp_path)
+    (tmp_path / "small.toml").write_text(SMALL)
+    return tmp_path
 
 
-def test_two_nodes_take_the_steps_of_one(tmp_path: Path) -> None:
-    one = two_nodes.names_of(NOTEBOOK, tmp_path / "one", 2)["this_run"]
-    loss, weights, logits = one.everywhere(train_loop.check_training_loop, trial())[0]
-    for *found, recipe in two_nodes.on_ranks(NOTEBOOK, tmp_path / "two", checked_loop):
-        assert recipe == one.recipe
-        for again, same, others in found:
-            assert again == loss and np.array_equal(logits, others)
-            assert all(np.array_equal(weights[name], same[name]) for name in weights)
+def test_two_nodes_take_the_steps_of_one(folder: Path) -> None:
+    on_two_nodes(folder, NOTEBOOK)
+    train(str(folder), 2)
+    found, one = (record.read(folder / f"run-{devices}") for devices in (1, 2))
+    for ours, theirs in zip(found["epochs"], one["epochs"], strict=True):
+        for figure in ("train_loss", "valid_loss", "learning_rate"):
+            assert ours[figure] == theirs[figure]
+    each, expected = (
+        weights.load(folder / f"run-{devices}" / "weights.safetensors") for devices in (1, 2)
+    )
+    assert all(np.array_equal(each[name], array) for name, array in expected.items())
+    assert found["cluster"]["nodes"] == 2 and "cluster" not in one
+    assert found["devices"]["count"] == 2
+    rows = {row["check"]: row for row in found["fairness"]["checks"]}
+    assert not [name for name, row in rows.items() if row["verdict"] == "fail"]
+    assert rows[process_checks.JOINED]["reason"] == "2 processes, 2 devices, 1 host"
+    assert rows["gradients, n devices / one"]["verdict"] == "pass"
 
 
 MEET = """
@@ -70,16 +78,14 @@ def test_a_process_group_meets_under_each_launcher(
     assert ranks_tools.run(tmp_path, MEET, launcher=launcher) == [2, 2]
 
 
-def test_a_notebook_of_one_node_says_so(tmp_path: Path) -> None:
-    with pytest.raises(two_nodes.RankError, match=r"^nodes 2: DataParallel is one process"):
-        two_nodes.on_ranks("PyTorch_MultiGPU_Exp_Loss", tmp_path, checked_loop)
-    assert not (tmp_path / "run" / "record.json").exists()
+def test_a_notebook_of_one_node_says_so(folder: Path) -> None:
+    with pytest.raises(RankError, match=r"^nodes 2: DataParallel is one process"):
+        on_two_nodes(folder, ONE_NODE)
+    assert not (folder / "run-1" / "record.json").exists()
 
 
-def test_the_cells_have_no_nodes(tmp_path: Path) -> None:
+def test_the_cells_have_no_nodes(folder: Path) -> None:
     """Elsewhere than under a launcher a notebook is one machine's."""
-    data = str(write_noise_images(tmp_path))
-    run = run_cells(
-        NOTEBOOK, until="## 5.", recipe="demo", data=data, devices=2, run=str(tmp_path / "run")
-    )["this_run"]
+    given = {"data": str(folder / "noise"), "run": str(folder / "run")}
+    run = run_cells(NOTEBOOK, until="def augment(", recipe="demo", devices=2, **given)["run"]
     assert run.setup.nodes == 1 and run.rank == 0 and "cluster" not in run.record.content

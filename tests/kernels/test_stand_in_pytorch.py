@@ -3,6 +3,8 @@
 Runs in the pytorch environment.
 """
 
+from collections import deque
+from itertools import chain, islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,83 +13,92 @@ import numpy as np
 import pytest
 import stand_in_cuda
 import torch
-from notebook_cells import (
-    CHECKED,
-    assert_passed,
-    cell_with,
-    failed_in_training_loop,
-    namespace_of,
-    only_the_loop,
-)
-from resuming import write_small_images
+from notebook_cells import cell_with, failed, write_noise_images
+from two_nodes import SMALL
 
 from helpers.fairness import reference
+from helpers.fairness.check_results import Check
 from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
+from helpers.runner.notebook_code import run_cells
 from helpers.runner.self_test import expected
-from helpers.training.world import World
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
+UNTIL = {ONE_A_GPU: "def main(", ONE_FOR_ALL: "run.check("}
+"""The text of the cell that checks and trains."""
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data-coverage check reads through DataLoader, which pins memory by the driver in C++."""
-    only_the_loop(monkeypatch)
+@pytest.fixture
+def contexts(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each time that this process initialises CUDA."""
+    made: list[None] = []
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: made.append(None))
+    return made
 
 
 @pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names for so many replicas on so many GPUs, up to its training-loop check."""
+    """A notebook's names for so many replicas on so many GPUs, before it checks itself."""
     notebook, count, gpus = request.param
     there = [Gpu(f"GPU {number}") for number in range(gpus)]
     monkeypatch.setattr(devices, "visible", lambda: there)
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
-    cpus = [torch.device("cpu")] * count
-    monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
     if notebook == ONE_FOR_ALL:
+        cpus = [torch.device("cpu")] * count
+        monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
         stand_in_cuda.install(monkeypatch, shared=gpus < count)
     else:
         monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus < count))
-    return namespace_of(
-        notebook,
-        tmp_path,
-        until=CHECKED,
-        checked=False,
-        devices=count,
-        gpus=gpus,
-        recipe="demo",
-        data=str(write_small_images(tmp_path / "data")),
-        batch_size=4,
-    )
+    (tmp_path / "small.toml").write_text(SMALL)
+    given = {"data": str(write_noise_images(tmp_path)), "recipe": str(tmp_path / "small.toml")}
+    given |= {"run": str(tmp_path / "run"), "devices": count, "gpus": gpus, "batch_size": 4}
+    return run_cells(notebook, until=UNTIL[notebook], num_workers=0, **given)
+
+
+def rows(names: dict[str, Any]) -> tuple[Check, ...]:
+    """The fairness check by the notebook's own lines before its loop over the epochs."""
+    notebook = ONE_FOR_ALL if "on_each" in names else ONE_A_GPU
+    lines, _, _ = cell_with(notebook, UNTIL[notebook]).partition("for epoch in")
+    if notebook == ONE_FOR_ALL:
+        exec(lines, names)
+        found = names["run"].loop.fairness
+    else:
+        exec(f"{lines}dist.destroy_process_group()\n    return run.loop.fairness", names)
+        found = names["run"].launch(names["main"])
+    checks: tuple[Check, ...] = found.checks
+    return checks
 
 
 LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL, 4, 1)]
 
 
 @pytest.mark.parametrize("loop", LOOPS, indirect=True)
-def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    loop["this_run"].check_training_loop(**vars(loop["this_run"].functions))
-    assert_passed(loop["this_run"])
+def test_the_fairness_check_passes_and_the_notebooks_process_needs_no_gpu_stand_in(
+    contexts: list[None], loop: dict[str, Any]
+) -> None:
+    assert loop["run"].on_gpu
+    checks = rows(loop)
+    assert not failed(checks)
+    assert any(check.check == "weight change after 5 SGD steps" for check in checks)
+    assert not contexts
 
 
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
-    divided, summed = "scaler.scale(loss) / len(each)", "scaler.scale(loss)"
-    assert "weight change after 5 SGD steps" in failed_in_training_loop(
-        loop, ONE_FOR_ALL, divided, summed
-    )
+    mean = "torch.stack(losses).mean()"
+    step = cell_with(ONE_FOR_ALL, mean).replace(mean, "torch.stack(losses).sum()")
+    exec(step, loop)
+    assert "weight change after 5 SGD steps" in failed(rows(loop))
 
 
 @pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3, 3)], indirect=True)
 def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
     """Weights that are broadcast come without their strides: those devices would do other work."""
-    run = loop["this_run"]
-    (world,), shallow = run.worlds(), framework.shallow(reference.shallow_arrays(), run.devices)
-    replica = run.functions.start(world, shallow)
+    shallow = framework.shallow(reference.shallow_arrays(), loop["run"].devices)
+    replica = loop["make_replica"](shallow)
     model = replica.network
     seen: list[tuple[bool, bool]] = []
 
@@ -101,10 +112,8 @@ def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -
         )
 
     model.features.conv0.register_forward_hook(note)
-    batch = torch.zeros(6, 32, 32, 1, dtype=torch.uint8), torch.zeros(6, 14)
-    shares = loop["split"](world, batch)
-    assert len(shares) == 3
-    results = loop["forward_on_each"](replica.parallel, shares, world)
+    batch = torch.zeros(12, 32, 32, 1, dtype=torch.uint8), torch.zeros(12, 14)
+    results = loop["on_each"](replica.model, *batch)
     assert seen == [(True, True)] * 3
 
     torch.autograd.backward([loss / 3 for loss, _ in results])
@@ -143,7 +152,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event]) -> None:
-    wait = framework.completion(SimpleNamespace(is_cuda=True, device="cuda:1"))
+    wait = framework.completion(SimpleNamespace(device=torch.device("cuda:1")))
     (event,) = events
     assert event.how == {"blocking": True}, "it sleeps instead of keeping a core busy"
     assert event.done == ["recorded on the stream of cuda:1"]
@@ -196,24 +205,25 @@ def test_the_fairness_check_too_joins_what_shares_a_gpu_by_gloo_stand_in(
 
 @pytest.mark.parametrize(("count", "gpus", "turns"), [(2, 2, 1), (4, 2, 2), (3, 1, 3), (2, 0, 2)])
 def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
-    count: int, gpus: int, turns: int, tmp_path: Path
+    count: int, gpus: int, turns: int
 ) -> None:
-    names = namespace_of(
-        ONE_FOR_ALL, tmp_path, until="this_run.check_training_loop(", checked=False
+    taken: list[tuple[list[Any], int]] = []
+    measured: dict[str, Any] = {}
+
+    def train_steps(replica: Any, batches: Any, steps: int) -> None:
+        taken.extend((batch, steps) for batch in batches)
+
+    names: dict[str, Any] = {"chain": chain, "repeat": repeat, "islice": islice, "deque": deque}
+    on = framework.list_devices("gpu" if gpus else "cpu", count, gpus)
+    names |= {"run": SimpleNamespace(devices=on, measure=lambda **turns: measured.update(turns))}
+    names |= {"r": SimpleNamespace(batch_size=4), "n": count, "train_steps": train_steps}
+    names |= {"loader": [[torch.arange(4 * count)]]}
+    names |= {"replica": SimpleNamespace(device=torch.device("cpu"))}
+    exec(cell_with(ONE_FOR_ALL, "run.measure("), names)
+    measured["no_all_reduce"](2)
+    assert [[batch[0].tolist(), steps] for batch, steps in taken] == [[[0, 1, 2, 3], 2 * turns]] * (
+        2 * turns
     )
-    exec(cell_with(ONE_FOR_ALL, "def without_all_reduce("), names)
-    world = World(0, count, (torch.device("cpu"),) * count, "gpu" if gpus else "cpu", gpus)
-    replica = SimpleNamespace(world=world, parallel=torch.nn.Identity())
-    trained: list[Any] = []
-
-    def train_step(replica: Any, shares: list[Any]) -> list[None]:
-        trained.append(shares)
-        return [None]
-
-    names["train_step"] = train_step
-    clock = SimpleNamespace(batches=iter, queued=lambda loss: None)
-    names["without_all_reduce"](replica, iter([list(range(count))] * 2), 2, clock)
-    assert trained == [[0]] * turns * 2
 
 
 @pytest.mark.parametrize(("count", "gpus"), [(1, None), (2, None), (2, 1)])
