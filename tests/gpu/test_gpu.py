@@ -25,6 +25,8 @@ import gpus
 
 pytestmark = pytest.mark.gpu
 MIB = 2**20
+CHECKS = "run.check("
+"""The text of a notebook's cell that checks itself and trains."""
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +130,32 @@ def test_pytorch_steps_are_timed_to_their_end_on_the_gpu() -> None:
     assert abs(ours / of_gpu - 1) < 0.05
 
 
+def in_one_process(folder: Path) -> dict[str, Any]:
+    """The names of PyTorch's notebook with one process, before it checks itself."""
+    import data_prep
+    from helpers.runner.notebook_code import run_cells
+
+    images = str(folder / "images")
+    data_prep.generate_nih(images, images=100, size=264, num_workers=1, progress=False)
+    recipe = str(Path(__file__).with_name("random.toml"))
+    given: dict[str, Any] = {"recipe": recipe, "data": images, "devices": 1, "num_workers": 2}
+    given |= {"batch_size": 8, "run": str(folder / "run")}
+    return run_cells("PyTorch_MultiGPU_Exp_Loss", until=CHECKS, **given)
+
+
+def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path: Path) -> None:
+    import torch
+
+    names = in_one_process(tmp_path)
+    run = names["run"]
+    torch.ones(9, device=run.devices[0]).sum().item()
+    found = [
+        (pixels.is_pinned(), tuple(pixels.shape), len(numbers))
+        for pixels, _, numbers in names["make_loader"](run.train_part, True)
+    ]
+    assert found == [(run.on_gpu, (8, 224, 224, 1), 8)] * (len(run.train_part) // 8)
+
+
 def test_pytorch_sums_by_nccl_in_one_process() -> None:
     """Else gradients are not averaged."""
     from helpers.frameworks import pytorch as framework
@@ -138,21 +166,15 @@ def test_pytorch_sums_by_nccl_in_one_process() -> None:
 
 
 def test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path: Path) -> None:
-    """Else replicas have less of GPU 0, and the recorded peak counts it."""
+    """Else training has less of the GPU, and the recorded peak counts it."""
     import torch
 
-    import data_prep
-    from helpers.runner.notebook_code import run_cells
-
-    images = str(tmp_path / "images")
-    data_prep.generate_nih(images, images=100, size=264, num_workers=1, progress=False)
-    recipe = str(Path(__file__).with_name("random.toml"))
-    given: dict[str, Any] = {"recipe": recipe, "data": images, "devices": 1}
-    until = "this_run.check_fairness("
-    names = run_cells("PyTorch_MultiGPU", until=until, run=str(tmp_path / "run"), **given)
+    names = in_one_process(tmp_path)
     before = torch.cuda.memory_reserved(0)
-    parts = (names[name] for name in ("model", "build_model", "evaluate_pixels"))
-    names["this_run"].check_fairness(*parts)
+    model = names["build_model"]()
+    functions = ("build_model", "make_replica", "train_steps", "predict", "make_loader")
+    replica = names["make_replica"](model)
+    names["run"].check(replica, *(names[name] for name in functions))
     after = torch.cuda.memory_reserved(0)
     print(f"reserved {before / MIB:.0f} MiB before, {after / MIB:.0f} after")
     assert after - before < 256 * MIB

@@ -22,7 +22,8 @@ from fake_nvml import scenarios
 
 from helpers import paths
 from helpers.frameworks import pytorch as framework
-from helpers.training import measured_run, step_clock
+from helpers.run import Run
+from helpers.training import step_clock
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
@@ -44,10 +45,10 @@ def answer(holds: bool) -> AbstractContextManager[Any]:
 def test_memory_that_the_fairness_check_leaves_stand_in(
     holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs the notebook up to section 7, without its fairness check."""
+    """Runs the notebook's cells up to its training, without its fairness check."""
     kept = [0]
     left = (8 if holds else 800) * on_gpu.MIB
-    monkeypatch.setattr(measured_run.Run, "check_fairness", lambda *given: kept.append(left))
+    monkeypatch.setattr(Run, "check", lambda *given: kept.append(left))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: kept[-1])
     with answer(holds):
         on_gpu.test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path)
@@ -89,6 +90,17 @@ def test_products_that_are_rounded_stand_in(
     monkeypatch.setitem(on_gpu.PRODUCTS, "pytorch", product)
     with answer(holds):
         on_gpu.test_pytorch_multiplies_in_the_precision()
+
+
+@BOTH
+def test_batches_of_workers_stand_in(
+    holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here no batch is pinned; it does not hold where the loader pins what is not for a GPU."""
+    if not holds:
+        monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: True)
+    with answer(holds):
+        on_gpu.test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path)
 
 
 @BOTH
