@@ -94,7 +94,7 @@ ROWS = (
         shared_memory=True,
     ),
     Row(
-        name="PyTorch Exp Loss",
+        name="PyTorch DataParallel",
         framework="PyTorch",
         module="pytorch",
         kernel="pytorch",

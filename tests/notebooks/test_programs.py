@@ -100,7 +100,13 @@ def code_of(module: Path) -> str:
     return ast.unparse(tree)
 
 
-OF_A_PROGRAM = (".backward(", "optimizer.step(", "zero_grad(", "init_process_group(", "DataLoader(")
+OF_A_PROGRAM: tuple[str, ...] = (
+    ".backward(",
+    "optimizer.step(",
+    "zero_grad(",
+    "init_process_group(",
+    "DataLoader(",
+)
 OF_A_PROGRAM += ("all_reduce(", "roc_auc_score(", "DistributedDataParallel(", "make_replica(")
 NOT_BEHIND = {"helpers.training.notebook_check", "helpers.training.train_loop"}
 NOT_BEHIND |= {"helpers.training.roc_auc"}

@@ -59,7 +59,7 @@ def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
     assert [entry.run for entry in several.entries] == [
         "PyTorch, 1 device",
         "PyTorch, 2 devices",
-        "PyTorch Exp Loss, 2 devices",
+        "PyTorch DataParallel, 2 devices",
         "Keras, 1 device",
         "MXNet Gluon, 1 device",
         "Chainer",
@@ -69,7 +69,7 @@ def test_runs_stand_in_the_fixed_order(several: Comparison) -> None:
 def test_the_table_of_all_runs_has_a_row_each_and_its_evidence(several: Comparison) -> None:
     table = comparison_tables.runs(several).frame
     assert list(table.index) == [
-        "PyTorch Exp Loss, 2 devices",
+        "PyTorch DataParallel, 2 devices",
         "PyTorch, 1 device",
         "PyTorch, 2 devices",
         "Keras, 1 device",

@@ -36,14 +36,14 @@ def test_the_figures_are_those_of_the_notebooks() -> None:
     numbers = published.results().set_index(["label", "devices"])
     assert numbers.loc[("TensorFlow", 1), "mean_auc"] == 0.8009
     assert numbers.loc[("PyTorch", 4), "mean_auc"] == 0.8084
-    assert numbers.loc[("PyTorch Exp Loss", 4), "mean_auc"] == 0.8126
+    assert numbers.loc[("PyTorch DataParallel", 4), "mean_auc"] == 0.8126
     assert numbers.loc[("PyTorch", 4), "seconds"] == 9 * 60 + 43
     rate = numbers.loc[("Keras", 1), "synthetic_images_per_second"]
     assert rate == pytest.approx(5 * 87_306 / (35 * 60 + 51))
     assert numbers["notebook"].str.contains("/blob/671e2a0").all()
     table = published.training().frame
     assert list(table.loc["TensorFlow"]) == ["33:29", "0.8009", "22:11", "1.51", "0.8120"]
-    assert list(table.loc["PyTorch Exp Loss"]) == ["-", "-", "9:28", "-", "0.8126"]
+    assert list(table.loc["PyTorch DataParallel"]) == ["-", "-", "9:28", "-", "0.8126"]
     assert list(published.synthetic().frame.loc["Chainer"]) == ["27:19", "7:23", "3.70"]
 
 
@@ -81,7 +81,7 @@ def test_charts_draw_what_there_is(gaps: None, tmp_path: Path) -> None:
     compared = comparison.load(tmp_path)
     placed = records.drawn(charts.placed(compared))
     labels = [text.get_text() for text in placed.axes[1].get_yticklabels()]
-    assert "PyTorch Exp Loss" in labels and "Keras" in labels
+    assert "PyTorch DataParallel" in labels and "Keras" in labels
     scaling = records.drawn(charts.scaling(compared))
     crosses = [line for line in scaling.axes[1].lines if line.get_marker() == "x"]
     assert len(crosses) == 4  # of six, one has no run on one GPU, and one lost its time
