@@ -215,11 +215,9 @@ def notebook(
 ) -> tuple[Batches, Data]:
     """The training loader of a notebook, for one device, and its images."""
     name = NOTEBOOKS[framework]
-    calling = name in notebook_loops.CALLING
-    until = "run.check(" if calling else "## 6."
     of = {"data": str(data), "recipe": recipe}
-    names = notebook_loops.names_of(name, folder, batch, until, **of)
-    if calling:
+    names = notebook_loops.names_of(name, folder, batch, "## 6.", **of)
+    if name in notebook_loops.CALLING:
         return partial(batches_of_library, names), names["run"].images
     return partial(batches, names), names["this_run"].images
 
