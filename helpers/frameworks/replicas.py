@@ -17,8 +17,8 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from multiprocessing import (
     connection,
@@ -90,7 +90,8 @@ def run(
                     target=_replica,
                     args=(payload, rank, count, rendezvous, variables, theirs),
                 )
-                process.start()
+                with _main_hidden():
+                    process.start()
                 theirs.close()
                 processes.append(process)
                 pipes.append(ours)
@@ -159,6 +160,20 @@ def _imported() -> list[str]:
     values = vars(sys.modules["__main__"]).values()
     named = {value.__name__ for value in values if isinstance(value, ModuleType)}
     return sorted(named | {name for name in sys.modules if name.startswith("helpers.")})
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """A process that starts here does not run this program's lines again.
+
+    multiprocessing would, where the program is a script. A replica gets its function by value.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _collect(

@@ -27,15 +27,17 @@ _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's fil
 
 
 def find(names: Mapping[str, Any]) -> Path:
-    """The file of the notebook that runs here.
+    """The file of the notebook, or of the script with its cells, that runs here.
 
-    The first of these that is known says which: our runner, VS Code, Jupyter, nbmake. Else it is
-    the shipped notebook of which IPython has run the cell that begins the run. ``names`` are the
-    notebook's ``globals()``.
+    A script knows its own file. For a notebook, the first of these that is known says which: our
+    runner, VS Code, Jupyter, nbmake. Else it is the shipped notebook of which IPython has run the
+    cell that begins the run. ``names`` are the notebook's ``globals()``.
 
     Raises:
         UserError: it cannot be found out, or the file is not there.
     """
+    if script := names.get("__file__"):
+        return Path(script)
     said = {
         VARIABLE: os.environ.get(VARIABLE, ""),
         VS_CODE: str(names.get(VS_CODE, "")),
@@ -66,11 +68,14 @@ def _file(name: str, where: str) -> Path:
 def code_cells(path: Path) -> tuple[list[str], list[str]]:
     """A notebook's code cells, and apart from them those tagged ``parameters``.
 
-    Without a file there are none.
+    Without a file there are none. A script is one cell.
     """
     code: list[str] = []
     tagged: list[str] = []
-    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = path.read_text(encoding="utf-8") if path.exists() else "{}"
+    if path.suffix == ".py":
+        return [text], tagged
+    content = json.loads(text)
     for cell in content.get("cells", []):
         if cell["cell_type"] == "code":
             tags = cell.get("metadata", {}).get("tags", [])

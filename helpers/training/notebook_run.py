@@ -51,6 +51,8 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)
     run.names, run.given = names, opened.given
+    if "devices" in names:  # of torchrun's ranks, which may be auto
+        run.given = {**opened.given, "devices": names["devices"]}
     _LAST[id(names)] = run
     row = row_of(opened.notebook.stem, module.KERNEL)
     if rank_info.here() is None and row is not None and row.rank_a_device:
