@@ -82,7 +82,7 @@ def assert_is_read(
     """The test part's images as Pillow reads these files, with their targets."""
     pixels, targets = evaluated(names, images.test)
     crop = names["scaled"].recipe.crop
-    assert np.array_equal(pixels, [_centre(path, crop) for path in paths])
+    assert np.array_equal(pixels, [centre_of(path, crop) for path in paths])
     assert np.array_equal(targets, images.targets(images.test))
 
 
@@ -107,19 +107,11 @@ batch_size = 8
 """
 
 
-def assert_colour_is_read(
-    notebook: str,
-    monkeypatch: pytest.MonkeyPatch,
-    folder: Path,
-    suffix: str,
-    evaluated: Evaluated,
-    first_batch: FirstBatch,
-    as_ever: str,
-) -> None:
-    """RGB images of classes: from files, from memory, and by a reader of somebody's own.
+def write_colour_images(folder: Path, suffix: str) -> tuple[str, str]:
+    """Class folders, some of whose files each framework would decode in its way, if at all.
 
-    From somebody's own files too, some of which each framework would decode in its way, if at all.
-    ``as_ever`` is the digest of the first batch of PNGs.
+    Returns:
+        A recipe's file, and the folder.
     """
     draws = np.random.default_rng(0)
     for part, size in (("train", 30), ("val", 6)):
@@ -133,13 +125,28 @@ def assert_colour_is_read(
                 image = Image.fromarray(draws.integers(0, 2**16, (50, 48), dtype=np.uint16))
             image.save(path, "BMP" if number % 4 == 3 else None)  # whatever its name says
     (folder / "colour.toml").write_text(COLOUR)
-    names = namespace_of(
-        notebook, folder, devices=2, recipe=str(folder / "colour.toml"), data=str(folder / "set")
-    )
+    return str(folder / "colour.toml"), str(folder / "set")
+
+
+def assert_colour_is_read(
+    notebook: str,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    suffix: str,
+    evaluated: Evaluated,
+    first_batch: FirstBatch,
+    as_ever: str,
+) -> None:
+    """RGB images of classes: from files, from memory, and by a reader of somebody's own.
+
+    ``as_ever`` is the digest of the first batch of PNGs.
+    """
+    recipe, data = write_colour_images(folder, suffix)
+    names = namespace_of(notebook, folder, devices=2, recipe=recipe, data=data)
     files = names["images"]
     paths = [Path(path) for path in files.test["path"]]
     catalog = files.reader.catalog
-    array = np.stack([_pillows(Path(catalog.path(i))) for i in range(len(catalog))])
+    array = np.stack([pillows(Path(catalog.path(i))) for i in range(len(catalog))])
     found = []
     for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
         images = replace(files, reader=reader)
@@ -268,14 +275,14 @@ def _rows(grey: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(grey[:, 0, :4, 0]).view(np.uint32)[:, 0]
 
 
-def _centre(path: Path, crop: int) -> np.ndarray:
+def centre_of(path: Path, crop: int) -> np.ndarray:
     """What Pillow makes of a file, without its margin."""
-    pixels = _pillows(path)
+    pixels = pillows(path)
     top, left = (round((side - crop) / 2) for side in pixels.shape[:2])
     return pixels[top : top + crop, left : left + crop]
 
 
-def _pillows(path: Path) -> np.ndarray:
+def pillows(path: Path) -> np.ndarray:
     """What Pillow makes of a file: 16 bits as eight, what is neither grey nor RGB as RGB."""
     with Image.open(path) as image:
         if image.mode == "I;16":

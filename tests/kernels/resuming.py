@@ -58,14 +58,17 @@ def run(
     return names
 
 
-def assert_resumes(notebook: str, folder: Path, *, bits: bool = False, **given: Any) -> None:
+def assert_resumes(
+    notebook: str, folder: Path, *, bits: bool = False, program: str = __file__, **given: Any
+) -> None:
     """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one.
 
     To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
-    ``given`` are more of the notebook's parameters.
+    ``program`` is what trains, called like this file; ``given`` are more of the notebook's
+    parameters.
     """
     data = str(write_small_images(folder / "data"))
-    ends = _killed_and_whole(notebook, folder, data, "demo", given=given)
+    ends = _killed_and_whole(notebook, folder, data, "demo", given=given, program=program)
     start = weights.canonical("random", seed=0).arrays
     trained = [name for name in start if "running" not in name]
     way, apart = (
@@ -76,10 +79,14 @@ def assert_resumes(notebook: str, folder: Path, *, bits: bool = False, **given: 
     assert not bits or apart == 0, f"{apart / way:.1e} of the way, and it should repeat itself"
 
 
-def assert_own_resumes(notebook: str, folder: Path, recipe: Path) -> None:
+def assert_own_resumes(
+    notebook: str, folder: Path, recipe: Path, *, program: str = __file__
+) -> None:
     """As :func:`assert_resumes` with ``bits``, for a custom recipe."""
     given = {"epochs": SHORT_EPOCHS}
-    killed, whole = _killed_and_whole(notebook, folder, "auto", str(recipe), "valid_top1", given)
+    killed, whole = _killed_and_whole(
+        notebook, folder, "auto", str(recipe), "valid_top1", given, program
+    )
     assert killed.keys() == whole.keys()
     assert all(np.array_equal(killed[name], array) for name, array in whole.items())
 
@@ -91,10 +98,11 @@ def _killed_and_whole(
     recipe: str,
     metric: str = "valid_auc",
     given: Mapping[str, Any] = MappingProxyType({}),
+    program: str = __file__,
 ) -> list[dict[str, np.ndarray]]:
     """The weights of a run that was killed and resumed, and those of a whole one."""
     whole, most = folder / "whole", given.get("epochs", EPOCHS)
-    start = partial(_start, notebook, data, recipe=recipe, given=given)
+    start = partial(_start, program, notebook, data, recipe=recipe, given=given)
     _end(start(whole, resume=False), whole)
     for attempt in range(1, ATTEMPTS + 1):  # on a busy machine a run ends before it is killed
         killed = folder / f"killed {attempt}"
@@ -141,6 +149,7 @@ def before_training(
 
 
 def _start(
+    program: str,
     notebook: str,
     data: str,
     folder: Path,
@@ -149,7 +158,7 @@ def _start(
     recipe: str,
     given: Mapping[str, Any],
 ) -> "subprocess.Popen[str]":
-    command = [sys.executable, __file__, notebook, data, str(folder), str(int(resume)), recipe]
+    command = [sys.executable, program, notebook, data, str(folder), str(int(resume)), recipe]
     command.append(json.dumps(dict(given)))
     folder.mkdir(exist_ok=True)
     with (folder / SAID).open("w") as out:  # a pipe would stay open as long as any grandchild

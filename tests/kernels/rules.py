@@ -98,6 +98,20 @@ def assert_state_is_kept(run: Any, rule: Rule, task: str) -> None:
     whole, _ = run.everywhere(replica, start, {}, rates)[0]
     two, state = run.everywhere(replica, start, {}, rates[:2])[0]
     resumed, _ = run.everywhere(replica, two, state, rates[2:])[0]
+    assert_continues(rule, whole, two, state, resumed)
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def assert_continues(
+    rule: Rule, whole: Arrays, two: Arrays, state: Arrays, resumed: Arrays
+) -> None:
+    """The shallow network's weights after three steps are those after two and one.
+
+    ``state`` is the optimiser's in between.
+    """
+    start = reference.shallow_arrays()
     trained = [name for name in start if "running" not in name]
     assert {name for name in state if "/" in name} == {
         f"{moment}/{name}" for moment in rule.moments for name in trained

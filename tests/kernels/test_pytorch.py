@@ -3,90 +3,144 @@
 import os
 import socket
 import sys
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import copied
+import notebook_program
 import numpy as np
 import own_networks
 import psutil
 import pytest
 import rules
 import same_networks
+import shared_batches
 import torch
 import torch.distributed as dist
-from adapter import *
-from adapter import Adapter
-from agreed import (
-    steps_of,
-)
 from examples import assert_examples_deliver
-from notebook_cells import (
-    CHECKED,
-    failed,
-    failed_in_training_loop,
-    namespace_of,
-    write_noise_images,
-)
-from resuming import assert_own_resumes
+from framework_tests import *
+from framework_tests import OfFramework
+from notebook_cells import failed, recipe_of_resnet44, write_different_images
+from notebook_program import Names, fairness_check, in_each, names_of
+from resuming import assert_own_resumes, assert_resumes
 from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.models import densenet121
 from torchvision.transforms.v2 import functional as transforms
 
-import data_prep
-from data_prep import FINDINGS
-from helpers.errors import UserError
-from helpers.fairness import custom_network, reference, reference_checks
+from helpers.errors import LoaderError, UserError
+from helpers.fairness import custom_network, process_checks, reference, reference_checks
+from helpers.fairness import training_loop as loop_checks
+from helpers.fairness.check_results import FairnessCheck
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks import replicas
 from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
+from helpers.networks.shapes import shapes
 from helpers.recipe import lookup
-from helpers.training.train_loop import take_steps
-from helpers.training.world import World
+from helpers.training import checkpoint
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 TWO = framework.list_devices("cpu", 2)
 
 
-@pytest.fixture(scope="module", params=NOTEBOOKS)
-def cells(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
-    """A notebook's names for two virtual devices, before it trains."""
-    folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(request.param, folder, devices=2, until=CHECKED)
+PROGRAM = notebook_program.__file__
+KNOWN = "gradients, uneven batch, n devices / one"
+
+
+def assert_passed(found: FairnessCheck) -> None:
+    """Nothing failed or was left unchecked, and one row differs for a known reason."""
+    assert failed(found.checks) == set()
+    assert {check.check for check in found.checks if check.verdict == "expected"} == {KNOWN}
+    assert "not checked" not in {check.verdict for check in found.checks}
+    assert found.comparable
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_fairness_check_is_passed(notebook: str, tmp_path: Path) -> None:
+    found = fairness_check(names_of(notebook, tmp_path, devices=2))
+    assert_passed(found)
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == "replica 0's"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_it_trains_the_recipes_network(notebook: str, tmp_path: Path) -> None:
+    """Not only the one that its text names."""
+    names = names_of(notebook, tmp_path, devices=2, recipe=recipe_of_resnet44(tmp_path))
+    found = fairness_check(names)
+    assert_passed(found)
+    same_networks.assert_in_double(found.checks)
+    assert "gradient of layer3.6.bn2" in {check.check for check in found.checks}
+    held = framework.dump_weights(names["build_model"]())
+    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
+
+
+def own_names(notebook: str, folder: Path, **given: Any) -> Names:
+    """The names of a notebook with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", "pytorch")
+    return names_of(notebook, folder, recipe=str(recipe), **given)
 
 
 OWN_STATISTICS = {
-    "PyTorch_MultiGPU": ("    share_statistics(replica)\n", ""),
-    "PyTorch_MultiGPU_Exp_Loss": ("b.clone()", "torch.zeros_like(b)"),
+    "PyTorch_MultiGPU": {
+        "        dist.broadcast(statistic, 0)  # multi-GPU\n": "        pass\n",
+    },
+    "PyTorch_MultiGPU_Exp_Loss": {"b.clone()": "torch.zeros_like(b)"},
 }
 """What a notebook says and what a wrong one would, whose replicas validate with their own."""
 
 
-def test_validating_with_other_statistics_than_are_saved_is_caught(cells: dict[str, Any]) -> None:
-    notebook = cells["this_run"].record.content["run"]["notebook"]
-    found = failed_in_training_loop(cells, notebook, *OWN_STATISTICS[notebook])
-    assert found == {"validated with the statistics that are saved"}
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_validating_with_other_statistics_than_are_saved_is_caught(
+    notebook: str, tmp_path: Path
+) -> None:
+    names = own_names(notebook, tmp_path, devices=2, changes=OWN_STATISTICS[notebook])
+    assert "validated with the statistics that are saved" in failed(fairness_check(names).checks)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda plane, crop: transforms.resize(plane, [crop, crop]),
-        lambda plane, crop: transforms.center_crop(plane.roll(1, dims=-1), [crop, crop]),
-    ],
-    ids=["resized", "shifted"],
-)
-def test_other_pixels_are_caught(cells: dict[str, Any], fault: Any) -> None:
-    def pixels(grey: np.ndarray) -> np.ndarray:
-        planes = torch.from_numpy(grey).permute(2, 0, 1)[None]
-        faulty = fault(planes, cells["scaled"].recipe.crop).permute(0, 2, 3, 1)
-        return cells["to_network"](faulty).squeeze(0).numpy()
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_other_pixels_are_caught(notebook: str, tmp_path: Path) -> None:
+    def resized(pixels: np.ndarray, random: Any) -> np.ndarray:
+        planes = torch.from_numpy(pixels).permute(2, 0, 1)
+        size = names["run"].recipe.crop
+        return transforms.resize(planes, [size, size]).permute(1, 2, 0).numpy()
 
-    checks = reference_checks.same_inputs(pixels, FINDINGS, FINDINGS, cells["scaled"])
-    assert failed(checks) == {"evaluation pixels"}
+    def shifted(pixels: np.ndarray, random: Any) -> np.ndarray:
+        return centre(np.roll(pixels, 1, axis=1), random)
+
+    names = own_names(notebook, tmp_path)
+    centre = names["centre"]
+    for fault in (resized, shifted):
+        names["centre"] = fault
+        assert "evaluation pixels" in failed(fairness_check(names).checks), fault.__name__
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_loader_that_leaves_images_out_is_caught(notebook: str, tmp_path: Path) -> None:
+    """When images are not evaluated, by the check; when they are not trained on, at once."""
+
+    def too_few(names: Names) -> None:
+        replica = names["make_replica"](names["build_model"]())
+        run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+        for _ in run.epochs(replica):
+            with run.phase("train"):
+                names["train_steps"](replica, islice(loader, len(loader) - 1), len(loader))
+
+    names = own_names(notebook, tmp_path)
+    sound = names["make_loader"]
+    with pytest.raises(LoaderError, match=r"epoch 1 took 16 of 17 steps"):
+        in_each(names, too_few)
+
+    def make_loader(part: Any, training: bool) -> Any:
+        few = replace(part, rows=part.rows[1:], targets=part.targets[1:])
+        return sound(part if training else few, training)
+
+    names["make_loader"] = make_loader
+    assert process_checks.EVALUATED in failed(fairness_check(names).checks)
 
 
 def test_weights_come_back_bit_for_bit() -> None:
@@ -123,67 +177,52 @@ def test_devices_and_versions() -> None:
     assert framework.SKIPPED.get("virtual devices") is None
 
 
-def corners(
-    notebook: str, folder: Path, *, epoch: int, epochs: int = 1, workers: int = 2, **given: Any
-) -> Any:
-    """Corner pixels of all crops of an epoch, of one repeated image; and the labels."""
-    cells = namespace_of(notebook, folder, **given)
-    world = World(0, 1, cells["this_run"].devices, "cpu")
-    loader = cells["make_train_loader"](world, epoch - 1, workers)
-    batches = list(islice(loader, epochs * steps_of(cells)))
-    if notebook == "PyTorch_MultiGPU_Exp_Loss":  # a share for each device
-        batches = [share for (share,) in batches]
-    assert all(images.dtype == torch.uint8 for images, _ in batches)
-    return (
-        np.concatenate([images[:, 0, :4, 0].numpy() for images, _ in batches]),
-        np.concatenate([targets.numpy() for _, targets in batches]),
-    )
-
-
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_path: Path) -> None:
-    first, labels = corners(notebook, tmp_path, epoch=1)
-    again, same_labels = corners(notebook, tmp_path, epoch=1, workers=1)
-    assert np.array_equal(first, again) and np.array_equal(labels, same_labels)
-    both, _ = corners(notebook, tmp_path, epoch=1, epochs=2)
-    second, other_labels = corners(notebook, tmp_path, epoch=2)
-    assert np.array_equal(both, np.concatenate([first, second]))
-    assert not np.array_equal(first, second) and not np.array_equal(labels, other_labels)
-    assert not np.array_equal(first, corners(notebook, tmp_path, epoch=1, seed=1)[0])
-    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
+    """By the rule of all notebooks, for any number of workers and after a resume."""
+    names = names_of(
+        notebook,
+        tmp_path,
+        devices=2,
+        data=str(write_different_images(tmp_path, ".png")),
+        batch_size=16,
+        seed=3,
+    )
+    run, expected = names["run"], {}
+    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
+        run.workers = workers
+        each = in_each(names, shared_batches.trained_on, run.train_part, epochs)
+        assert len(each) == (2 if "dist" in names else 1)
+        for rank, found in enumerate(each):
+            for epoch, batches in zip(epochs, found, strict=True):
+                if (rank, epoch) not in expected:
+                    expected[rank, epoch] = shared_batches.by_the_rule(
+                        run, run.train_part, run.train_part.read, epoch, rank, len(each)
+                    )
+                assert len(batches) == 140 // 32
+                shared_batches.assert_same(batches, expected[rank, epoch])
 
 
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_packed_images_give_the_batches_of_their_files(notebook: str, tmp_path: Path) -> None:
-    data_prep.pack_folder(write_noise_images(tmp_path), tmp_path / "packed", progress=False)
-    files = corners(notebook, tmp_path, epoch=3)
-    packed = corners(notebook, tmp_path, epoch=3, data=str(tmp_path / "packed"))
-    assert all(np.array_equal(a, b) for a, b in zip(files, packed, strict=True))
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: str, tmp_path: Path, suffix: str
+) -> None:
+    shared_batches.assert_grey_is_read(notebook, tmp_path, suffix)
 
 
-AS_EVER = dict(zip(NOTEBOOKS, ("c563ffcb88a9f71b", "0e3b5f4776bf6d18"), strict=True))
-"""Digests of the first batch that PNGs give on two devices."""
-IN_COLOUR = dict(zip(NOTEBOOKS, ("420237e344108b20", "8d6af1c9b02923dc"), strict=True))
-"""The same of PNGs in colour."""
-
-
-def evaluated(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
-    """Pixels and targets of all images of a part."""
-    return together(cells, cells["make_evaluation_loader"](one_world(cells), part, 2))
-
-
-def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
-    return together(cells, islice(cells["make_train_loader"](one_world(cells), 0, 2), 1))
-
-
-def one_world(cells: dict[str, Any]) -> World:
-    return World(0, 1, cells["this_run"].devices[:1], "cpu")
-
-
-def together(cells: dict[str, Any], batches: Any) -> list[np.ndarray]:
-    """All batches in one, those of the only device."""
-    each = [batch[0] if isinstance(batch[0], tuple) else batch for batch in batches]
-    return [np.concatenate([part.numpy() for part in parts]) for parts in zip(*each, strict=True)]
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    notebook: str, tmp_path: Path, suffix: str
+) -> None:
+    names = shared_batches.assert_colour_is_read(notebook, tmp_path, suffix)
+    recipe = names["run"].setup.recipe.recipe
+    image = reference_checks.canonical_image(recipe.crop, planes=3)
+    (seen,) = names["to_network"](torch.from_numpy(image)[None]).numpy()
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6, (
+        "three planes, each with its own mean"
+    )
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
@@ -209,31 +248,24 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def waits_of(notebook: str, folder: Path, precision: str, *steps: int) -> list[list[str]]:
-    """What the host waited for in epochs of so many steps, of a small network."""
-    names = namespace_of(notebook, folder, until=CHECKED, checked=False, precision=precision)
-
-    def replica(world: World, work: Any) -> list[list[str]]:
-        network = framework.shallow(reference.shallow_arrays(), world.devices)
-        replica = work.functions.start(world, network)
-        loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
-        take_steps(work, replica, loader, 1)  # makes the optimiser's state
-        found = []
-        for count in steps:
-            with Waits() as waits:
-                take_steps(work, replica, loader, count)
-            found.append(waits.found)
-        if world.on_gpu:
-            batch = next(loader)
-            torch.cuda.set_sync_debug_mode("error")
-            try:
-                names["train_step"](replica, *(batch if notebook == NOTEBOOKS[0] else [batch]))
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        work.functions.stop(replica)
-        return found
-
-    found: list[list[str]] = names["this_run"].everywhere(replica)[0]
+def waits_of(names: Names, *steps: int) -> list[list[str]]:
+    """Where it trains: what the host waits for in epochs of so many steps, of a small network."""
+    run, r = names["run"], names["run"].recipe
+    replica = names["make_replica"](framework.shallow(reference.shallow_arrays(), run.own_devices))
+    pixels = np.zeros((4, r.crop, r.crop, 1), np.uint8)
+    batch = framework.as_loaded(pixels, np.zeros((4, 14), np.float32), np.arange(4))
+    names["train_steps"](replica, repeat(batch, 1), 1)  # makes the optimiser's state
+    found = []
+    for count in steps:
+        with Waits() as waits:
+            names["train_steps"](replica, repeat(batch, count), count)
+        found.append(waits.found)
+    if run.on_gpu:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            names["train_step"](replica, *(part.pin_memory() for part in batch[:2]))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
     return found
 
 
@@ -243,51 +275,87 @@ def test_a_training_step_never_waits_for_the_device(
     notebook: str, precision: str, tmp_path: Path
 ) -> None:
     """Zero host synchronisations a step: counted on any machine, enforced by CUDA on a GPU."""
-    one, three = waits_of(notebook, tmp_path, precision, 1, 3)
+    names = names_of(notebook, tmp_path, precision=precision)
+    [(one, three)] = in_each(names, waits_of, 1, 3)
     assert one == three, "the host waits for an epoch, however many its steps"
     assert one
 
 
-def test_replicas_listen_to_none_but_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gloo asks for no password, and where it listens the shell may have set for a cluster."""
+@pytest.fixture
+def as_in_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell has said that Gloo listens where other machines reach it."""
     for name, addresses in psutil.net_if_addrs().items():
         if addresses[0].family == socket.AF_INET and not addresses[0].address.startswith("127."):
             monkeypatch.setenv("GLOO_SOCKET_IFNAME", name)
 
+
+def listening(process: int) -> list[str]:
+    return [
+        connection.laddr.ip
+        for connection in psutil.Process(process).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+
+def assert_own(addresses: Sequence[str]) -> None:
+    """Only this machine reaches them; Gloo and the store ask for no password."""
+    assert addresses and all(address.startswith("127.") for address in addresses)
+
+
+def test_replicas_listen_to_none_but_this_machine(as_in_a_cluster: None) -> None:
     def replica(rank: int) -> list[str]:
         dist.init_process_group(
             "gloo", init_method=os.environ[replicas.RENDEZVOUS], rank=rank, world_size=2
         )
         dist.all_reduce(torch.ones(1))
-        listening = [
-            connection.laddr.ip
-            for connection in psutil.Process().net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
+        found = listening(os.getpid())
         dist.destroy_process_group()
-        return listening
+        return found
 
-    for listening in replicas.run(replica, 2):
-        assert listening and all(address.startswith("127.") for address in listening)
+    for found in replicas.run(replica, 2):
+        assert_own(found)
 
 
-def test_what_is_trained_and_measured_is_laid_out_channels_last(cells: dict[str, Any]) -> None:
+def test_launched_processes_listen_to_none_but_this_machine(
+    as_in_a_cluster: None, tmp_path: Path
+) -> None:
+    """Nor does the store at which they meet, in the notebook's process."""
+    names, notebook = own_names(NOTEBOOKS[0], tmp_path, devices=2), os.getpid()
+
+    def of_both(names: Names) -> tuple[list[str], list[str]]:
+        names["dist"].all_reduce(torch.ones(1))
+        return listening(os.getpid()), listening(notebook)
+
+    for own, store in in_each(names, of_both):
+        assert_own(own)
+        assert_own(store)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_what_is_trained_and_measured_is_laid_out_channels_last(
+    notebook: str, tmp_path: Path
+) -> None:
     """A network that is not takes other steps, and other memory; all start in one way."""
 
-    def layouts(world: World, work: Any, replica: Any) -> list[bool]:
-        weights = [
-            part.weight for part in replica.network.modules() if isinstance(part, torch.nn.Conv2d)
-        ]
-        return [weight.is_contiguous(memory_format=torch.channels_last) for weight in weights]
+    def layouts(names: Names) -> list[bool]:
+        network = names["make_replica"](names["build_model"]()).network
+        kernels = [part.weight for part in network.modules() if isinstance(part, torch.nn.Conv2d)]
+        return [each.is_contiguous(memory_format=torch.channels_last) for each in kernels]
 
-    for found in cells["this_run"].with_replica(layouts, cells["initial"].arrays):
+    for found in in_each(names_of(notebook, tmp_path, devices=2), layouts):
         assert len(found) == 120 and all(found)
 
 
 def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
     """Own network, own reader, classes, momentum, warm-up and drops."""
     recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "pytorch")
-    assert_own_resumes("PyTorch_MultiGPU", tmp_path, recipe)
+    assert_own_resumes("PyTorch_MultiGPU", tmp_path, recipe, program=PROGRAM)
+
+
+@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_killed_run_goes_on_as_if_nothing_had_been(notebook: str, tmp_path: Path) -> None:
+    assert_resumes(notebook, tmp_path, bits=True, program=PROGRAM)
 
 
 def test_adam_is_where_it_was() -> None:
@@ -338,12 +406,109 @@ def one_hot_sigmoids(sound: Any) -> Any:
 @pytest.mark.slow  # the loss of findings is caught every day
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_wrong_loss_of_classes_is_caught(notebook: str, tmp_path: Path) -> None:
-    rules.assert_wrong_losses_of_classes_are_caught(
-        notebook,
-        tmp_path,
-        sigmoids=one_hot_sigmoids,
-        a_sum=lambda sound: torch.nn.CrossEntropyLoss(reduction="sum"),
-    )
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "pytorch")
+    names = names_of(notebook, tmp_path, devices=2, recipe=str(recipe), data="auto", batch_size=8)
+    assert failed(fairness_check(names).checks) == set()
+    sound = names["criterion"]
+    for criterion in (one_hot_sigmoids(sound), torch.nn.CrossEntropyLoss(reduction="sum")):
+        names["criterion"] = criterion
+        rows = {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"}
+        assert rows <= failed(fairness_check(names).checks), criterion
+
+
+SAID = {
+    "sgd": 'optimizer = "sgd"\nmomentum = 0.0',
+    "momentum": 'optimizer = "sgd"\nmomentum = 0.9',
+    "adam": 'optimizer = "adam"',
+}
+"""How a recipe says a rule."""
+
+
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_every_rule_is_the_references(
+    notebook: str, tmp_path: Path, optimizer: str, task: str
+) -> None:
+    """It walks the reference's way down a task's loss, with weight decay; its state is kept."""
+    of_task = {
+        "multilabel": own_networks.recipe_of,
+        "multiclass": own_networks.recipe_of_classes,
+    }
+    recipe = of_task[task](tmp_path / "recipe", "pytorch")
+    text = recipe.read_text().replace(SAID["momentum"], SAID[optimizer])
+    assert SAID[optimizer] in text
+    recipe.write_text(text)
+    given = {"data": "auto"} if task == "multiclass" else {}
+    names = names_of(notebook, tmp_path, devices=2, recipe=str(recipe), batch_size=8, **given)
+    found = fairness_check(names).checks
+    assert failed(found) == set(), [check for check in found if check.verdict == "fail"]
+    (row,) = (check for check in found if check.check.startswith("weight decay in 5"))
+    assert (row.verdict, row.reason) == ("pass", next(iter(loop_checks.DECAYS)))
+    rule = loop_checks.RULES[optimizer]
+    rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[optimizer] * np.array([1, 1, 0.1])
+    rules.assert_continues(rule, *in_each(names, three_and_two_and_one, task, rates)[0])
+
+
+def three_and_two_and_one(names: Names, task: str, rates: np.ndarray) -> list[Any]:
+    """Weights and optimiser after three steps, after two, and after one that continues the two."""
+    start = reference.shallow_arrays()
+    whole = steps_taken(names, task, start, {}, rates)
+    two = steps_taken(names, task, start, {}, rates[:2])
+    return [whole[0], *two, steps_taken(names, task, *two, rates[2:])[0]]
+
+
+def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndarray) -> list[Any]:
+    """Weights and optimiser after a step at each of the rates, where it trains."""
+    run = names["run"]
+    pixels, targets = reference.batch_of(task)
+    own = len(run.own_devices)
+    pixels = np.concatenate([pixels.repeat(run.images.planes, axis=3)] * own)
+    numbers = np.arange(len(pixels))
+    batch = framework.as_loaded(pixels, np.concatenate([targets] * own), numbers)
+    how = {"learning_rate": 1.0, "lr_scaling": "none", "rates": tuple(map(float, rates))}
+    with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
+        replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
+        framework.load_optimizer(replica.network, replica.optimizer, state, replica.scaler)
+        names["train_steps"](replica, repeat(batch, len(rates)), len(rates))
+    state = framework.dump_optimizer(replica.network, replica.optimizer, replica.scaler)
+    return [framework.dump_weights(replica.network), state]
+
+
+@pytest.mark.slow  # planted_ trains one every day
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_custom_network_is_trained(notebook: str, tmp_path: Path) -> None:
+    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
+    recipe = own_networks.recipe_of(tmp_path / "recipe", "pytorch")
+    data = str(write_different_images(tmp_path, ".png"))
+    run = notebook_program.train(notebook, tmp_path / "run", recipe=str(recipe), data=data)
+    fairness = run.record.content["fairness"]
+    verdicts = {check["check"]: check["verdict"] for check in fairness["checks"]}
+    assert fairness["comparable"] and "fail" not in verdicts.values()
+    unknown = {name for name, verdict in verdicts.items() if verdict == "not checked"}
+    assert unknown == set(custom_network.UNKNOWN)
+    reasons = {check["reason"] for check in fairness["checks"] if check["check"] in unknown}
+    assert reasons == {"own network"}
+    assert {name for name, verdict in verdicts.items() if verdict == "expected"} == {KNOWN}
+    for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
+        assert verdicts[row] == "pass"
+
+    said = run.record.content["weights"]
+    assert said["source"] == "own" and said["sha256"] == run.initial.sha256
+    assert "drawn by PyTorch itself from seed 0" in str(run.initial)
+    trained, fixed = own_networks.TRAINED["pytorch"], own_networks.FIXED["pytorch"]
+    assert trained | fixed <= run.initial.arrays.keys()
+    after = weights.load(run.folder / "weights.safetensors")
+    assert after.keys() == run.initial.arrays.keys()
+    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
+    assert changed >= trained and "fixed" not in changed
+    rows = run.record.content["epochs"]
+    assert len(rows) == 3 and all(row["train_loss"] > 0 for row in rows)
+
+    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
+    assert kept.epoch == 3 and kept.damaged is None
+    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
+    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
+    assert moments >= trained and not moments & fixed
 
 
 def own_gradients(folder: Path, gradients: Any, code: str | None = None) -> Any:
@@ -390,24 +555,19 @@ def test_an_own_network_that_takes_more_or_gives_another_shape_is_one_line(tmp_p
     own_networks.assert_one_line(networks, "pytorch", tmp_path / "maps", maps, said)
 
 
-ADAPTER = Adapter(
+ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
     scalar=lambda number, device: torch.tensor(number),
-    evaluated=evaluated,
-    first_batch=first_batch,
-    grey=AS_EVER,
-    colour=IN_COLOUR,
-    known=frozenset({"gradients, uneven batch, n devices / one"}),
+    known=frozenset({KNOWN}),
 )
 
-
-def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-    launcher = (*torchrun, "--nproc-per-node", "2")
-    copied.assert_trains("PyTorch_MultiGPU", tmp_path / "other", launcher)
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+LAUNCHERS = dict(zip(NOTEBOOKS, (TORCHRUN, (sys.executable,)), strict=True))
 
 
-def test_the_cells_of_exp_loss_train_in_another_project(tmp_path: Path) -> None:
-    copied.assert_trains("PyTorch_MultiGPU_Exp_Loss", tmp_path / "other")
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_as_a_script_it_trains_in_another_project(notebook: str, tmp_path: Path) -> None:
+    devices = "auto" if LAUNCHERS[notebook] == TORCHRUN else 2
+    copied.assert_script_trains(notebook, tmp_path, LAUNCHERS[notebook], "pytorch", devices=devices)

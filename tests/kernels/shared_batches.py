@@ -1,0 +1,127 @@
+"""The batches that the rule of all notebooks gives, and those that a notebook gives.
+
+An epoch's order is drawn from the seed and the epoch, an image's crop and flip from the seed, the
+epoch and its number in the part. Process k of a step has block k of the global batch.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from agreed import OwnReader, centre_of, pillows, write_colour_images
+from notebook_cells import SIDE, write_different_images
+from notebook_program import Names, in_each, names_of
+
+import data_prep
+from data_prep.readers.catalog_reader import CatalogReader
+from helpers.training import image_data, notebook_recipe
+from helpers.training.numbered_images import in_memory
+
+Batch = tuple[np.ndarray, ...]
+"""Pixels, targets and the images' numbers."""
+Read = Callable[[int], np.ndarray]
+
+
+def by_the_rule(run: Any, part: Any, read: Read, epoch: int, rank: int, ranks: int) -> list[Batch]:
+    """The batches of an epoch that process ``rank`` of ``ranks`` trains on."""
+    r = run.recipe
+    size = r.batch_size * len(run.devices) // ranks
+    order = np.random.default_rng([r.seed, epoch]).permutation(len(part))
+    steps = len(part) // (size * ranks)
+    numbers = order[: steps * size * ranks].reshape(steps, ranks, size)[:, rank]
+    return [
+        (np.stack([_crop(read(i), r, epoch, i) for i in own]), part.targets[own], own)
+        for own in numbers
+    ]
+
+
+def _crop(pixels: np.ndarray, r: Any, epoch: int, i: int) -> np.ndarray:
+    random = np.random.default_rng([r.seed, epoch, i])
+    top, left = (random.integers(side - r.crop + 1) for side in pixels.shape[:2])
+    crop = pixels[top : top + r.crop, left : left + r.crop]
+    return crop[:, ::-1] if random.random() < 0.5 else crop
+
+
+def trained_on(names: Names, part: Any, epochs: Iterable[int]) -> list[list[Batch]]:
+    """In a process that trains: the batches of these epochs, one after another."""
+    run, loader = names["run"], names["make_loader"](part, True)
+    found = []
+    for epoch in epochs:
+        run.framework.set_epoch(loader, epoch)
+        found.append([_arrays(batch) for batch in loader])
+    return found
+
+
+def evaluated(names: Names, part: Any) -> Batch:
+    """In a process that trains: all that it evaluates of a part."""
+    batches = [_arrays(batch) for batch in names["make_loader"](part, False)]
+    return tuple(map(np.concatenate, zip(*batches, strict=True)))
+
+
+def _arrays(batch: Sequence[Any]) -> Batch:
+    assert str(batch[0].dtype).endswith("uint8")
+    return tuple(np.array(in_memory(part)) for part in batch)
+
+
+def assert_same(found: Sequence[Batch], expected: Sequence[Batch]) -> None:
+    for batch, other in zip(found, expected, strict=True):
+        for part, same in zip(batch, other, strict=True):
+            np.testing.assert_array_equal(part, same)
+
+
+def assert_is_read(names: Names, images: Any, column: str, path: Callable[[str], Path]) -> None:
+    """On one device: what is evaluated and trained on is what Pillow reads from the files.
+
+    Args:
+        column: of the images' tables.
+        path: of an image's file, by its entry there.
+    """
+    run = names["run"]
+    train, test = (notebook_recipe.part(images, name) for name in ("train", "test"))
+
+    def read(names: Names) -> tuple[Batch, list[list[Batch]]]:
+        return evaluated(names, test), trained_on(names, train, [0])
+
+    [((pixels, targets, numbers), [epoch])] = in_each(names, read)
+    assert numbers.tolist() == list(range(len(images.test)))
+    files = [path(entry) for entry in images.test[column]]
+    assert np.array_equal(pixels, [centre_of(file, run.recipe.crop) for file in files])
+    assert np.array_equal(targets, images.targets(images.test))
+    files = [path(entry) for entry in images.train[column]]
+    assert_same(epoch, by_the_rule(run, train, lambda i: pillows(files[i]), 0, 0, 1))
+
+
+def assert_grey_is_read(notebook: str, folder: Path, suffix: str) -> None:
+    """From files, from a packed folder, and from a folder that is not prepared."""
+    written, files = folder / f"different{suffix}", folder / "files"
+    write_different_images(folder, suffix)
+    how: dict[str, Any] = {"size": SIDE, "format": suffix[1:].replace("jpg", "jpeg")}
+    data_prep.resize_folder(written, files, **how, num_workers=1, progress=False)
+    data_prep.pack_folder(files, folder / "array", num_workers=1, progress=False)
+    names = names_of(notebook, folder, data=str(files))
+    for source in (files, folder / "array", *([written] if suffix == ".png" else [])):
+        images = image_data.load_data(replace(names["run"].setup, data=source))
+        assert images.files == (source == files)
+        assert_is_read(
+            names, images, "image", lambda name: files / "images" / f"{Path(name).stem}{suffix}"
+        )
+
+
+def assert_colour_is_read(notebook: str, folder: Path, suffix: str) -> Names:
+    """RGB images of classes: from files, from memory, and by a custom reader."""
+    recipe, data = write_colour_images(folder, suffix)
+    names = names_of(notebook, folder, recipe=recipe, data=data)
+    files = names["run"].images
+    catalog = files.reader.catalog
+    array = np.stack([pillows(Path(catalog.path(i))) for i in range(len(catalog))])
+    for reader in (files.reader, CatalogReader(catalog, array), OwnReader(files.reader)):
+        assert_is_read(names, replace(files, reader=reader), "path", Path)
+    how: dict[str, Any] = {"size": 48, "format": suffix[1:].replace("jpg", "jpeg"), "channels": 3}
+    small = folder / "small"
+    data_prep.resize_folder(data, small, reader="imagefolder", progress=False, **how)
+    images = image_data.load_data(replace(names["run"].setup, data=small))
+    assert images.files and not files.files
+    assert_is_read(names, images, "path", Path)
+    return names
