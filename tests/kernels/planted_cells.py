@@ -51,6 +51,8 @@ class Plant(NamedTuple):
     notebooks: Sequence[str] = NOTEBOOKS
     findings: bool = False
     """Whether the images have findings, not classes."""
+    said: str = ""
+    """What the row says, where the notebook's exercises quote it."""
 
 
 FACTOR, FLIP, PLACE = (
@@ -195,7 +197,11 @@ PLANTS = {
     "other labels": Plant(
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
-    "set_epoch not called": Plant(crops.DRAWS, {"loader.batch_sampler.set_epoch(epoch)": "pass"}),
+    "set_epoch not called": Plant(
+        crops.DRAWS,
+        {"loader.batch_sampler.set_epoch(epoch)": "pass"},
+        said="augmentation (an image has the same crop in each epoch)",
+    ),
     "set_epoch without effect": Plant(
         process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
     ),
@@ -237,6 +243,7 @@ PLANTS = {
     "a step without DDP": Plant(
         training_loop.TOGETHER,
         {"criterion(model(to_network": "criterion(replica.network(to_network"},
+        said="not the mean of all devices' gradients: does each device train alone?",
         devices=2,
         notebooks=[DDP],
     ),
@@ -259,6 +266,7 @@ PLANTS = {
             ),
             "torch.stack(losses).mean()": "torch.stack(losses).sum()",
         },
+        said="times as long: a sum in place of a mean?",
         devices=2,
     ),
     "a sum of the devices' losses": Plant(
@@ -268,6 +276,13 @@ PLANTS = {
         STATISTICS,
         {"dist.broadcast(statistic, 0)": "statistic", "b.clone()": "torch.zeros_like(b)"},
         devices=2,
+    ),
+    "statistics of all copies in one": Plant(
+        SURVIVOR,
+        {"b.clone()": "b"},
+        said="replica 1's",
+        devices=2,
+        notebooks=[ONE_PROCESS],
     ),
     "no sharding": Plant(
         process_checks.ONCE,
@@ -323,7 +338,7 @@ PLANTS = {
 
 
 AND = " and "
-_EVERY_DAY = ("rate of one device", "no flip", "weight decay missing")
+_EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "set_epoch not called")
 EVERY_DAY = {
     DDP: (*_EVERY_DAY, "a step without DDP"),
     ONE_PROCESS: (*_EVERY_DAY, "all devices train on one share"),
@@ -404,6 +419,7 @@ def assert_caught(names: str, notebook: str, folder: Path, devices: int) -> None
     }
     missed = {plant.row for plant in plants if plant.row} - wrong.keys()
     assert not missed, f"{names} was not noticed by {missed}; found: {wrong}"
+    assert all(plant.said in str(wrong.get(plant.row)) for plant in plants if plant.said), wrong
     assert all(plant.error in error for plant in plants), error
     assert error or not fairness["comparable"]
 
