@@ -19,6 +19,7 @@ from typing import Any
 
 from own_networks import recipe_of_classes
 
+import gpumon
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
 from helpers.launch import this_notebook
@@ -169,7 +170,8 @@ class Kernel:
             self.problem(f"{len(content['epochs'])} epochs in the record of {self.epochs}")
         if (content["state"] == "finished") != ("report" in self.valid):
             self.problem(f"the record's state is {content['state']}")
-        if self.done[-1] == "interrupt" and not self.valid and run.monitor.running:
+        samples = isinstance(run.monitor, gpumon.Monitor) and run.monitor.running
+        if self.done[-1] == "interrupt" and not self.valid and samples:
             self.problem("the monitor runs, and nothing trains")
 
     def problem(self, text: str) -> None:

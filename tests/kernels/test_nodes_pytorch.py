@@ -21,8 +21,14 @@ ONE_NODE = "PyTorch_MultiGPU_Exp_Loss"
 
 def train(folder: str, devices: int, notebook: str = NOTEBOOK) -> dict[str, Any]:
     """The notebook's names once it has trained, here or on a rank."""
-    given = {"data": f"{folder}/noise", "recipe": f"{folder}/small.toml", "devices": devices}
-    how = {"epochs": 2, "batch_size": 8, "num_workers": 1, "run": f"{folder}/run-{devices}"}
+    given: dict[str, Any] = {"data": f"{folder}/noise", "recipe": f"{folder}/small.toml"}
+    given |= {"devices": devices}
+    how: dict[str, Any] = {
+        "epochs": 2,
+        "batch_size": 8,
+        "num_workers": 1,
+        "run": f"{folder}/run-{devices}",
+    }
     return run_cells(notebook, after=LAUNCH, changed=unmeasured, **given, **how)
 
 
@@ -86,6 +92,6 @@ def test_a_notebook_of_one_node_says_so(folder: Path) -> None:
 
 def test_the_cells_have_no_nodes(folder: Path) -> None:
     """Elsewhere than under a launcher a notebook is one machine's."""
-    given = {"data": str(folder / "noise"), "run": str(folder / "run")}
+    given: dict[str, Any] = {"data": str(folder / "noise"), "run": str(folder / "run")}
     run = run_cells(NOTEBOOK, until="def augment(", recipe="demo", devices=2, **given)["run"]
     assert run.setup.nodes == 1 and run.rank == 0 and "cluster" not in run.record.content

@@ -53,7 +53,8 @@ def loop(
     else:
         monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus < count))
     (tmp_path / "small.toml").write_text(SMALL)
-    given = {"data": str(write_noise_images(tmp_path)), "recipe": str(tmp_path / "small.toml")}
+    given: dict[str, Any] = {"data": str(write_noise_images(tmp_path))}
+    given |= {"recipe": str(tmp_path / "small.toml")}
     given |= {"run": str(tmp_path / "run"), "devices": count, "gpus": gpus, "batch_size": 4}
     return run_cells(notebook, until=UNTIL[notebook], num_workers=0, **given)
 
