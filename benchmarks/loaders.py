@@ -139,7 +139,7 @@ def make_grey(folder: Path, images: int) -> None:
         path.rename(file)
     for files in GREY:
         format = files.data.removeprefix("grey-")
-        how = {"size": files.shorter, "format": format, "reader": "imagefolder"}
+        how: dict[str, Any] = {"size": files.shorter, "format": format, "reader": "imagefolder"}
         data_prep.resize_folder(folder / "classes", folder / files.data, progress=False, **how)
         add_recipe(folder, files)
 
@@ -173,8 +173,8 @@ def of_photos(files: Files, framework: str, folder: Path, given: argparse.Namesp
     inside.require("documented_loaders", framework, "documented example")
     examples = importlib.import_module(f"documented_loaders.{framework}").EXAMPLES
     train = folder / files.train
-    ours, images = of_recipe(files, framework, folder)
-    loaders: dict[str, Batches] = {OURS: ours}
+    own, images = of_recipe(files, framework, folder)
+    loaders: dict[str, Batches] = {OURS: own}
     rows = images.train["row"].tolist()
     loaders[photos.BARE] = partial(photos.decoded, images.read, rows, batch=BATCH)
     for name, example in examples.items():
