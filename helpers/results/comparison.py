@@ -44,8 +44,8 @@ class Entry:
     def label(self) -> str:
         """The framework, which notebook where it has several, and its setting where these differ.
 
-        ``PyTorch``, ``PyTorch DataParallel``, ``PyTorch bf16``; with other code the same notebook is
-        no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
+        ``PyTorch``, ``PyTorch DataParallel``, ``PyTorch bf16``; with other code the same
+        notebook is no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
         said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
         against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
         """

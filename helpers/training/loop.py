@@ -13,11 +13,18 @@ import numpy as np
 
 from helpers import record
 from helpers.errors import LoaderError, UserError
-from helpers.fairness import check_results, process_checks, training_checks, training_loop
-from helpers.fairness.check_results import DIFFERENT, Check, FairnessCheck
+from helpers.fairness import process_checks, training_checks
+from helpers.fairness.check_results import Check, FairnessCheck
 from helpers.networks import weights
 from helpers.record import run_identity
-from helpers.training import checkpoint, launching, metrics, notebook_run, out_of_memory
+from helpers.training import (
+    after_training,
+    checkpoint,
+    launching,
+    metrics,
+    notebook_run,
+    out_of_memory,
+)
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
@@ -258,13 +265,17 @@ class Loop:
         if run.rank == 0:
             weights.save(run.folder / WEIGHTS, arrays, {RUN: run.start.run})
         self.writer.close()
-        own = (weights.digest(arrays), self._of_each_device(replica), self.notes.observed())
-        each = run.gather(own)
+        logits = None
+        if self.predict is not None:
+            logits = after_training.of_each_device(run, self.predict, replica)
+        each = run.gather((weights.digest(arrays), logits, self.notes.observed()))
         self.trained = True
         if run.rank:
             return
-        digests, logits, self._observed = zip(*each, strict=True)
-        self._check(digests, logits)
+        digests, known, self._observed = zip(*each, strict=True)
+        checks = after_training.checks(run, digests, known, self._observed)
+        self.updated(checks)
+        run.tell("say", after_training.in_words(checks))
         seen = self._observed[0].seen
         run.tell("add", "epochs", self.history)
         said = record.training(self.history, self.first_step, run.start.epoch)
@@ -275,56 +286,7 @@ class Loop:
             said["step_seconds"] = {"median": median(times), **extremes}
         run.tell("add", "training", said)
         run.tell("add", "checkpoint", run.start.as_record(self.writer.seconds))
-        run.tell("trained", self.history, self._held())
-
-    def _check(self, digests: tuple[str, ...], logits: tuple[np.ndarray | None, ...]) -> None:
-        """Whether it trained as the recipe says, and all replicas came to the same weights."""
-        run = self.run
-        limit = training_loop.LIMITS[run.recipe.precision].values
-        checks = []
-        if known := [each for each in logits if each is not None]:
-            checks = process_checks.after_training(digests, known, run.setup.replicas, limit)
-        checks += training_checks.check_fairness(
-            self._observed,
-            run.setup.recipe,
-            run.train_part.targets,
-            on_gpu=run.on_gpu,
-            cpus=run.setup.of_all_nodes.cpus,
-        )
-        self.updated(checks)
-        said = [
-            f"{check.check}: {check.verdict}, {check.variant or check.reason}\n"
-            for check in checks
-            if check.verdict in ("fail", DIFFERENT)
-        ]
-        counts = check_results.counted(check.verdict for check in checks)
-        run.tell("say", f"{''.join(said)}Checks of this training: {counts}\n")
-
-    def _held(self) -> int | None:
-        """The most bytes that a device held in training; None where the driver tells of a GPU."""
-        if self.run.on_gpu:
-            pooled = (each.pooled for each in self._observed if each.pooled is not None)
-            return max(pooled, default=None)
-        held: int = max(each.resident for each in self._observed)
-        return held * len(self._observed) // self.run.setup.replicas
-
-    def _of_each_device(self, replica: Any) -> np.ndarray | None:
-        """The logits of one batch of noise by every device, (devices, images, outputs)."""
-        if self.predict is None:
-            return None
-        run, r = self.run, self.run.recipe
-        world, count = run.setup.replicas, r.batch_size
-        own = world // self.processes
-        random = np.random.default_rng(r.seed)
-        shape = (count, r.crop, r.crop, run.images.planes)
-        pixels = random.integers(0, 256, shape, dtype=np.uint8)
-        targets = np.zeros_like(run.train_part.targets[:1]).repeat(count, axis=0)
-        numbers = run.rank * own * count + np.arange(own * count)
-        batch = run.framework.as_loaded(
-            np.concatenate([pixels] * own), np.concatenate([targets] * own), numbers
-        )
-        found: np.ndarray = np.asarray(self.predict(replica, [batch], world * count))
-        return found.reshape(world, count, -1)
+        run.tell("trained", self.history, after_training.held(run, self._observed))
 
 
 def epochs(run: RunState, replica: Any) -> Iterator[int]:

@@ -194,13 +194,13 @@ def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequenc
 def _parts(run: RunState) -> tuple[Part, Part, Part]:
     """Some images to train on, black ones that fill whole batches, and some to evaluate.
 
-    The first and the last fill no whole number of batches, if they can help it: what is left over
-    is what is mistaken.
+    The first and the last fill no whole number of batches, if they can help it, and devices have
+    unequal numbers of the last: what is left over is what is mistaken.
     """
-    r, batch = run.recipe, run.setup.recipe.global_batch_size
+    r, batch, world = run.recipe, run.setup.recipe.global_batch_size, run.setup.replicas
     most = max(MOST, 3 * batch)
     train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
-    valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), batch, 1))
+    valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), 1, batch, world))
     count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
     black = _Black(np.zeros_like(run.train_part.read(0)))
     even = Part(range(count), np.resize(run.train_part.targets, (count, *_shape(run))), black)
@@ -230,9 +230,11 @@ def _few(part: Part, count: int) -> Part:
     return Part(part.rows[:count], part.targets[:count], part.reader)
 
 
-def _uneven(count: int, batch: int, least: int) -> int:
-    """One image less where they fill whole batches; never fewer than ``least``."""
-    return count - 1 if count % batch == 0 and count > least else count
+def _uneven(count: int, least: int, *by: int) -> int:
+    """Some images less where they are a multiple of one of these; never fewer than ``least``."""
+    while count > least and any(count % each == 0 for each in by if each > 1):
+        count -= 1
+    return count
 
 
 def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:
