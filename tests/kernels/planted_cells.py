@@ -197,7 +197,7 @@ PLANTS = {
     "other labels": Plant(
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
-    "set_epoch not called": Plant(
+    "no set_epoch": Plant(
         crops.DRAWS,
         {"loader.batch_sampler.set_epoch(epoch)": "pass"},
         said="augmentation (an image has the same crop in each epoch)",
@@ -247,7 +247,7 @@ PLANTS = {
         devices=2,
         notebooks=[DDP],
     ),
-    "all devices train on one share": Plant(
+    "one share for all": Plant(
         training_loop.TOGETHER,
         {
             "for loss, _ in on_each(model, pixels, targets)": (
@@ -338,10 +338,10 @@ PLANTS = {
 
 
 AND = " and "
-_EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "set_epoch not called")
+_EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "no set_epoch")
 EVERY_DAY = {
     DDP: (*_EVERY_DAY, "a step without DDP"),
-    ONE_PROCESS: (*_EVERY_DAY, "all devices train on one share"),
+    ONE_PROCESS: (*_EVERY_DAY, "one share for all"),
 }
 """All at once; `make soak` has each plant, on one device and on two."""
 
