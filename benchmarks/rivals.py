@@ -93,7 +93,7 @@ def compare(
         0, 256, (given.batch_size, crop, crop, 1), dtype=torch.uint8, device=device
     )
     targets = torch.zeros(given.batch_size, len(FINDINGS), device=device)
-    images = names["to_network"](grey, device)
+    images = names["to_network"](grey)
     rgb = article_loader.batches(
         folder / "rgb", given.workers, given.batch_size, crop, pinned=device.type == "cuda"
     )
