@@ -357,6 +357,9 @@ class Notebook(Protocol):
             threads: for how many threads a CPU device has cores; None: as many as there are.
         """
 
+    def free_memory(self, devices: Sequence[Device]) -> None:
+        """Give back what a framework's pool has and nothing uses: the fairness check has ended."""
+
     def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
         """Where the processes of ``run.launch`` find each other, while they run.
 

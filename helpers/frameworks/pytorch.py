@@ -2,31 +2,43 @@
 
 Peculiar to PyTorch: with DistributedDataParallel each device has a process of its own, so the
 functions here are called inside a replica and ``devices`` holds that replica's one device;
-sums over replicas are all-reduced. torchvision's layout is the canonical one, so weights need no
-mapping; ``num_batches_tracked`` counts steps and is not a weight. On CPUs the same seed gives the
+sums over replicas are all-reduced. On CPUs the same seed gives the
 same bits, on one device with several threads and on two; on GPUs it need not, for cuDNN picks its
 algorithms by their speed (:func:`configure`).
 """
 
-import copy
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 import torchvision
-from torch.nn.parallel import DistributedDataParallel
 
-from helpers.frameworks import precisions, replicas, weight_layout
+from helpers.frameworks import precisions
 from helpers.frameworks.interface import Seen, Watch
-from helpers.networks import custom
-from helpers.recipe import RECIPES
+from helpers.frameworks.pytorch_checks import (
+    all_reduced,
+    exact,
+    gradients,
+    logits,
+    rank_gradients,
+    seen_by,
+    shallow,
+    through_layer,
+    train_forward,
+)
+from helpers.frameworks.pytorch_state import (
+    dump_optimizer,
+    dump_weights,
+    load_optimizer,
+    load_weights,
+    state_of,
+)
 
 NAME = "PyTorch"
 KERNEL = "pytorch"
@@ -86,50 +98,6 @@ def queued(device: Device) -> Callable[[], None] | None:
     event.record(torch.cuda.current_stream(device))
     wait: Callable[[], None] = event.synchronize
     return wait
-
-
-def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    weight_layout.refuse(
-        [name for name in missing if not name.endswith("num_batches_tracked")] + unexpected
-    )
-
-
-def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    return {
-        name: tensor.detach().cpu().numpy().copy()
-        for name, tensor in model.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
-
-
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    if not state:
-        return
-    if scaler is not None and scaler.is_enabled():
-        scaler.load_state_dict(scaler.state_dict() | {"scale": float(state["scale"])})
-    adam, fused = isinstance(optimizer, torch.optim.Adam), optimizer.param_groups[0]["fused"]
-    for name, parameter in _trained(model):
-        found = optimizer.state[parameter] = {
-            theirs: torch.empty_like(parameter).copy_(torch.tensor(state[f"{moment}/{name}"]))
-            for moment, theirs in _moments(optimizer).items()
-        }
-        if adam:
-            device = parameter.device if fused else None
-            found["step"] = torch.tensor(float(state["step"]), device=device)
-
-
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    found = {} if scaler is None else {"scale": np.array(scaler.get_scale())}
-    for name, parameter in _trained(model):
-        state = optimizer.state[parameter]
-        for moment, theirs in _moments(optimizer).items():
-            found[f"{moment}/{name}"] = state[theirs].cpu().numpy().copy()
-        found["step"] = np.array(int(state.get("step", 0)))  # only Adam counts
-    return found
 
 
 def learning_rate(optimizer: Any) -> float:
@@ -201,6 +169,11 @@ def make_current(device: Device, threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+def free_memory(devices: Sequence[Device]) -> None:
+    if any(device.type == "cuda" for device in devices):
+        torch.cuda.empty_cache()
+
+
 @contextmanager
 def rendezvous() -> Iterator[dict[str, str]]:
     """A store in this process, as torchrun's agent has one; only this machine reaches it."""
@@ -232,21 +205,6 @@ def gather(value: Any) -> list[Any]:
     return found
 
 
-def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
-    """A state dict; counters of BatchNorm's batches are the model's own."""
-    recipe = RECIPES["chexnet"]
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d) and not custom.is_own(model):
-            layer.eps, layer.momentum = recipe.bn_epsilon, recipe.bn_momentum
-    found = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
-    counters = {
-        name: each
-        for name, each in model.state_dict().items()
-        if name.endswith("num_batches_tracked")
-    }
-    return counters | found
-
-
 def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
     return tuple(torch.from_numpy(part.copy()) for part in (pixels, targets, numbers))
 
@@ -264,109 +222,6 @@ def set_step(replica: Any, step: int) -> None:
         group["lr"] = rate * factor(step)
 
 
-@contextmanager
-def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
-    seen: list[np.ndarray] = []
-    first = next(layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d))
-    hook = first.register_forward_pre_hook(
-        lambda layer, given: seen.append(given[0].float().cpu().numpy())
-    )
-    try:
-        yield seen
-    finally:
-        hook.remove()
-
-
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
-    model = build_model(weights).double()
-    load_weights(model, weights)
-    return model
-
-
-def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    recipe = RECIPES["chexnet"]
-    features = torch.nn.Sequential()
-    features.add_module("conv0", torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
-    norm = torch.nn.BatchNorm2d(64, recipe.bn_epsilon, recipe.bn_momentum)
-    features.add_module("norm0", norm)
-    model = torch.nn.Sequential()
-    model.add_module("features", features)
-    model.add_module("relu", torch.nn.ReLU())
-    model.add_module("pool", torch.nn.AdaptiveAvgPool2d(1))
-    model.add_module("flatten", torch.nn.Flatten())
-    model.add_module("classifier", torch.nn.Linear(64, 14))
-    model = model.to(devices[0], torch.from_numpy(weights["classifier.bias"]).dtype)
-    load_weights(model, weights)
-    return model
-
-
-def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    first = next(model.parameters())
-    model.eval()
-    with torch.no_grad():
-        batch = torch.from_numpy(images).to(first.device, first.dtype)
-        return model(batch).cpu().numpy()
-
-
-def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    trained = copy.deepcopy(model).train()
-    first = next(trained.parameters())
-    with torch.no_grad():
-        found = trained(torch.from_numpy(images).to(first.device, first.dtype))
-    return found.cpu().numpy(), dump_weights(trained)
-
-
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What DistributedDataParallel over ``devices`` hands to the optimiser."""
-    model.eval()
-    if len(devices) == 1:
-        return _local_gradients(model, images, targets, devices[0])
-    shares = list(
-        zip(
-            np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
-        )
-    )
-
-    def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
-        _join(rank, devices)
-        parallel = DistributedDataParallel(model.to(devices[rank]).eval())
-        loss, found = _local_gradients(parallel, *shares[rank], devices[rank])
-        dist.destroy_process_group()
-        return loss, found if rank == 0 else {}
-
-    results = replicas.run(replica, len(devices))
-    return float(np.mean([loss for loss, _ in results])), results[0][1]
-
-
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    given = {}
-    for name, array in arrays.items():
-        tensor = torch.tensor(array, device=device)
-        if tensor.dim() == 4:  # as the notebook lays out its network
-            tensor = tensor.to(memory_format=torch.channels_last)
-        given[name] = tensor.requires_grad_(name != "gradient")
-    images = given["images"]
-    if layer == "convolution":
-        output = F.conv2d(images, given["weight"], padding=1)
-    elif layer == "BatchNorm":
-        epsilon = RECIPES["chexnet"].bn_epsilon
-        output = F.batch_norm(
-            images, None, None, given["scale"], given["offset"], training=True, eps=epsilon
-        )
-    else:
-        output = F.avg_pool2d(F.max_pool2d(images, 3, stride=2), 2)
-    output.backward(given.pop("gradient"))
-    found = {"output": output.detach()}
-    found |= {name: tensor.grad for name, tensor in given.items() if tensor.grad is not None}
-    return {name: tensor.cpu().numpy() for name, tensor in found.items()}
-
-
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
     row = torch.linspace(-1, 1, size, device=device)
     matrix = torch.outer(row, row).to(getattr(torch, dtype))
@@ -376,22 +231,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         synchronize([device])
 
     return multiply
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """In one process per device, with NCCL between GPUs and Gloo between CPUs."""
-
-    def replica(rank: int) -> np.ndarray:
-        if devices[rank].type == "cuda":
-            torch.cuda.set_device(devices[rank])
-        _join(rank, devices)
-        total = torch.tensor(shares[rank]).to(devices[rank])
-        dist.all_reduce(total)
-        found = total.cpu().numpy()
-        dist.destroy_process_group()
-        return found
-
-    return replicas.run(replica, len(devices))
 
 
 class DeviceLosses:
@@ -420,62 +259,5 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     return longest.item()
 
 
-def rank_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What DistributedDataParallel in the notebook's process group hands to the optimiser."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    x, y = (np.array_split(array, ranks)[rank] for array in (images, targets))
-    # A copy: what DDP hangs on the parameters would reduce their next gradients, too.
-    parallel = DistributedDataParallel(copy.deepcopy(model).to(devices[0]).eval())
-    loss, found = _local_gradients(parallel, x, y, devices[0])
-    total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
-    dist.all_reduce(total)
-    return total.item() / ranks, found
-
-
 _UNUSED = ("amsgrad", "maximize", "nesterov", "dampening", "decoupled_weight_decay")
 """Options of PyTorch's optimisers that no recipe uses."""
-
-
-def _trained(model: Model) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """The weights that an optimiser changes; a custom network may have frozen ones."""
-    return ((name, each) for name, each in model.named_parameters() if each.requires_grad)
-
-
-def _moments(optimizer: Any) -> dict[str, str]:
-    """What the optimiser keeps for each weight: a checkpoint's names and its own."""
-    if isinstance(optimizer, torch.optim.Adam):
-        return {"first": "exp_avg", "second": "exp_avg_sq"}
-    return {"first": "momentum_buffer"} if optimizer.param_groups[0]["momentum"] else {}
-
-
-def _join(rank: int, devices: Sequence[Device]) -> None:
-    """Let this replica's process join those of the other ``devices``.
-
-    NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs.
-    """
-    apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
-    dist.init_process_group(
-        "nccl" if apart else "gloo",
-        init_method=os.environ[replicas.RENDEZVOUS],
-        rank=rank,
-        world_size=len(devices),
-    )
-
-
-def _local_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
-) -> tuple[float, dict[str, np.ndarray]]:
-    """One forward and backward pass of one process."""
-    model.to(device).zero_grad()
-    kind = next(model.parameters()).dtype
-    x, y = (torch.from_numpy(part).to(device, kind) for part in (images, targets))
-    loss = F.binary_cross_entropy_with_logits(model(x), y)
-    loss.backward()
-    found = {
-        name.removeprefix("module."): parameter.grad.cpu().numpy().copy()
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
-    return loss.item(), found

@@ -78,6 +78,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     rows += _on_all_devices(run, of)
     worst = _worst(run.gather(rows))
     alone = _on_one_device(run, of) if run.rank == 0 else []
+    run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
         seconds = time.perf_counter() - began

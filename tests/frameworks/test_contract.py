@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
-PARTS = ("horovod_ranks", "keras_models")
+PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state")
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
 OF_PROGRAMS = {row.module for row in frameworks.ROWS if is_program(row.notebook)}

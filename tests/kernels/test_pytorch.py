@@ -438,7 +438,7 @@ def test_every_rule_is_the_references(
     text = recipe.read_text().replace(SAID["momentum"], SAID[optimizer])
     assert SAID[optimizer] in text
     recipe.write_text(text)
-    given = {"data": "auto"} if task == "multiclass" else {}
+    given: dict[str, Any] = {"data": "auto"} if task == "multiclass" else {}
     names = names_of(notebook, tmp_path, devices=2, recipe=str(recipe), batch_size=8, **given)
     found = fairness_check(names).checks
     assert failed(found) == set(), [check for check in found if check.verdict == "fail"]
@@ -453,8 +453,8 @@ def three_and_two_and_one(names: Names, task: str, rates: np.ndarray) -> list[An
     """Weights and optimiser after three steps, after two, and after one that continues the two."""
     start = reference.shallow_arrays()
     whole = steps_taken(names, task, start, {}, rates)
-    two = steps_taken(names, task, start, {}, rates[:2])
-    return [whole[0], *two, steps_taken(names, task, *two, rates[2:])[0]]
+    arrays, state = steps_taken(names, task, start, {}, rates[:2])
+    return [whole[0], arrays, state, steps_taken(names, task, arrays, state, rates[2:])[0]]
 
 
 def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndarray) -> list[Any]:

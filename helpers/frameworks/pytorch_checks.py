@@ -1,0 +1,189 @@
+"""What the fairness check and the self-test let PyTorch compute.
+
+With DistributedDataParallel each device has a process of its own. So ``devices`` holds one device
+inside a replica, and functions that are given several start processes, or sum over those that are
+there (``rank_gradients``).
+"""
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from helpers.frameworks import replicas
+from helpers.frameworks.pytorch_state import dump_weights, load_weights
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = torch.device
+Model: TypeAlias = torch.nn.Module
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    model = build_model(weights).double()
+    load_weights(model, weights)
+    return model
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    recipe = RECIPES["chexnet"]
+    features = torch.nn.Sequential()
+    features.add_module("conv0", torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False))
+    norm = torch.nn.BatchNorm2d(64, recipe.bn_epsilon, recipe.bn_momentum)
+    features.add_module("norm0", norm)
+    model = torch.nn.Sequential()
+    model.add_module("features", features)
+    model.add_module("relu", torch.nn.ReLU())
+    model.add_module("pool", torch.nn.AdaptiveAvgPool2d(1))
+    model.add_module("flatten", torch.nn.Flatten())
+    model.add_module("classifier", torch.nn.Linear(64, 14))
+    model = model.to(devices[0], torch.from_numpy(weights["classifier.bias"]).dtype)
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    first = next(model.parameters())
+    model.eval()
+    with torch.no_grad():
+        batch = torch.from_numpy(images).to(first.device, first.dtype)
+        return model(batch).cpu().numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    trained = copy.deepcopy(model).train()
+    first = next(trained.parameters())
+    with torch.no_grad():
+        found = trained(torch.from_numpy(images).to(first.device, first.dtype))
+    return found.cpu().numpy(), dump_weights(trained)
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What DistributedDataParallel over ``devices`` hands to the optimiser."""
+    model.eval()
+    if len(devices) == 1:
+        return _local_gradients(model, images, targets, devices[0])
+    shares = list(
+        zip(
+            np.array_split(images, len(devices)), np.array_split(targets, len(devices)), strict=True
+        )
+    )
+
+    def replica(rank: int) -> tuple[float, dict[str, np.ndarray]]:
+        _join(rank, devices)
+        parallel = DistributedDataParallel(model.to(devices[rank]).eval())
+        loss, found = _local_gradients(parallel, *shares[rank], devices[rank])
+        dist.destroy_process_group()
+        return loss, found if rank == 0 else {}
+
+    results = replicas.run(replica, len(devices))
+    return float(np.mean([loss for loss, _ in results])), results[0][1]
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    given = {}
+    for name, array in arrays.items():
+        tensor = torch.tensor(array, device=device)
+        if tensor.dim() == 4:  # as the notebook lays out its network
+            tensor = tensor.to(memory_format=torch.channels_last)
+        given[name] = tensor.requires_grad_(name != "gradient")
+    images = given["images"]
+    if layer == "convolution":
+        output = F.conv2d(images, given["weight"], padding=1)
+    elif layer == "BatchNorm":
+        epsilon = RECIPES["chexnet"].bn_epsilon
+        output = F.batch_norm(
+            images, None, None, given["scale"], given["offset"], training=True, eps=epsilon
+        )
+    else:
+        output = F.avg_pool2d(F.max_pool2d(images, 3, stride=2), 2)
+    output.backward(given.pop("gradient"))
+    found = {"output": output.detach()}
+    found |= {name: tensor.grad for name, tensor in given.items() if tensor.grad is not None}
+    return {name: tensor.cpu().numpy() for name, tensor in found.items()}
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """In one process per device, with NCCL between GPUs and Gloo between CPUs."""
+
+    def replica(rank: int) -> np.ndarray:
+        if devices[rank].type == "cuda":
+            torch.cuda.set_device(devices[rank])
+        _join(rank, devices)
+        total = torch.tensor(shares[rank]).to(devices[rank])
+        dist.all_reduce(total)
+        found = total.cpu().numpy()
+        dist.destroy_process_group()
+        return found
+
+    return replicas.run(replica, len(devices))
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What DistributedDataParallel in the notebook's process group hands to the optimiser."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (np.array_split(array, ranks)[rank] for array in (images, targets))
+    # A copy: what DDP hangs on the parameters would reduce their next gradients, too.
+    parallel = DistributedDataParallel(copy.deepcopy(model).to(devices[0]).eval())
+    loss, found = _local_gradients(parallel, x, y, devices[0])
+    total = torch.tensor(loss, dtype=torch.float64, device=devices[0])
+    dist.all_reduce(total)
+    return total.item() / ranks, found
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    seen: list[np.ndarray] = []
+    first = next(layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d))
+    hook = first.register_forward_pre_hook(
+        lambda layer, given: seen.append(given[0].float().cpu().numpy())
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def _join(rank: int, devices: Sequence[Device]) -> None:
+    """Let this replica's process join those of the other ``devices``.
+
+    NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs.
+    """
+    apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
+    dist.init_process_group(
+        "nccl" if apart else "gloo",
+        init_method=os.environ[replicas.RENDEZVOUS],
+        rank=rank,
+        world_size=len(devices),
+    )
+
+
+def _local_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, device: Device
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One forward and backward pass of one process."""
+    model.to(device).zero_grad()
+    kind = next(model.parameters()).dtype
+    x, y = (torch.from_numpy(part).to(device, kind) for part in (images, targets))
+    loss = F.binary_cross_entropy_with_logits(model(x), y)
+    loss.backward()
+    found = {
+        name.removeprefix("module."): parameter.grad.cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    return loss.item(), found
