@@ -208,7 +208,7 @@ def test_wrong_shares_are_found(tmp_path: Path, sound: str, broken: str, said: s
 @pytest.mark.on_ranks
 def test_the_training_loop_check_is_passed(run: Run) -> None:
     run.check_training_loop(**vars(run.functions))
-    assert len(run.fairness_check.checks) == 15 and failed(run.fairness_check.checks) == set()
+    assert len(run.fairness_check.checks) == 16 and failed(run.fairness_check.checks) == set()
     reasons = {check.check: check.reason for check in run.fairness_check.checks}
     assert reasons["which replica's running statistics are kept"] == "replica 0's"
 
