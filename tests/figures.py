@@ -69,8 +69,9 @@ def make(batch: Path, seed: int) -> list[Record]:
 
 
 def label(content: Record) -> str:
-    variant = content["run"]["notebook"].partition("_MultiGPU")[2].replace("_", " ")
-    return f"{content['framework']['name']}{variant}"
+    variant = content["run"]["notebook"].partition("_MultiGPU")[2]
+    named = {"_Exp_Loss": " DataParallel"}.get(variant, variant.replace("_", " "))
+    return f"{content['framework']['name']}{named}"
 
 
 def count_of(content: Record) -> str:
