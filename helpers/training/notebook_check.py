@@ -6,55 +6,27 @@ are computed by rank 0 while the others wait.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import repeat
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from helpers.errors import LoaderError
 from helpers.fairness import (
     custom_network,
-    process_checks,
     reference,
     reference_checks,
     training_loop,
 )
 from helpers.fairness.check_results import Check
-from helpers.fairness.process_checks import Answer
-from helpers.recipe import MULTICLASS
-from helpers.training import launching
-from helpers.training.notebook_recipe import Part
-from helpers.training.training_notes import parts_of
+from helpers.training import launching, notebook_coverage
+from helpers.training.notebook_coverage import OUTPUTS, Functions
 
 if TYPE_CHECKING:
     from helpers.training.run_state import RunState
-
-OUTPUTS = 14
-"""Those of the reference's networks."""
-MOST = 2000
-"""Images that an epoch of the data-coverage check reads, or three batches where those are more."""
-MOST_EVEN = 100_000
-"""Black images that it reads where all fill whole batches."""
-LOOKED_AT = 32
-"""Evaluated images whose logits are compared."""
-PIXELS = "evaluation pixels"
-
-
-class Functions(NamedTuple):
-    """The notebook's functions, as :meth:`helpers.run.Run.check` documents them."""
-
-    build_model: Callable[[], Any]
-    make_replica: Callable[[Any], Any]
-    train_steps: Callable[[Any, Any, int], float]
-    predict: Callable[[Any, Any, int], np.ndarray]
-    make_loader: Callable[[Part, bool], Any]
 
 
 def check(run: RunState, replica: Any, *functions: Any) -> None:
@@ -65,7 +37,7 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
-    rows += _coverage(run, of)
+    rows += notebook_coverage.check(run, of)
     walk = _Walk(run, of)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
@@ -138,113 +110,6 @@ class _Walk:
         numbers = run.rank * len(pixels) + np.arange(len(pixels))
         count = sum(len(share) for share, _ in shares)
         return run.framework.as_loaded(pixels, targets, numbers), count
-
-
-def _coverage(run: RunState, of: Functions) -> list[Check]:
-    """Who takes part, which images each process reads, and what an evaluation gives."""
-    r, recipe = run.recipe, run.setup.recipe
-    train, even, valid = _parts(run)
-    processes = run.loop.processes
-    with r.varied(outputs=OUTPUTS):
-        loader = of.make_loader(train, True)
-        epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
-        whole = _numbers(run, of.make_loader(even, True), 0)
-        network = run.framework.shallow(reference.shallow_arrays(), run.own_devices)
-        other = of.make_replica(network)
-        evaluation = of.make_loader(valid, False)
-        with run.framework.seen_by(other.network) as seen:
-            logits = np.asarray(of.predict(other, evaluation, len(valid)))
-        first = [parts_of(batch)[2] for batch, _ in zip(evaluation, range(1), strict=False)]
-    loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
-    last = run.framework.slowest(float(run.rank), run.own_devices)
-    own = run.setup.replicas // processes
-    host = socket.gethostname()  # Slurm may call one by two names
-    answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits, loss)
-    answers = run.gather(answer)
-    used = len(train) // recipe.global_batch_size * recipe.global_batch_size
-    places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
-    crops = [reference_checks.centre_crop(valid.read(int(place)), r.crop) for place in places]
-    arrays = reference.shallow_arrays()
-    expected = np.concatenate([reference.shallow_logits(arrays, crop[None]) for crop in crops])
-    hosts = 1 if run.setup.simulated_nodes else run.setup.nodes
-    limit = training_loop.LIMITS[r.precision].values
-    return [
-        _pixels(run, valid, seen[0] if seen else None, first),
-        process_checks.joined(answers, processes, run.setup.replicas, hosts),
-        process_checks.each_once(answers, len(train), used, len(even)),
-        process_checks.reshuffled(answers),
-        process_checks.evaluated(answers, places, expected, valid.targets, limit)[0],
-    ]
-
-
-def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
-    """What the network sees of the first batch of an evaluation, against the definition."""
-    if seen is None or not numbers:
-        return Check(PIXELS, None, None, "this process evaluates no image")
-    recipe = run.setup.recipe.recipe
-    worst = 0.0
-    for pixels, number in zip(seen, numbers[0].tolist(), strict=False):
-        expected = reference_checks.expected_pixels(part.read(number), recipe)
-        if pixels.shape != expected.shape:
-            return Check(PIXELS, float("inf"), reference_checks.SINGLE, f"shape {pixels.shape}")
-        # np.max, because Python's max() loses a NaN
-        worst = float(np.max([worst, np.abs(pixels - expected).max()]))
-    return Check(PIXELS, worst, reference_checks.SINGLE)
-
-
-def _parts(run: RunState) -> tuple[Part, Part, Part]:
-    """Some images to train on, black ones that fill whole batches, and some to evaluate.
-
-    The first and the last fill no whole number of batches, if they can help it, and devices have
-    unequal numbers of the last: what is left over is what is mistaken.
-    """
-    r, batch, world = run.recipe, run.setup.recipe.global_batch_size, run.setup.replicas
-    most = max(MOST, 3 * batch)
-    train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
-    valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), 1, batch, world))
-    count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
-    black = _Black(np.zeros_like(run.train_part.read(0)))
-    even = Part(range(count), np.resize(run.train_part.targets, (count, *_shape(run))), black)
-    if r.task == MULTICLASS:
-        marks: Any = np.arange(len(valid)) % OUTPUTS
-    else:  # each image has findings of its own, by the digits of its number
-        digits = [np.arange(len(valid)) >> place & 1 for place in range(OUTPUTS)]
-        marks = np.stack(digits, axis=1).astype(np.float32)
-    return train, even, replace(valid, targets=marks)
-
-
-class _Black:
-    """Reads a black image, whatever its row."""
-
-    def __init__(self, image: np.ndarray) -> None:
-        self.image = image
-
-    def __call__(self, row: Any) -> np.ndarray:
-        return self.image
-
-
-def _shape(run: RunState) -> tuple[int, ...]:
-    return run.train_part.targets.shape[1:]
-
-
-def _few(part: Part, count: int) -> Part:
-    return Part(part.rows[:count], part.targets[:count], part.reader)
-
-
-def _uneven(count: int, least: int, *by: int) -> int:
-    """Some images less where they are a multiple of one of these; never fewer than ``least``."""
-    while count > least and any(count % each == 0 for each in by if each > 1):
-        count -= 1
-    return count
-
-
-def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:
-    """The numbers of the images that a loader gives in an epoch, int64 (images,)."""
-    run.framework.set_epoch(loader, epoch)
-    found = [parts_of(batch)[2] for batch in loader]
-    if not found:
-        raise LoaderError("the fairness check: the training loader gave no batch")
-    return np.concatenate(found).astype(np.int64)
 
 
 def _on_one_device(run: RunState, of: Functions) -> list[Check]:

@@ -23,7 +23,7 @@ from helpers.fairness import (
     training_loop,
 )
 from helpers.runner.notebook_code import run_cells
-from helpers.training import loop, notebook_check, notebook_run
+from helpers.training import loop, notebook_coverage, notebook_run
 
 DDP, ONE_PROCESS = NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
 
@@ -207,10 +207,10 @@ PLANTS = {
     ),
     # The evaluation
     "evaluation pixels of another crop": Plant(
-        notebook_check.PIXELS, {"round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"}
+        notebook_coverage.PIXELS, {"round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"}
     ),
     "evaluation pixels of the resized image": Plant(
-        notebook_check.PIXELS,
+        notebook_coverage.PIXELS,
         {
             "(round((side - r.crop) / 2) for side in pixels.shape[:2])": (
                 "0, 0\n"
@@ -220,7 +220,7 @@ PLANTS = {
         },
     ),
     "evaluation pixels of another scale": Plant(
-        notebook_check.PIXELS, {".float() / 255": ".float() / 256"}
+        notebook_coverage.PIXELS, {".float() / 255": ".float() / 256"}
     ),
     "evaluation of other images": Plant(
         training_checks.EVALUATED, {EACH: "(0, 0) for i in range(len(part))"}
