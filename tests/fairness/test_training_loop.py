@@ -32,6 +32,7 @@ LIMITS = {
 TASKS = ("multilabel", "multiclass")
 START = reference.shallow_arrays()
 MEAN, VARIANCE = "features.norm0.running_mean", "features.norm0.running_var"
+TOGETHER = "classifier after a step on different images"
 VALIDATED = "validated with the statistics that are saved"
 SURVIVE = "which replica's running statistics are kept"
 ROWS = (
@@ -41,6 +42,7 @@ ROWS = (
     "running variance after 5 SGD steps",
     "mean loss of 5 Adam steps",
     "weight change after 5 Adam steps",
+    TOGETHER,
     VALIDATED,
     SURVIVE,
 )
@@ -50,7 +52,7 @@ def sound(trial: Trial) -> Result:
     """What a loop without a fault gives: the reference's path, or replica 0's statistics."""
     if trial.steps > 1:
         return walked(path_of(trial), task_of(trial))
-    return of_replica_0(len(trial.shares))
+    return of_replica_0(len(trial.shares), task_of(trial))
 
 
 def task_of(trial: Trial) -> str:
@@ -70,11 +72,22 @@ def walked(path: str, task: str = "multilabel") -> Result:
     return float(known[f"{path} losses"].mean()), after, nothing
 
 
+def different(devices: int, task: str) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """What the devices are given for one step: darker images, and other findings or classes."""
+    grey, targets = reference.batch_of(task)
+    return tuple(
+        (
+            grey // (1 + number),
+            (targets + number) % 14 if task == "multiclass" else np.roll(targets, number, axis=1),
+        )
+        for number in range(devices)
+    )
+
+
 @cache
-def of_replica_0(devices: int) -> Result:
-    grey, targets = reference.batch()
-    shares = tuple((grey // (1 + number), targets) for number in range(devices))
-    return with_statistics(Trial(START, shares, SGD, (0.0,)), after_one_step(grey))
+def of_replica_0(devices: int, task: str) -> Result:
+    shares = different(devices, task)
+    return with_statistics(Trial(START, shares, SGD, (0.1,)), after_one_step(shares[0][0]))
 
 
 def after_one_step(grey: np.ndarray) -> np.ndarray:
@@ -84,7 +97,14 @@ def after_one_step(grey: np.ndarray) -> np.ndarray:
 
 
 def with_statistics(trial: Trial, mean: np.ndarray) -> Result:
+    """The mean of the devices' steps, with this running mean in the weights."""
     after = {name: array.astype(np.float64) for name, array in START.items()} | {MEAN: mean}
+    each = [reference.classifier_gradient(*share) for share in trial.shares]
+    after["classifier.weight"] -= trial.rates[0] * np.mean(each, axis=0)
+    return validated(trial, after)
+
+
+def validated(trial: Trial, after: dict[str, np.ndarray]) -> Result:
     grey = np.concatenate([share for share, _ in trial.shares])
     return 0.7, after, reference.shallow_logits(after, grey)
 
@@ -150,6 +170,11 @@ def survivor_moved(trial: Trial, result: Result, by: float) -> Result:
     return with_statistics(trial, result[1][MEAN] * (1 + by)) if trial.steps == 1 else result
 
 
+def further(trial: Trial, result: Result, by: float) -> Result:
+    """The classifier's step longer than the mean of the devices', and validated with it."""
+    return validated(trial, longer(result, by)[1]) if trial.steps == 1 else result
+
+
 FAULTS: list[tuple[str, str, Fault]] = [
     ("mean loss of 5 SGD steps", "values", of_path("sgd", less_loss)),
     ("weight change after 5 SGD steps", "way", of_path("sgd", longer)),
@@ -158,6 +183,7 @@ FAULTS: list[tuple[str, str, Fault]] = [
     ("mean loss of 5 Adam steps", "values", of_path("adam", less_loss)),
     ("weight change after 5 Adam steps", "way", of_path("adam", longer)),
     (SURVIVE, "values", survivor_moved),
+    (TOGETHER, "way", further),
     (VALIDATED, "values", of_statistics(other_logit)),
 ]
 
@@ -223,7 +249,7 @@ def test_every_device_gets_the_references_batch_and_the_stated_steps(
     assert [(t.rule, t.rates) for t in trials] == [
         (SGD, (0.1,) * 5),
         (ADAM, (1e-3,) * 5),
-        (SGD, (0.0,)),
+        (SGD, (0.1,)),
     ]
     grey, targets = reference.batch_of(task)
     assert (targets.shape, targets.dtype) == {
@@ -234,9 +260,10 @@ def test_every_device_gets_the_references_batch_and_the_stated_steps(
         assert len(trial.shares) == devices
         assert trial.weights.keys() == START.keys()
         assert all(np.array_equal(trial.weights[name], START[name]) for name in START)
-        for number, (images, labels) in enumerate(trial.shares):
-            darker = grey // (1 + number) if trial.steps == 1 else grey
-            assert np.array_equal(images, darker) and np.array_equal(labels, targets)
+        same = ((grey, targets),) * devices
+        given = different(devices, task) if trial.steps == 1 else same
+        for (images, labels), (wanted, known) in zip(trial.shares, given, strict=True):
+            assert np.array_equal(images, wanted) and np.array_equal(labels, known)
 
 
 def test_a_sum_in_place_of_a_mean_is_named() -> None:
@@ -388,6 +415,20 @@ def test_validation_with_each_replicas_own_statistics_fails() -> None:
 
     for precision in PRECISIONS:
         assert failed(checks_of(own, precision=precision)) == [VALIDATED]
+
+
+def test_a_device_that_trains_alone_is_noticed() -> None:
+    """The first device's step in place of the mean of all, in every precision."""
+
+    def alone(trial: Trial, result: Result) -> Result:
+        if trial.steps > 1:
+            return result
+        only = replace(trial, shares=trial.shares[:1])
+        return validated(trial, with_statistics(only, result[1][MEAN])[1])
+
+    for precision in PRECISIONS:
+        for task in TASKS:
+            assert failed(checks_of(alone, precision=precision, task=task)) == [TOGETHER]
 
 
 def test_on_one_device_none_else_could_survive() -> None:
