@@ -22,6 +22,7 @@ from own_networks import recipe_of_classes
 import gpumon
 from helpers import paths
 from helpers.errors import FOR_USERS, Plain
+from helpers.frameworks import replicas, temporary_files
 from helpers.launch import this_notebook
 from helpers.run import Run
 from helpers.training import measurement_rounds
@@ -231,6 +232,8 @@ def main() -> int:
     problems, began = [], time.monotonic()
     for seed in seeds:
         problems += order(notebook, int(devices), Path(folder) / seed, int(seed))
+    with temporary_files.own(replicas.PREFIX):
+        pass  # the next run removes what killed kernels have left
     print(f"{len(seeds)} orders in {time.monotonic() - began:.0f} s", *problems, sep="\n")
     return 1 if problems else 0
 
