@@ -262,7 +262,7 @@ def trained(
         AssertionError: the notebook has none of a plant's texts.
     """
     recipe = own_networks.recipe_of_classes(folder / "recipe", module)
-    recipe.write_text(recipe.read_text().replace("epochs = [2, 4]", "epochs = [1]"))
+    recipe.write_text(recipe.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
     waiting = list(plants)
 
     def changed(text: str) -> str:
