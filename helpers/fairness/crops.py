@@ -63,6 +63,16 @@ class Crop:
         return self.places[0] if self.distinct and len(self.places) == 1 else None
 
 
+def of_image(
+    crop: np.ndarray, source: np.ndarray, *, process: int, epoch: int, place: int, image: int
+) -> Crop:
+    """A crop, uint8 (h, w, planes), as it is found in its image, uint8 (H, W, planes)."""
+    sides = crop.shape[:2]
+    tops, lefts = (there - side + 1 for there, side in zip(source.shape, sides, strict=False))
+    found, differ = find(crop, source), distinct(source, *sides)
+    return Crop(process, epoch, place, image, tops, lefts, found, differ)
+
+
 def find(crop: np.ndarray, image: np.ndarray) -> tuple[tuple[int, int, bool], ...]:
     """Places of ``image`` at which ``crop`` is, each ``(top, left, mirrored)``; two at most.
 

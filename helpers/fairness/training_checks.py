@@ -256,6 +256,24 @@ def _epochs(count: int) -> str:
     return f"{count} epoch{'s' * (count != 1)}"
 
 
+def other_labels(found: np.ndarray, wanted: np.ndarray) -> int:
+    """How many images have other labels than those; of findings (images, findings), or classes."""
+    outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
+    same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
+    return int((~same.all(axis=1)).sum())
+
+
+def other_arrays(held: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]) -> int:
+    """How many arrays of a network are not those that it was to start with.
+
+    MXNet gives the mean over its devices, which is rounded.
+    """
+    return sum(
+        name not in held or not np.allclose(held[name], array, rtol=1e-6, atol=0, equal_nan=True)
+        for name, array in start.items()
+    )
+
+
 def counts(labels: np.ndarray, outputs: int) -> np.ndarray:
     """How many images have each label: of findings (images, outputs), or classes (images,)."""
     if labels.ndim == 1:

@@ -9,7 +9,6 @@ notebook's own loader is asked for these epochs again, with numbers in place of 
 
 from __future__ import annotations
 
-import math
 import resource
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -51,7 +50,10 @@ class Observer:
         if weights is not None and work.recipe.recipe.network != "own":
             trained = (array for name, array in weights.items() if not name.endswith(RUNNING))
             self.weights = sum(array.size for array in trained)
-        self.others = 0 if weights is None else _other_arrays(work, replica, weights)
+        self.others = 0
+        if weights is not None:
+            held = work.framework.dump_weights(replica.network)
+            self.others = training_checks.other_arrays(held, weights)
         self.kept = {first_epoch, work.recipe.recipe.epochs}
         self.steps = work.recipe.steps(len(work.images.train))
         self.images = work.recipe.recipe.batch_size * len(world.devices)
@@ -123,7 +125,11 @@ class Observer:
         misplaced = 0
         for number, order in replayed.items():
             trained, said = self.labels[number][: len(order)], labels[order]
-            misplaced += _others(trained, said[: len(trained)]) + len(order) - len(trained)
+            misplaced += (
+                training_checks.other_labels(trained, said[: len(trained)])
+                + len(order)
+                - len(trained)
+            )
         found = [crop for number, order in replayed.items() for crop in self._crops(number, order)]
         return Observed(
             self.world.rank,
@@ -160,19 +166,8 @@ class Observer:
         kept = [crop for part in self.pixels[number] for crop in part]
         for place, (crop, image) in enumerate(zip(kept, order.tolist(), strict=False)):
             source = images.read(rows[image])
-            sides = crop.shape[:2]
-            tops, lefts = (
-                there - side + 1 for there, side in zip(source.shape, sides, strict=False)
-            )
-            yield crops.Crop(
-                self.world.rank,
-                number,
-                place,
-                image,
-                tops,
-                lefts,
-                crops.find(crop, source),
-                crops.distinct(source, *sides),
+            yield crops.of_image(
+                crop, source, process=self.world.rank, epoch=number, place=place, image=image
             )
 
 
@@ -198,23 +193,6 @@ class Evaluated:
         arrays = [numbered_images.in_memory(each) for each in self._targets]
         found = np.concatenate(arrays) if arrays else table[:0]
         wanted = table[(world.rank + world.processes * np.arange(len(found))) % len(table)]
-        return Evaluation(part, min(len(found), own), own, _others(found, wanted))
-
-
-def _other_arrays(work: Any, replica: Any, weights: Arrays) -> int:
-    """How many arrays of a replica's network are not those that it was to start with.
-
-    MXNet gives the mean over its devices, which is rounded.
-    """
-    held = work.framework.dump_weights(replica.network)
-    return sum(
-        name not in held or not np.allclose(held[name], array, rtol=1e-6, atol=0, equal_nan=True)
-        for name, array in weights.items()
-    )
-
-
-def _others(found: np.ndarray, wanted: np.ndarray) -> int:
-    """How many images have other labels than those; of findings (images, findings), or classes."""
-    outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
-    same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
-    return int((~same.all(axis=1)).sum())
+        return Evaluation(
+            part, min(len(found), own), own, training_checks.other_labels(found, wanted)
+        )

@@ -7,7 +7,6 @@ Nothing waits for a device.
 
 from __future__ import annotations
 
-import math
 import resource
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -54,7 +53,8 @@ class TrainingNotes:
         self.watch = run.framework.watch(replica)
         self.images = run.recipe.batch_size * run.setup.replicas // processes
         """How many this process trains on in each step."""
-        self.others = _other_arrays(run, replica, start)
+        held = run.framework.dump_weights(replica.network)
+        self.others = training_checks.other_arrays(held, start)
         self.weights: int | None = None
         """How many numbers are to be trained; None where no reference knows the network."""
         if run.recipe.network != "own":
@@ -118,7 +118,7 @@ class TrainingNotes:
         targets = self.run.train_part.targets
         known = (numbers >= 0) & (numbers < len(targets))
         self.misplaced += int((~known).sum())
-        self.misplaced += _others(labels[known], targets[numbers[known]])
+        self.misplaced += training_checks.other_labels(labels[known], targets[numbers[known]])
         counts = training_checks.counts(labels, self.run.recipe.outputs)
         self.epochs.append(Epoch(self._epoch, self._taken, len(labels), counts))
         self.numbers[self._epoch] = numbers
@@ -152,22 +152,11 @@ class TrainingNotes:
         for place, (crop, image) in enumerate(
             zip(kept, self.numbers[epoch].tolist(), strict=False)
         ):
-            if not 0 <= image < len(part):
-                continue
-            source, sides = part.read(image), crop.shape[:2]
-            tops, lefts = (
-                there - side + 1 for there, side in zip(source.shape, sides, strict=False)
-            )
-            yield crops.Crop(
-                self.run.rank,
-                epoch,
-                place,
-                image,
-                tops,
-                lefts,
-                crops.find(crop, source),
-                crops.distinct(source, *sides),
-            )
+            if 0 <= image < len(part):
+                source, process = part.read(image), self.run.rank
+                yield crops.of_image(
+                    crop, source, process=process, epoch=epoch, place=place, image=image
+                )
 
 
 class EvaluationNotes:
@@ -189,22 +178,6 @@ class EvaluationNotes:
         known = (numbers >= 0) & (numbers < len(part))
         labels = np.concatenate([part.targets[:0], *self._targets])
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
-        wrong += _others(labels[known], part.targets[numbers[known]])
+        wrong += training_checks.other_labels(labels[known], part.targets[numbers[known]])
         own = len(range(rank, len(part), processes))
         return Evaluation(name, len(numbers), own, wrong)
-
-
-def _other_arrays(run: RunState, replica: Any, start: Arrays) -> int:
-    """How many arrays of a replica's network are not those that it was to start with."""
-    held = run.framework.dump_weights(replica.network)
-    return sum(
-        name not in held or not np.allclose(held[name], array, rtol=1e-6, atol=0, equal_nan=True)
-        for name, array in start.items()
-    )
-
-
-def _others(found: np.ndarray, wanted: np.ndarray) -> int:
-    """How many images have other labels than those; of findings (images, findings), or classes."""
-    outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
-    same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
-    return int((~same.all(axis=1)).sum())

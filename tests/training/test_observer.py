@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.fairness.training_checks import Evaluation
-from helpers.training.observer import Evaluated, _other_arrays, _others
+from helpers.fairness.training_checks import Evaluation, other_arrays, other_labels
+from helpers.training.observer import Evaluated
 from helpers.training.world import World
 
 
@@ -32,18 +32,16 @@ def test_a_process_without_an_image_has_none_wrong(outputs: tuple[int, ...]) -> 
 
 def test_other_labels_are_counted() -> None:
     table = np.array([[0, 1], [1, 1], [0, 0]])
-    assert _others(table, table) == 0 and _others(table[:0], table[:0]) == 0
-    assert _others(table, table[::-1]) == 2
-    assert _others(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1
+    assert other_labels(table, table) == 0 and other_labels(table[:0], table[:0]) == 0
+    assert other_labels(table, table[::-1]) == 2
+    assert other_labels(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1
 
 
 def test_weights_that_were_changed_before_the_first_step_are_counted() -> None:
     start = {"conv": np.ones(3, np.float32), "head": np.full(2, np.float32(0.1))}
 
     def others(**held: np.ndarray) -> int:
-        framework = SimpleNamespace(dump_weights=lambda network: start | held)
-        work: Any = SimpleNamespace(framework=framework)
-        return _other_arrays(work, SimpleNamespace(network=None), start)
+        return other_arrays(start | held, start)
 
     assert others() == 0
     assert others(head=np.nextafter(start["head"], np.float32(1))) == 0  # a mean is rounded
