@@ -109,10 +109,10 @@ class Loop:
     def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
         """See :meth:`helpers.run.Run.watch`."""
         phase, framework, device = self._phase, self.run.framework, self.run.own_devices[0]
-        notes: Any = {"train": getattr(self, "notes", None)}.get(phase)
+        training = phase == "train"
+        notes: Any = self.notes if training else None
         if phase in ("validate", "test"):
             notes = self._evaluation
-        training = phase == "train"
         report = self._within if training and self.run.rank == 0 else None
         with StepClock(framework.queued, report) as self.clock:
             for batch in self.clock.batches(batches):

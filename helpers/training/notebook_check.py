@@ -47,9 +47,10 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
         rule=recipe.rule,
         task=recipe.task,
     )
-    rows += _on_all_devices(run, of)
+    exact = _exact(run, of)
+    rows += _on_all_devices(run, of, exact)
     worst = _worst(run.gather(rows))
-    alone = _on_one_device(run, of) if run.rank == 0 else []
+    alone = _on_one_device(run, of, exact) if run.rank == 0 else []
     run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
@@ -112,20 +113,27 @@ class _Walk:
         return run.framework.as_loaded(pixels, targets, numbers), count
 
 
-def _on_one_device(run: RunState, of: Functions) -> list[Check]:
+def _exact(run: RunState, of: Functions) -> Any:
+    """The network in float64 with the reference's weights; None of a custom one."""
+    if run.recipe.network == "own":
+        return None
+    with run.recipe.varied(outputs=OUTPUTS):
+        return run.framework.exact(_build(run, of), reference.arrays(run.recipe.network))
+
+
+def _on_one_device(run: RunState, of: Functions, exact: Any) -> list[Check]:
     """The network in float64 against the reference, on this process's first device."""
     network, framework = run.recipe.network, run.framework
     if network == "own":
         return [Check(name, None, None, custom_network.OWN) for name in custom_network.UNKNOWN]
     with run.recipe.varied(outputs=OUTPUTS):
-        exact = framework.exact(_build(run, of), reference.arrays(network))
         return [
             *reference_checks.same_network(framework, exact, run.own_devices[:1], network),
             *reference_checks.same_in_training(framework, _build(run, of), exact, network),
         ]
 
 
-def _on_all_devices(run: RunState, of: Functions) -> list[Check]:
+def _on_all_devices(run: RunState, of: Functions, exact: Any) -> list[Check]:
     """Gradients of all devices against one, in float64."""
     network, framework = run.recipe.network, run.framework
     world = run.setup.replicas
@@ -153,9 +161,7 @@ def _on_all_devices(run: RunState, of: Functions) -> list[Check]:
             run.setup.recipe.recipe,
             run.recipe.outputs,
         )
-    with run.recipe.varied(outputs=OUTPUTS):
-        exact = framework.exact(_build(run, of), reference.arrays(network))
-        return reference_checks.same_on_all_devices(over_all, exact, devices, network)
+    return reference_checks.same_on_all_devices(over_all, exact, devices, network)
 
 
 def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from helpers.fairness import process_checks, reference, reference_checks, traini
 from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
 from helpers.recipe import MULTICLASS
+from helpers.training import numbered_images
 from helpers.training.notebook_recipe import Part
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import parts_of
@@ -51,10 +52,9 @@ def check(run: RunState, of: Functions) -> list[Check]:
         whole = _numbers(run, of.make_loader(even, True), 0)
         network = run.framework.shallow(reference.shallow_arrays(), run.own_devices)
         other = of.make_replica(network)
-        evaluation = of.make_loader(valid, False)
+        evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
         with run.framework.seen_by(other.network) as seen:
-            logits = np.asarray(of.predict(other, evaluation, len(valid)))
-        first = [parts_of(batch)[2] for batch, _ in zip(evaluation, range(1), strict=False)]
+            logits = np.asarray(of.predict(other, _noted(evaluation, numbers), len(valid)))
     loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
     last = run.framework.slowest(float(run.rank), run.own_devices)
     own = run.setup.replicas // processes
@@ -69,7 +69,7 @@ def check(run: RunState, of: Functions) -> list[Check]:
     hosts = 1 if run.setup.simulated_nodes else run.setup.nodes
     limit = training_loop.LIMITS[r.precision].values
     return [
-        _pixels(run, valid, seen[0] if seen else None, first),
+        _pixels(run, valid, seen[0] if seen else None, numbers),
         process_checks.joined(answers, processes, run.setup.replicas, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
         process_checks.reshuffled(answers),
@@ -103,28 +103,14 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
     valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), 1, batch, world))
     count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
-    black = _Black(np.zeros_like(run.train_part.read(0)))
-    even = Part(range(count), np.resize(run.train_part.targets, (count, *_shape(run))), black)
+    black, targets = numbered_images.Black(run.train_part.read(0).shape), run.train_part.targets
+    even = Part(range(count), np.resize(targets, (count, *targets.shape[1:])), black.read)
     if r.task == MULTICLASS:
         marks: Any = np.arange(len(valid)) % OUTPUTS
     else:  # each image has findings of its own, by the digits of its number
         digits = [np.arange(len(valid)) >> place & 1 for place in range(OUTPUTS)]
         marks = np.stack(digits, axis=1).astype(np.float32)
     return train, even, replace(valid, targets=marks)
-
-
-class _Black:
-    """Reads a black image, whatever its row."""
-
-    def __init__(self, image: np.ndarray) -> None:
-        self.image = image
-
-    def __call__(self, row: Any) -> np.ndarray:
-        return self.image
-
-
-def _shape(run: RunState) -> tuple[int, ...]:
-    return run.train_part.targets.shape[1:]
 
 
 def _few(part: Part, count: int) -> Part:
@@ -136,6 +122,13 @@ def _uneven(count: int, least: int, *by: int) -> int:
     while count > least and any(count % each == 0 for each in by if each > 1):
         count -= 1
     return count
+
+
+def _noted(batches: Iterable[Any], numbers: list[np.ndarray]) -> Iterator[Any]:
+    """The batches as they pass, and the numbers of their images."""
+    for batch in batches:
+        numbers.append(parts_of(batch)[2])
+        yield batch
 
 
 def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:

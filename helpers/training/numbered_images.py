@@ -26,9 +26,9 @@ from helpers.training.world import World
 
 
 class Black(NamedTuple):
-    """A reader of black images, as large as a crop."""
+    """A reader of black images of one shape."""
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
 
     def read(self, row: int) -> np.ndarray:
         return np.zeros(self.shape, np.uint8)

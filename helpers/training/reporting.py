@@ -32,7 +32,7 @@ def chart(run: RunState) -> Any:
     if run.rank:
         return None  # rank 0's is of all
     trace = samplers.read(run.folder)
-    utilisation = trace.summary().to_pandas()
+    run.utilisation = utilisation = trace.summary().to_pandas()
     run.record.add("monitor", trace.metadata())
     run.record.add("energy", record.energy(utilisation))
     run.record.add("memory", record.memory(utilisation, run.held))
@@ -49,12 +49,11 @@ def report(run: RunState) -> None:
         chart(run)
     if run.rank:
         return
-    utilisation = samplers.read(run.folder).summary().to_pandas()
     shares = attribution.attribute(
         content["epochs"],
         {name: content[name] for name in measurement_rounds.KINDS if name in content},
         devices=run.setup.short,
-        utilisation=utilisation,
+        utilisation=run.utilisation,
         way_out=loader_advice.first_change(content),
         resumed_after=run.start.epoch,
         cluster=content.get("cluster"),

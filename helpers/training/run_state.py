@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     import gpumon
     from helpers import record
     from helpers.fairness.check_results import Check, FairnessCheck
@@ -79,6 +81,8 @@ class RunState:
     """From where it continues."""
     held: int | None
     """The most bytes that a device held in training."""
+    utilisation: pd.DataFrame
+    """The monitor's summary, once there is a chart of it."""
     # Only in the notebook's process:
     record: record.Run
     lines: EpochLines
