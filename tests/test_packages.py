@@ -30,7 +30,7 @@ PACKAGES = (
 )
 """Each may import those before it."""
 MODULES_OF_THEIR_OWN = ("run", "__main__")
-"""Of these, those that are one module: what a notebook calls, and what a terminal starts."""
+"""The packages that are one module: the library of a notebook, and the program of a terminal."""
 FRONT = ("helpers", "helpers.run")
 """``helpers.begin`` is where a notebook enters: it alone imports a later package."""
 MOST_AT_THE_TOP = 7

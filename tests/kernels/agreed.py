@@ -137,7 +137,7 @@ def assert_colour_is_read(
     first_batch: FirstBatch,
     as_ever: str,
 ) -> None:
-    """RGB images of classes: from files, from memory, and by a reader of somebody's own.
+    """RGB images of classes: from files, from memory, and by a custom reader.
 
     ``as_ever`` is the digest of the first batch of PNGs.
     """
