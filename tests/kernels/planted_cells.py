@@ -1,8 +1,9 @@
-"""What a user may change in PyTorch's notebooks, and the fairness check's row that notices it.
+"""What a user may change in a notebook, and the fairness check's row that notices it.
 
 Each plant changes the text of a notebook's cells, which then run to the end of the test: a small
 network, 200 images, two epochs, momentum, weight decay and a warm-up. Without a plant a notebook
-runs to its end.
+runs to its end. ``plants_<framework>.py`` has a framework's; a test file has them and these tests
+by ``from planted_cells import *`` and ``from plants_<framework> import TESTED``.
 """
 
 import json
@@ -20,18 +21,13 @@ from helpers.fairness import (
     process_checks,
     reference_checks,
     training_checks,
-    training_loop,
 )
 from helpers.runner.notebook_code import run_cells
 from helpers.training import loop, notebook_coverage, notebook_run
 
-DDP, ONE_PROCESS = NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
-
 LOSS, WAY = "mean loss of 5 SGD steps", "weight change after 5 SGD steps"
 RUNNING = "running mean after 5 SGD steps"
 STATISTICS = "validated with the statistics that are saved"
-
-
 SURVIVOR = "which replica's running statistics are kept"
 UNEVEN = "gradients, uneven batch, n devices / one"
 
@@ -39,7 +35,7 @@ UNEVEN = "gradients, uneven batch, n devices / one"
 class Plant(NamedTuple):
     """The notebook's texts, each with what stands in its place; ``row`` notices it.
 
-    A text of one notebook only is passed over in the other one.
+    A text of one notebook only is passed over in the others.
     """
 
     row: str
@@ -48,7 +44,8 @@ class Plant(NamedTuple):
     """What the error says that ends the notebook, if no row notices it."""
     devices: int = 1
     """So many are needed for it to matter."""
-    notebooks: Sequence[str] = NOTEBOOKS
+    notebooks: Sequence[str] = ()
+    """Empty: all of the framework."""
     findings: bool = False
     """Whether the images have findings, not classes."""
     said: str = ""
@@ -60,100 +57,14 @@ FACTOR, FLIP, PLACE = (
     "random.random() < 0.5",
     "integers(side - r.crop + 1)",
 )
-EPOCH, DRAW = "yield [(self.epoch, i) for i in batch]", "default_rng([r.seed, epoch, i])"
-SHUFFLE, SGD = ".permutation(self.images)", "SGD(network.parameters(), momentum=r.momentum, **how)"
-TRAIN, WRAP = (
-    "train_steps(replica, loader, len(loader))",
-    "DistributedDataParallel(network, **how)  # multi-GPU\n",
-)
-EACH, STRIDE = "(0, i) for i in range(len(part))", "order[rank::world]"
-CAST = 'cast = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(r.precision)'
+DRAW = "default_rng([r.seed, epoch, i])"
 
-ALL_REDUCE_FOR_OTHERS = """
-def deaf(group, bucket):
-    own = bucket.buffer().clone()
-    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda _: own)
-
-
-"""
-
-
-def _train(batches: str, error: str) -> Plant:
-    """The real training alone gets other batches."""
-    return Plant("", {TRAIN: f"train_steps(replica, {batches}, len(loader))"}, error)
-
-
-PLANTS = {
-    # The network
-    "other weights in the model": Plant(
-        "initial weights",
-        {
-            "load_state_dict(run.weights(model))": (
-                "load_state_dict({name: 1.01 * each for name, each in run.weights(model).items()})"
-            )
-        },
-    ),
-    "other weights when training starts": Plant(
-        training_checks.START,
-        {
-            "in run.epochs(replica)": (
-                "in [each.data.mul_(1.01) for each in replica.network.parameters()] "
-                "and run.epochs(replica)"
-            )
-        },
-    ),
-    "evaluated from then on": Plant(RUNNING, {"replica.model.train()": "replica.model"}),
-    "bf16": Plant(training_checks.PRECISION, {CAST: "cast = torch.bfloat16"}),
-    # The optimiser
+OF_ALL = {
     "rate x 4": Plant(training_checks.RATE, {FACTOR: f"4 * {FACTOR}"}),
     "rate constant": Plant(training_checks.RATE, {FACTOR: "1.0"}),
-    "rate of one device": Plant(
-        training_checks.RATE,
-        {'"linear": world': '"linear": 1', '"linear": n': '"linear": 1'},
-        devices=2,
-    ),
     "rate one step late": Plant(
         training_checks.RATE, {FACTOR: "r.factor(max(step - 1, 0), scale)"}
     ),
-    "weight decay missing": Plant(
-        training_checks.OPTIMIZER, {'"weight_decay": r.weight_decay': '"weight_decay": 0.0'}
-    ),
-    "another momentum": Plant(training_checks.OPTIMIZER, {SGD: SGD.replace("r.momentum", "0.5")}),
-    "another rule": Plant(training_checks.OPTIMIZER, {SGD: "Adam(network.parameters(), **how)"}),
-    "another rate for one weight": Plant(
-        training_checks.OPTIMIZER,
-        {
-            "SGD(network.parameters(),": (
-                'SGD([{"params": [each], "lr": (9 * (k == 0) + 1) * r.learning_rate * scale}'
-                " for k, each in enumerate(network.parameters())],"
-            )
-        },
-    ),
-    "clipped gradients": Plant(
-        WAY,
-        {
-            "scaler.step(optimizer)": (
-                "nn.utils.clip_grad_norm_(model.parameters(), 0.01)\n    scaler.step(optimizer)"
-            )
-        },
-    ),
-    "gradients added up": Plant(WAY, {"optimizer.zero_grad()": "optimizer"}),
-    "a loss of sums": Plant(
-        LOSS, {"else nn.CrossEntropyLoss()": 'else nn.CrossEntropyLoss(reduction="sum")'}
-    ),
-    "a loss of findings' sums": Plant(
-        LOSS, {"nn.BCEWithLogitsLoss()": 'nn.BCEWithLogitsLoss(reduction="sum")'}, findings=True
-    ),
-    "a loss of sigmoids": Plant(
-        LOSS,
-        {
-            "else nn.CrossEntropyLoss()": (
-                "else lambda scores, targets: nn.functional.binary_cross_entropy_with_logits("
-                "scores, nn.functional.one_hot(targets, scores.shape[1]).float())"
-            )
-        },
-    ),
-    # Crops
     "no flip": Plant(crops.MIRRORED, {FLIP: "random.random() < 0.0"}),
     "always flipped": Plant(crops.MIRRORED, {FLIP: "random.random() < 1.0"}),
     "flipped too rarely": Plant(crops.MIRRORED, {FLIP: "random.random() < 0.25"}),
@@ -164,48 +75,6 @@ PLANTS = {
         crops.FOUND, {"return pixels[:, ::-1] if": "return 1 + pixels[:, ::-1] if"}
     ),
     "the same crops in each epoch": Plant(crops.DRAWS, {DRAW: "default_rng([r.seed, i])"}),
-    "the same crops in each batch": Plant(
-        crops.DRAWS,
-        {
-            EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
-            DRAW: "default_rng([r.seed, epoch])",
-        },
-    ),
-    "one crop for a batch": Plant(
-        crops.DRAWS,
-        {EPOCH: "yield [(batch[0], i) for i in batch]", DRAW: "default_rng([r.seed, epoch])"},
-    ),
-    # Which images
-    "half of the steps": _train(
-        "islice(loader, len(loader) // 2)", "steps; let the loop take a step"
-    ),
-    "a smaller batch": _train(
-        "(tuple(a[k == 1 :] for a in b) for k, b in enumerate(loader))", "batch 2 of"
-    ),
-    "one batch twice": _train(
-        "(b for k, b in zip(range(len(loader) - 1), loader) for b in [b] * (1 + (k == 0)))", ""
-    )._replace(row=training_checks.ORDER),
-    "some images left out": Plant(
-        training_checks.ORDER, {SHUFFLE: ".permutation(np.r_[20 : self.images, 20:40])"}
-    ),
-    "one image left out": Plant(
-        process_checks.ONCE, {SHUFFLE: ".permutation(np.r_[1 : self.images, 1])"}
-    ),
-    "images at random": Plant(
-        process_checks.ONCE, {SHUFFLE: ".integers(self.images, size=self.images)"}
-    ),
-    "other labels": Plant(
-        training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
-    ),
-    "no set_epoch": Plant(
-        crops.DRAWS,
-        {"loader.batch_sampler.set_epoch(epoch)": "pass"},
-        said="augmentation (an image has the same crop in each epoch)",
-    ),
-    "set_epoch without effect": Plant(
-        process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
-    ),
-    # The evaluation
     "evaluation pixels of another crop": Plant(
         notebook_coverage.PIXELS, {"round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"}
     ),
@@ -219,18 +88,6 @@ PLANTS = {
             )
         },
     ),
-    "evaluation pixels of another scale": Plant(
-        notebook_coverage.PIXELS, {".float() / 255": ".float() / 256"}
-    ),
-    "evaluation of other images": Plant(
-        training_checks.EVALUATED, {EACH: "(0, 0) for i in range(len(part))"}
-    ),
-    "a padded evaluation": Plant(
-        training_checks.EVALUATED, {EACH: "(0, i % len(part)) for i in range(len(part) + 16)"}
-    ),
-    "scores in other places": Plant(
-        process_checks.EVALUATED, {"scores[numbers.to(device)]": "scores[numbers.to(device) // 2]"}
-    ),
     "another metric": Plant(
         loop.METRIC, {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"}
     ),
@@ -239,115 +96,46 @@ PLANTS = {
         {"scores[:, known])": 'scores[:, known], average="micro")'},
         findings=True,
     ),
-    # Several devices
-    "a step without DDP": Plant(
-        training_loop.TOGETHER,
-        {"criterion(model(to_network": "criterion(replica.network(to_network"},
-        said="not the mean of all devices' gradients: does each device train alone?",
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "one share for all": Plant(
-        training_loop.TOGETHER,
-        {
-            "for loss, _ in on_each(model, pixels, targets)": (
-                "for loss, _ in on_each(model, *(torch.cat([part[: r.batch_size]] * n) "
-                "for part in (pixels, targets)))"
-            )
-        },
-        devices=2,
-        notebooks=[ONE_PROCESS],
-    ),
-    "a sum over devices": Plant(
-        WAY,
-        {
-            "scaler.scale(loss).backward()  # DDP": (
-                "scaler.scale(loss * dist.get_world_size()).backward()  # DDP"
-            ),
-            "torch.stack(losses).mean()": "torch.stack(losses).sum()",
-        },
-        said="times as long: a sum in place of a mean?",
-        devices=2,
-    ),
-    "a sum of the devices' losses": Plant(
-        LOSS, {"total.div_(dist.get_world_size())": "total"}, devices=2, notebooks=[DDP]
-    ),
-    "statistics of its own": Plant(
-        STATISTICS,
-        {"dist.broadcast(statistic, 0)": "statistic", "b.clone()": "torch.zeros_like(b)"},
-        devices=2,
-    ),
-    "statistics of all copies in one": Plant(
-        SURVIVOR,
-        {"b.clone()": "b"},
-        said="replica 1's",
-        devices=2,
-        notebooks=[ONE_PROCESS],
-    ),
-    "no sharding": Plant(
-        process_checks.ONCE,
-        {"blocks[self.rank :: self.world]": "blocks[0 :: self.world]"},
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "another seed on one rank": Plant(
-        process_checks.ONCE,
-        {"default_rng([r.seed, self.epoch])": "default_rng([r.seed + self.rank, self.epoch])"},
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "evaluation of one rank's images": Plant(
-        process_checks.EVALUATED,
-        {STRIDE: "order[0::world]"},
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "scores of one rank": Plant(
-        process_checks.EVALUATED,
-        {"dist.all_reduce(scores)": "scores"},
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "each process alone": Plant(
-        "",
-        {
-            "dist.init_process_group(run.backend)": (
-                "dist.init_process_group(run.backend, store=dist.HashStore(), rank=0, world_size=1)"
-            )
-        },
-        error="1 of 2 processes joined",
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "a rank without all-reduce": Plant(
-        process_checks.WEIGHTS,
-        {
-            "def make_replica(": f"{ALL_REDUCE_FOR_OTHERS}def make_replica(",
-            WRAP: f"{WRAP}        if rank:\n            model.register_comm_hook(None, deaf)\n",
-        },
-        devices=2,
-        notebooks=[DDP],
-    ),
-    "another weight on a rank": Plant(
-        process_checks.REPLICAS,
-        {WRAP: f"{WRAP}        next(network.parameters()).data.add_(0.1 * rank)\n"},
-        devices=2,
-        notebooks=[DDP],
-    ),
 }
+"""Those of texts that all notebooks have."""
+
+
+class Tested(NamedTuple):
+    """What a framework's test file plants."""
+
+    module: str
+    """Of ``helpers.networks``, by which a recipe names a custom network."""
+    plants: Mapping[str, Plant]
+    every_day: Mapping[str, Sequence[str]]
+    """Of each notebook, those that are planted all at once; `make soak` has each."""
+    expected: Mapping[int, frozenset[str]] = {}
+    """By the number of devices: rows that are an expected difference."""
+    processes: Sequence[str] = ()
+    """The notebooks that have a process for each device."""
+    kept: str = "replica 0's"
+    """Whose BatchNorm statistics are kept on two devices."""
+    given: Mapping[str, Any] = {}
+    """More of the notebook's parameters."""
+
+    @property
+    def notebooks(self) -> Sequence[str]:
+        return tuple(self.every_day)
+
+    def of(self, plant: Plant) -> Sequence[str]:
+        """The notebooks that have a plant."""
+        return plant.notebooks or self.notebooks
 
 
 AND = " and "
-_EVERY_DAY = ("rate of one device", "no flip", "weight decay missing", "no set_epoch")
-EVERY_DAY = {
-    DDP: (*_EVERY_DAY, "a step without DDP"),
-    ONE_PROCESS: (*_EVERY_DAY, "one share for all"),
-}
-"""All at once; `make soak` has each plant, on one device and on two."""
 
 
 def ended(
-    notebook: str, folder: Path, devices: int, plants: Sequence[Plant] = (), **given: Any
+    tested: Tested,
+    notebook: str,
+    folder: Path,
+    devices: int,
+    plants: Sequence[Plant] = (),
+    **given: Any,
 ) -> tuple[dict[str, Any], str]:
     """How a notebook with these plants ended: its record, and the error's text, if it had one.
 
@@ -358,7 +146,7 @@ def ended(
     """
     findings = any(plant.findings for plant in plants)
     write = own_networks.recipe_of_findings if findings else own_networks.recipe_of_classes
-    recipe = write(folder / "recipe", "pytorch")
+    recipe = write(folder / "recipe", tested.module)
     recipe.write_text(recipe.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
     waiting = list(plants)
 
@@ -371,7 +159,7 @@ def ended(
         return text.replace("run.measure(", "dict(") if plants else text
 
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
-    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1}
+    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **tested.given}
     until, error = "run.chart()" if plants else None, ""
     try:
         names = run_cells(notebook, until=until, changed=changed, **how, **given)
@@ -385,58 +173,95 @@ def ended(
     return content, error
 
 
-def assert_there() -> None:
-    """Every notebook has a text of each of its plants, and every text is that of a notebook."""
-    cells = {notebook: cells_of(notebook) for notebook in NOTEBOOKS}
-    for name, plant in PLANTS.items():
-        found = [
-            {notebook for notebook in plant.notebooks if text in cells[notebook]}
-            for text in plant.texts
-        ]
-        assert all(found), f"{name}: a text is in no notebook"
-        assert set().union(*found) == set(plant.notebooks), f"{name}: a notebook has none"
-
-
 def cells_of(notebook: str) -> str:
     """The text of all cells."""
     content = json.loads((paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     return "\n".join("".join(cell["source"]) for cell in content["cells"])
 
 
-def assert_caught(names: str, notebook: str, folder: Path, devices: int) -> None:
-    """Each plant's row tells that the notebook trained something else, or an error ended it.
+def cases(tested: Tested) -> Iterator[Any]:
+    """(plants, notebook, devices) for pytest: some at once every day, else each.
 
-    Args:
-        names: of a plant, or of several, with ``AND`` between them.
+    Two devices first: what some frameworks have compiled for them serves one, too.
     """
-    plants = [PLANTS[name] for name in names.split(AND)]
-    content, error = ended(notebook, folder, devices, plants)
+    for notebook, names in tested.every_day.items():
+        yield AND.join(names), notebook, 2
+    for devices in (2, 1):
+        for notebook in tested.notebooks:
+            for name, plant in tested.plants.items():
+                if notebook in tested.of(plant) and plant.devices <= devices:
+                    yield pytest.param(name, notebook, devices, marks=pytest.mark.slow)
+
+
+def as_it_is(tested: Tested) -> Iterator[Any]:
+    """(notebook, devices, seed) for pytest: one device every day, for plants have two."""
+    for notebook in tested.notebooks:
+        yield notebook, 1, 0
+        for devices in (2, 1):
+            for seed in range(1, 21):
+                yield pytest.param(notebook, devices, seed, marks=pytest.mark.slow)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    tested: Tested = metafunc.module.TESTED
+    if "plants" in metafunc.fixturenames:
+        metafunc.parametrize(("plants", "notebook", "devices"), [*cases(tested)])
+    elif "seed" in metafunc.fixturenames:
+        metafunc.parametrize(("notebook", "devices", "seed"), [*as_it_is(tested)])
+
+
+@pytest.fixture
+def tested(request: pytest.FixtureRequest) -> Tested:
+    found: Tested = request.module.TESTED
+    return found
+
+
+def test_every_plant_has_a_place_in_its_notebooks(tested: Tested) -> None:
+    """Every notebook has a text of each of its plants, and every text is that of a notebook."""
+    cells = {notebook: cells_of(notebook) for notebook in tested.notebooks}
+    for name, plant in tested.plants.items():
+        found = [
+            {notebook for notebook in tested.of(plant) if text in cells[notebook]}
+            for text in plant.texts
+        ]
+        assert all(found), f"{name}: a text is in no notebook"
+        assert set().union(*found) == set(tested.of(plant)), f"{name}: a notebook has none"
+
+
+def test_another_training_is_noticed(
+    tested: Tested, plants: str, notebook: str, devices: int, tmp_path: Path
+) -> None:
+    """Each plant's row tells that the notebook trained something else, or an error ended it."""
+    planted = [tested.plants[name] for name in plants.split(AND)]
+    content, error = ended(tested, notebook, tmp_path, devices, planted)
     fairness = content.get("fairness", {"checks": []})
     wrong = {
         check["check"]: check.get("variant") or check["reason"]
         for check in fairness["checks"]
         if check["verdict"] in ("fail", "different")
     }
-    missed = {plant.row for plant in plants if plant.row} - wrong.keys()
-    assert not missed, f"{names} was not noticed by {missed}; found: {wrong}"
-    assert all(plant.said in str(wrong.get(plant.row)) for plant in plants if plant.said), wrong
-    assert all(plant.error in error for plant in plants), error
+    missed = {plant.row for plant in planted if plant.row} - wrong.keys()
+    assert not missed, f"{plants} was not noticed by {missed}; found: {wrong}"
+    assert all(plant.said in str(wrong.get(plant.row)) for plant in planted if plant.said), wrong
+    assert all(plant.error in error for plant in planted), error
     assert error or not fairness["comparable"]
 
 
-def assert_sound(notebook: str, folder: Path, devices: int, seed: int) -> None:
+def test_the_notebook_as_it_is_passes(
+    tested: Tested, notebook: str, devices: int, seed: int, tmp_path: Path
+) -> None:
     """Without a plant no row fails, and the notebook comes to its end."""
-    content, _ = ended(notebook, folder, devices, seed=seed)
+    content, _ = ended(tested, notebook, tmp_path, devices, seed=seed)
     checks = content["fairness"]["checks"]
     verdicts = {check["check"]: check["verdict"] for check in checks}
     differing = {name for name, said in verdicts.items() if said not in ("pass", "not checked")}
-    assert differing == (set() if devices == 1 else {UNEVEN}), checks
+    assert differing == tested.expected.get(devices, frozenset()), checks
     assert content["fairness"]["comparable"] and content["state"] == "finished"
     unchecked = {name for name, said in verdicts.items() if said == "not checked"}
     alone = {SURVIVOR, *reference_checks.N_AGAINST_ONE, process_checks.REPLICAS}
     assert unchecked == {*custom_network.UNKNOWN, *(alone if devices == 1 else ())}
     reasons = {check["check"]: check["reason"] for check in checks}
-    count = "1 process" if devices == 1 or notebook == ONE_PROCESS else "2 processes"
+    count = "2 processes" if devices == 2 and notebook in tested.processes else "1 process"
     who = "1 device" if devices == 1 else "2 devices"
     assert reasons[process_checks.JOINED] == f"{count}, {who}, 1 host"
     if devices == 1:
@@ -444,24 +269,4 @@ def assert_sound(notebook: str, folder: Path, devices: int, seed: int) -> None:
         communication = content["attribution"]["ways"]["ablation"]["communication"]
         assert communication == pytest.approx(0)
     else:
-        assert reasons[SURVIVOR] == "replica 0's"
-
-
-def cases() -> Iterator[Any]:
-    """(plants, notebook, devices) for pytest: some at once every day, else each."""
-    for notebook in NOTEBOOKS:
-        yield AND.join(EVERY_DAY[notebook]), notebook, 2
-    for devices in (2, 1):
-        for notebook in NOTEBOOKS:
-            for name, plant in PLANTS.items():
-                if notebook in plant.notebooks and plant.devices <= devices:
-                    yield pytest.param(name, notebook, devices, marks=pytest.mark.slow)
-
-
-def as_it_is() -> Iterator[Any]:
-    """(notebook, devices, seed) for pytest: one device every day, for plants have two."""
-    for notebook in NOTEBOOKS:
-        yield notebook, 1, 0
-        for devices in (2, 1):
-            for seed in range(1, 21):
-                yield pytest.param(notebook, devices, seed, marks=pytest.mark.slow)
+        assert reasons[SURVIVOR] == tested.kept
