@@ -20,6 +20,12 @@ def is_program(notebook: str) -> bool:
     return not path.exists() or "helpers.begin(" in path.read_text(encoding="utf-8")
 
 
+def launches(notebook: str) -> bool:
+    """Whether it starts its processes itself."""
+    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
+    return path.exists() and "run.launch(" in path.read_text(encoding="utf-8")
+
+
 NAMES = sorted({*(row.notebook for row in ROWS), *(p.stem for p in paths.NOTEBOOKS.glob("*_M*"))})
 PROGRAMS = [name for name in NAMES if is_program(name)]
 

@@ -360,20 +360,6 @@ class Notebook(Protocol):
     def free_memory(self, devices: Sequence[Device]) -> None:
         """Give back what a framework's pool has and nothing uses: the fairness check has ended."""
 
-    def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
-        """Where the processes of ``run.launch`` find each other, while they run.
-
-        Returns:
-            The environment variables that they get in addition to torchrun's of ranks.
-        """
-
-    def gather(self, value: Any) -> list[Any]:
-        """Every process's value, by rank, in each of them; alone where they have not joined.
-
-        Args:
-            value: anything that can be pickled.
-        """
-
     def state_of(self, model: Model, weights: Mapping[str, np.ndarray]) -> Any:
         """Canonical weights as the framework's own function loads them into ``model``.
 
@@ -401,3 +387,21 @@ class Notebook(Protocol):
 
     def seen_by(self, model: Model) -> AbstractContextManager[list[np.ndarray]]:
         """What a shallow network is given meanwhile, normalised floats (N, 3, H, W) a batch."""
+
+
+class Launched(Protocol):
+    """What a framework's module has in addition if its notebook calls ``run.launch``."""
+
+    def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
+        """Where the processes of ``run.launch`` find each other, while they run.
+
+        Returns:
+            The environment variables that they get in addition to torchrun's of ranks.
+        """
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, by rank, in each of them; alone where they have not joined.
+
+        Args:
+            value: anything that can be pickled.
+        """

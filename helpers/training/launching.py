@@ -37,10 +37,7 @@ def launch(run: RunState, main: Callable[[int, int], Any]) -> Any:
     try:
         with out_of_memory.explained(run.setup.recipe.recipe), _interrupt_waits(run):
             if here is not None:
-                found = main(here.rank, here.ranks)
-                samplers.stop(run.monitor)
-                exchange.exchange(None)  # rank 0 reads the traces of all hosts
-                return found
+                return main(here.rank, here.ranks)
             with run.framework.rendezvous() as environment:
                 heard = partial(notebook_run.heard, run)
                 started = partial(_replica, run, main, world, _cells())

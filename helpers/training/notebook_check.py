@@ -151,7 +151,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any) -> list[Check]:
         return framework.shallow(arrays, run.own_devices)
 
     over_all = SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)
-    devices = run.own_devices * (1 if one_process else world)
+    devices = (run.own_devices * world)[:world]  # of other processes, too
     if network == "own":
         return custom_network.same_on_all_devices(
             over_all,

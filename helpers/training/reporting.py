@@ -8,7 +8,7 @@ from IPython.display import display
 
 from helpers import record
 from helpers.errors import UserError
-from helpers.launch import samplers
+from helpers.launch import exchange, samplers
 from helpers.training import (
     attribution,
     checkpoint,
@@ -29,8 +29,9 @@ def chart(run: RunState) -> Any:
     """See :meth:`helpers.run.Run.chart`."""
     _check_done(run, "run.chart", ["training"])
     samplers.stop(run.monitor)
+    exchange.exchange(None)  # rank 0 reads the traces of all hosts
     if run.rank:
-        return None  # rank 0's is of all
+        return None
     trace = samplers.read(run.folder)
     run.utilisation = utilisation = trace.summary().to_pandas()
     run.record.add("monitor", trace.metadata())
@@ -45,7 +46,7 @@ def report(run: RunState) -> None:
     """See :meth:`helpers.run.Run.report`."""
     _check_done(run, "run.report", list(NEEDED))
     content: Any = run.record.content
-    if "monitor" not in content:
+    if not exchange.of_first("monitor" in content):
         chart(run)
     if run.rank:
         return

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from helpers.launch import exchange
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -94,8 +96,15 @@ class RunState:
         raise NotImplementedError
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value, in their order, in each of them."""
-        found: list[Any] = self.framework.gather(value)
+        """Every process's value, in their order, in each of them.
+
+        Args:
+            value: what :func:`exchange.exchange` accepts.
+        """
+        # Those of a launch by what its main has joined them; ranks that run the whole notebook, and
+        # a process that is alone, without the framework.
+        gathered = self.framework.gather if self.launched else exchange.exchange
+        found: list[Any] = gathered(value)
         return found
 
     def tell(self, method: str, *args: Any) -> None:

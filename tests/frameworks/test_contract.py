@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from programs import NAMES, is_program
+from programs import NAMES, is_program, launches
 
 from helpers import frameworks, paths
 from helpers.frameworks import NOTEBOOKS, interface
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
 
     _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
     _of_programs: list[interface.Notebook] = [pytorch]
+    _launched: list[interface.Launched] = [pytorch]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
@@ -30,6 +31,7 @@ PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state")
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
 OF_PROGRAMS = {row.module for row in frameworks.ROWS if is_program(row.notebook)}
+LAUNCHING = {row.module for row in frameworks.ROWS if launches(row.notebook)}
 
 # What a notebook defines that hands its functions over (`TrainingFunctions`), beside these.
 SHARED: tuple[str, ...] = ("images", "crop", "scaled", "initial", "model", "criterion")
@@ -104,6 +106,7 @@ LOSSES = {f"DeviceLosses.{name}": node for name, node in interface_of("Losses").
 RANKS = interface_of("OverNodes")
 POOL = interface_of("WithPool")
 NOTEBOOK = interface_of("Notebook")
+LAUNCHED = interface_of("Launched")
 
 
 def test_modules_listed_are_those_there() -> None:
@@ -145,12 +148,13 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
     found, own = functions_of(module), own_functions(module)
-    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK
+    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK | LAUNCHED
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
     ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}
     of_program = NOTEBOOK if module in OF_PROGRAMS else {}
-    wanted = FRAMEWORK | LOSSES | ranks | of_program
+    launched = LAUNCHED if module in LAUNCHING else {}
+    wanted = FRAMEWORK | LOSSES | ranks | of_program | launched
     missing = [name for name in wanted if name not in found]
     assert not missing, f"{module}.py lacks {missing}, which interface.py has"
     other = [
@@ -169,7 +173,7 @@ def test_it_has_the_functions_of_the_interface(module: str) -> None:
 def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
     """A function's own docstring says what differs from the interface, which describes the rest."""
     assert ast.get_docstring(tree_of(module)), f"{module}.py does not say what is peculiar"
-    for name, node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK).items():
+    for name, node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK | LAUNCHED).items():
         own = own_functions(module).get(name)
         said = None if own is None else ast.get_docstring(own)
         told = str(ast.get_docstring(node)).split("\n")[0]
@@ -177,7 +181,8 @@ def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
 
 
 def test_the_interface_describes_each_function() -> None:
-    assert all(ast.get_docstring(node) for node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK).values())
+    described = FRAMEWORK | RANKS | LOSSES | NOTEBOOK | LAUNCHED
+    assert all(ast.get_docstring(node) for node in described.values())
 
 
 @pytest.mark.parametrize("module", MODULES)
