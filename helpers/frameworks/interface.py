@@ -349,14 +349,6 @@ class Notebook(Protocol):
             A callable for another thread; None if the device has finished.
         """
 
-    def make_current(self, device: Device, threads: int | None) -> None:
-        """Let this process compute on the device unless it names another one.
-
-        Args:
-            device: a handle from :meth:`Framework.list_devices`.
-            threads: for how many threads a CPU device has cores; None: as many as there are.
-        """
-
     def free_memory(self, devices: Sequence[Device]) -> None:
         """Give back what a framework's pool has and nothing uses: the fairness check has ended."""
 
@@ -391,6 +383,14 @@ class Notebook(Protocol):
 
 class Launched(Protocol):
     """What a framework's module has in addition if its notebook calls ``run.launch``."""
+
+    def make_current(self, device: Device, threads: int | None) -> None:
+        """Let this process compute on the device unless it names another one.
+
+        Args:
+            device: a handle from :meth:`Framework.list_devices`.
+            threads: for how many threads a CPU device has cores; None: as many as there are.
+        """
 
     def rendezvous(self) -> AbstractContextManager[dict[str, str]]:
         """Where the processes of ``run.launch`` find each other, while they run.
