@@ -7,7 +7,7 @@ alone in that world, as in a test, the functions act as Chainer's. ``all_reduced
 ranks, for the self-test.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -22,6 +22,8 @@ from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.chainer import *
+from helpers.frameworks.chainer_checks import MeanLoss
+from helpers.frameworks.chainer_state import dtype_of, trained
 
 # What ChainerMN cannot do, and why.
 SKIPPED = {
@@ -77,11 +79,11 @@ def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The means over all ranks, which the multi-node optimiser hands to the one in it."""
-    dtype, device = alone._dtype(model), devices[0]
+    dtype, device = dtype_of(model), devices[0]
     with chainer.using_config("dtype", dtype), chainer.using_config("train", False):
         communicator = _communicator(device)
         rank, ranks = communicator.rank, communicator.size
-        share = alone._MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
+        share = MeanLoss(model, targets.size / ranks)  # the mean over ranks is divided again
         share.to_device(device)
         pixels = device.send(images[rank::ranks].astype(dtype))
         optimizer = chainermn.create_multi_node_optimizer(
@@ -92,7 +94,7 @@ def rank_gradients(
     loss = communicator.allreduce_obj(float(share.loss.array)) / ranks
     return loss, {
         name: cuda.to_cpu(parameter.grad)
-        for name, parameter in alone._parameters(model)
+        for name, parameter in trained(model)
         if parameter.grad is not None
     }
 
@@ -107,6 +109,11 @@ class DeviceLosses(alone.DeviceLosses):
         """The sum over all ranks."""
         total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
         return total
+
+
+def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
+    """Here: nothing is forked after a rank has started, so it may start its GPU."""
+    return function()
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

@@ -7,7 +7,7 @@ what is said here. ``tests/frameworks/test_contract.py`` compares names, signatu
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ Device: TypeAlias = Any
 """A framework's handle for a device; each module has its own type."""
 Model: TypeAlias = Any
 """A framework's network; each module has its own type."""
+Found = TypeVar("Found")
+"""What a function finds."""
 
 
 @dataclass(frozen=True)
@@ -379,6 +381,21 @@ class Notebook(Protocol):
 
     def seen_by(self, model: Model) -> AbstractContextManager[list[np.ndarray]]:
         """What a shallow network is given meanwhile, normalised floats (N, 3, H, W) a batch."""
+
+
+class Apart(Protocol):
+    """What a framework's module has in addition if a notebook must not start its GPUs too early."""
+
+    def apart(self, function: Callable[[], Found], devices: Sequence[Device]) -> Found:
+        """Call a function that uses the devices, in a process of its own where these are GPUs.
+
+        Args:
+            function: with its result, it can be pickled by cloudpickle.
+            devices: this process's.
+
+        Returns:
+            What the function returned.
+        """
 
 
 class Launched(Protocol):

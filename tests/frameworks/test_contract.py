@@ -22,12 +22,13 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
     from helpers.frameworks import chainer, chainermn, jax, mxnet, pytorch, tensorflow
 
     _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
-    _of_programs: list[interface.Notebook] = [pytorch]
+    _of_programs: list[interface.Notebook] = [chainer, pytorch]
     _launched: list[interface.Launched] = [pytorch]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
-PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state")
+PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state", "chainer_checks")
+PARTS += ("chainer_state",)
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
 OF_PROGRAMS = {row.module for row in frameworks.ROWS if is_program(row.notebook)}
@@ -106,6 +107,7 @@ LOSSES = {f"DeviceLosses.{name}": node for name, node in interface_of("Losses").
 RANKS = interface_of("OverNodes")
 POOL = interface_of("WithPool")
 NOTEBOOK = interface_of("Notebook")
+APART = interface_of("Apart")
 LAUNCHED = interface_of("Launched")
 
 
@@ -148,7 +150,7 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
     found, own = functions_of(module), own_functions(module)
-    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK | LAUNCHED
+    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK | APART | LAUNCHED
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
     ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}
@@ -173,7 +175,7 @@ def test_it_has_the_functions_of_the_interface(module: str) -> None:
 def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
     """A function's own docstring says what differs from the interface, which describes the rest."""
     assert ast.get_docstring(tree_of(module)), f"{module}.py does not say what is peculiar"
-    for name, node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK | LAUNCHED).items():
+    for name, node in (FRAMEWORK | RANKS | LOSSES | NOTEBOOK | APART | LAUNCHED).items():
         own = own_functions(module).get(name)
         said = None if own is None else ast.get_docstring(own)
         told = str(ast.get_docstring(node)).split("\n")[0]
@@ -181,7 +183,7 @@ def test_it_documents_what_is_peculiar_to_it(module: str) -> None:
 
 
 def test_the_interface_describes_each_function() -> None:
-    described = FRAMEWORK | RANKS | LOSSES | NOTEBOOK | LAUNCHED
+    described = FRAMEWORK | RANKS | LOSSES | NOTEBOOK | APART | LAUNCHED
     assert all(ast.get_docstring(node) for node in described.values())
 
 
