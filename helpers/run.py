@@ -213,8 +213,8 @@ class Run(RunState):
         """Measure images/s of each turn in alternating rounds; show and record them.
 
         Args:
-            turns: ``files``, ``synthetic``, ``no_all_reduce`` (with several devices) and
-                ``loader``: each a function ``(n)`` that takes n steps, or n batches.
+            turns: ``files``, ``synthetic``, ``no_all_reduce`` or ``all_reduce`` alone (with several
+                devices), and ``loader``: each a function ``(n)`` that takes n steps, or n batches.
         """
         from helpers.training import measuring
 

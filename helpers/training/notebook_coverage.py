@@ -18,7 +18,7 @@ from helpers.recipe import MULTICLASS
 from helpers.training import numbered_images
 from helpers.training.notebook_recipe import Part
 from helpers.training.run_state import RunState
-from helpers.training.training_notes import parts_of
+from helpers.training.training_notes import joined, parts_of
 
 OUTPUTS = 14
 """Those of the reference's networks."""
@@ -127,7 +127,7 @@ def _uneven(count: int, least: int, *by: int) -> int:
 def _noted(batches: Iterable[Any], numbers: list[np.ndarray]) -> Iterator[Any]:
     """The batches as they pass, and the numbers of their images."""
     for batch in batches:
-        numbers.append(parts_of(batch)[2])
+        numbers.append(joined(parts_of(batch)[2:]))
         yield batch
 
 
@@ -137,4 +137,4 @@ def _numbers(run: RunState, loader: Any, epoch: int) -> np.ndarray:
     found = [parts_of(batch)[2] for batch in loader]
     if not found:
         raise LoaderError("the fairness check: the training loader gave no batch")
-    return np.concatenate(found).astype(np.int64)
+    return joined(found).astype(np.int64)

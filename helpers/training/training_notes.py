@@ -8,7 +8,7 @@ Nothing waits for a device.
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 MOST_PIXELS = 512
 """Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
+FILLED = -1
+"""The number of what is no image: it fills a batch of an evaluation up to its size."""
 
 
-def parts_of(batch: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Pixels, targets and numbers of a batch; the last two are copied to NumPy.
+def parts_of(batch: Any) -> tuple[Any, Any, Any]:
+    """Pixels, targets and numbers of a batch, wherever they are.
 
     Raises:
         LoaderError: the batch has other parts.
@@ -40,9 +42,13 @@ def parts_of(batch: Any) -> tuple[Any, np.ndarray, np.ndarray]:
             "run.watch: a batch must be pixels, targets and the images' numbers; let the dataset "
             "return all three"
         )
-    pixels, *others = batch
-    targets, numbers = (np.array(numbered_images.in_memory(each)) for each in others)
+    pixels, targets, numbers = batch
     return pixels, targets, numbers
+
+
+def joined(parts: Iterable[Any]) -> np.ndarray:
+    """The same part of several batches, in memory."""
+    return np.concatenate([numbered_images.in_memory(each) for each in parts])
 
 
 class TrainingNotes:
@@ -65,11 +71,11 @@ class TrainingNotes:
         self.evaluations: list[Evaluation] = []
         self.metrics: list[float] = []
         self.numbers: dict[int, np.ndarray] = {}
-        self.pixels: dict[int, list[np.ndarray]] = {}
+        self.pixels: dict[int, list[Any]] = {}
         self.misplaced = 0
         self._taken = 0
-        self._labels: list[np.ndarray] = []
-        self._numbers: list[np.ndarray] = []
+        self._labels: list[Any] = []
+        self._numbers: list[Any] = []
 
     def begin(self, epoch: int, *, keep: bool) -> None:
         """Epoch number ``epoch``, from 1, begins; whether crops are kept of it."""
@@ -84,16 +90,16 @@ class TrainingNotes:
                 would be wrong, and some frameworks would wait for ever for a rank's other shape.
         """
         pixels, targets, numbers = parts_of(batch)
-        if len(numbers) != self.images:
+        if (images := numbered_images.own_length(numbers)) != self.images:
             raise LoaderError(
-                f"batch {self._taken + 1} of {self.run.recipe.steps} has {len(numbers)} images, "
+                f"batch {self._taken + 1} of {self.run.recipe.steps} has {images} images, "
                 f"not {self.images}; let the training loader give {self.images} in each batch"
             )
         kept = self.pixels[self._epoch]
-        if self._keep and sum(map(len, kept)) < MOST_PIXELS:
-            kept.append(np.array(numbered_images.in_memory(pixels)))
-        self._labels.append(targets)
-        self._numbers.append(numbers)
+        if self._keep and len(kept) * self.images < MOST_PIXELS:
+            kept.append(numbered_images.kept(pixels))
+        self._labels.append(numbered_images.kept(targets))
+        self._numbers.append(numbered_images.kept(numbers))
 
     def step(self) -> None:
         """The loop has taken a step."""
@@ -114,7 +120,10 @@ class TrainingNotes:
                 f"epoch {self._epoch} took {self._taken} of {steps} steps; let the loop take a "
                 "step for each batch of run.watch(...)"
             )
-        labels, numbers = np.concatenate(self._labels), np.concatenate(self._numbers)
+        labels, numbers = joined(self._labels), joined(self._numbers)
+        self.pixels[self._epoch] = [
+            numbered_images.in_memory(each) for each in self.pixels[self._epoch]
+        ]
         targets = self.run.train_part.targets
         known = (numbers >= 0) & (numbers < len(targets))
         self.misplaced += int((~known).sum())
@@ -160,23 +169,24 @@ class TrainingNotes:
 
 
 class EvaluationNotes:
-    """Which images of a part one process evaluated."""
+    """Which images of a part one process evaluated; number -1 is none and fills a batch up."""
 
     def __init__(self) -> None:
-        self._targets: list[np.ndarray] = []
-        self._numbers: list[np.ndarray] = []
+        self._targets: list[Any] = []
+        self._numbers: list[Any] = []
 
     def batch(self, batch: Any) -> None:
         """The loop is going to evaluate this batch."""
         _, targets, numbers = parts_of(batch)
-        self._targets.append(targets)
-        self._numbers.append(numbers)
+        self._targets.append(numbered_images.kept(targets))
+        self._numbers.append(numbered_images.kept(numbers))
 
     def evaluation(self, name: str, part: Part, rank: int, processes: int) -> Evaluation:
         """What this process evaluated of a part: with all others, every image once."""
-        numbers = np.concatenate([np.zeros(0, int), *self._numbers])
+        numbers = joined([np.zeros(0, int), *self._numbers])
+        labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
+        numbers = numbers[numbers != FILLED]
         known = (numbers >= 0) & (numbers < len(part))
-        labels = np.concatenate([part.targets[:0], *self._targets])
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
         wrong += training_checks.other_labels(labels[known], part.targets[numbers[known]])
         own = len(range(rank, len(part), processes))
