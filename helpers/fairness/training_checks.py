@@ -8,6 +8,7 @@ difference.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,6 +86,18 @@ class Observed:
     """The same of one of its GPUs, where the framework holds a pool of which it uses a part."""
     switches: Sequence[str] = ()
     """What it had switched on to be fast."""
+    blocks: Sequence[Sequence[str]] = ()
+    """Of each of the first epoch's first steps, digests of its devices' images, in their order."""
+
+
+def first_batches(observed: Sequence[Observed]) -> list[str]:
+    """Digests of the first epoch's first global batches, the same for equal images in one order.
+
+    They do not depend on how many processes share the devices.
+    """
+    steps = zip(*(each.blocks for each in observed), strict=False)
+    joined = ("".join(block for own in step for block in own) for step in steps)
+    return [hashlib.sha256(text.encode()).hexdigest()[:12] for text in joined]
 
 
 def check_fairness(

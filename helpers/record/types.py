@@ -250,6 +250,7 @@ class Training(TypedDict):
     threads: NotRequired[int | None]  # that a process computes with
     switches: NotRequired[list[str]]  # what was on to be fast, as the libraries say themselves
     step_seconds: NotRequired[StepSeconds]
+    first_batches: NotRequired[list[str]]  # digests of the first epoch's first global batches
 
 
 class Finding(TypedDict):

@@ -1,16 +1,18 @@
 """Measure how quickly each framework learns: in epochs, in seconds and in images."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
+from typing import Any
 
 import pandas as pd
 
 from helpers.record import tasks
 from helpers.record.tasks import Metric
-from helpers.results import tables
+from helpers.results import run_sets, tables
 from helpers.results.comparison import Comparison, Entry, latest_of_each
 from helpers.results.ranking import ranked
 from helpers.results.repeated_runs import with_ends
@@ -53,6 +55,39 @@ def spread(group: Sequence[Entry]) -> pd.DataFrame:
     whole = pd.concat([epochs.select_dtypes("number") for epochs in known], join="inner")
     groups = whole.groupby(level="epoch")
     return with_ends(groups)[groups.size() == len(known)].reset_index()
+
+
+def on_same_batches(entries: Sequence[Entry]) -> str:
+    """Whether runs of a seed on equally many devices had the same batches, and their losses.
+
+    Empty where no two frameworks can be compared.
+    """
+    groups: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        recipe, training = entry.content["recipe"], entry.content["training"]
+        key = *(recipe[name] for name in ("seed", "batch_size", "precision")), entry.devices
+        key += (entry.content["data"].get("sha256"),)
+        if training.get("first_batches"):
+            groups.setdefault(key, []).append(entry)
+    several = [group for group in groups.values() if len({each.label for each in group}) > 1]
+    if not several:
+        return ""
+    odd, counts, apart = list[Entry](), list[int](), list[float]()
+    for group in several:
+        firsts = [each.content["training"]["first_batches"] for each in group]
+        counts.append(min(map(len, firsts)))
+        of_most, _ = Counter(tuple(first[: counts[-1]]) for first in firsts).most_common(1)[0]
+        pairs = zip(group, firsts, strict=True)
+        odd += [each for each, first in pairs if tuple(first[: counts[-1]]) != of_most]
+        losses = pd.concat([history(each).set_index("epoch")["train_loss"] for each in group])
+        each_epoch = losses.groupby(level="epoch")
+        apart.append(float(((each_epoch.max() - each_epoch.min()) / each_epoch.mean()).max()))
+    if odd:
+        return f"{run_sets.named(odd, entries)} trained on other batches than the other runs."
+    return (
+        "Runs of a seed on as many devices trained on the same batches, pixel by pixel: their "
+        f"first {min(counts)} are equal. Their training losses differ by {max(apart):.1%} at most."
+    ).replace("%", " %")
 
 
 def best(entry: Entry, metric: Metric) -> float:

@@ -281,6 +281,7 @@ class Loop:
         said = record.training(self.history, self.first_step, run.start.epoch)
         said |= {"execution": seen.execution, "convolutions": seen.convolutions}
         said |= {"threads": seen.threads, "switches": list(self._observed[0].switches)}
+        said["first_batches"] = training_checks.first_batches(self._observed)
         if times := self._step_seconds:
             extremes = {"minimum": min(times), "maximum": max(times)}
             said["step_seconds"] = {"median": median(times), **extremes}

@@ -7,6 +7,7 @@ Nothing waits for a device.
 
 from __future__ import annotations
 
+import hashlib
 import resource
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,22 @@ class TrainingNotes:
             resident=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             pooled=peak(run.own_devices),
             switches=switches.on(self.replica.network, run.on_gpu),
+            blocks=list(self._blocks()),
         )
+
+    def _blocks(self) -> Iterator[list[str]]:
+        """Digests of the images and crops of each device, of the first epoch's first steps."""
+        size = self.run.recipe.batch_size
+        for step, pixels in enumerate(self.pixels.get(1, [])):
+            first = step * self.images
+            numbers = self.numbers[1][first : first + self.images].astype(np.int64)
+            yield [
+                hashlib.sha256(
+                    np.ascontiguousarray(pixels[at : at + size]).tobytes()
+                    + numbers[at : at + size].tobytes()
+                ).hexdigest()
+                for at in range(0, self.images, size)
+            ]
 
     def _crops(self, epoch: int) -> Iterator[crops.Crop]:
         """Where the crops that were kept are in their images."""

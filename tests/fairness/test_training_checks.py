@@ -309,3 +309,12 @@ def test_one_process_has_the_cores_of_all_its_devices() -> None:
     alone = replace(BOTH[0], cores=(0, 1, 4, 5))
     assert training_checks.cores([alone], CPUS).verdict == "pass"
     assert training_checks.cores([replace(alone, cores=(0, 1))], CPUS).verdict == "different"
+
+
+def test_batches_have_one_digest_however_many_processes_share_the_devices() -> None:
+    steps = [["a", "b"], ["c", "d"]]
+    together = training_checks.first_batches([process(0, blocks=steps)])
+    apart = [process(rank, blocks=[[step[rank]] for step in steps]) for rank in range(2)]
+    assert training_checks.first_batches(apart) == together
+    assert len(set(together)) == 2
+    assert training_checks.first_batches(list(reversed(apart))) != together

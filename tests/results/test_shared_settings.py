@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import records
 
+from helpers.results import learning_curves
 from helpers.results.comparison import Entry
 from helpers.results.shared_settings import MUST_AGREE, differences, unequal
 
@@ -163,3 +164,27 @@ def test_what_does_not_follow_from_the_seed_agrees_over_the_whole_sweep() -> Non
 def test_one_framework_alone_may_be_swept() -> None:
     assert differences([of_seed(0), of_seed(1)]) == []
     assert differences([of_seed(2), of_seed(0), of_seed(1)]) == []
+
+
+def batches(framework: str, devices: int, first: str, loss: float) -> dict[str, Any]:
+    """A record of a run that trained on these first batches, with a loss this much higher."""
+    content = records.make(framework, devices)
+    content["training"]["first_batches"] = list(first)
+    for epoch in content["epochs"]:
+        epoch["train_loss"] *= 1 + loss
+    return content
+
+
+def test_equal_batches_are_said_with_how_far_losses_are_apart(tmp_path: Path) -> None:
+    """A run that recorded fewer is compared as far as they go, and not with other devices."""
+    contents = [batches("PyTorch", 2, "abcd", 0.0), batches("JAX", 2, "ab", 0.01)]
+    contents.append(batches("JAX", 1, "xy", 0.5))
+    said = learning_curves.on_same_batches(records.load(tmp_path, *contents).finished)
+    assert "their first 2 are equal" in said and "differ by 1.0 % at most" in said
+
+
+def test_another_batch_is_named(tmp_path: Path) -> None:
+    contents = [batches("PyTorch", 2, "abcd", 0.0), batches("Chainer", 2, "abcd", 0.0)]
+    contents.append(batches("JAX", 2, "abxd", 0.0))
+    said = learning_curves.on_same_batches(records.load(tmp_path, *contents).finished)
+    assert said == "JAX trained on other batches than the other runs."

@@ -211,6 +211,7 @@ def _how_well(compared: Comparison) -> Section:
         if of_own_networks(compared.finished)
         else "The curves should lie close together: all runs of a seed use the same initial "
         "weights, images and learning rate per device.",
+        learning_curves.on_same_batches(compared.finished),
         f"No run trained on the test images. {_guessing(compared)}",
     )
     some = any(entry.content.get("epochs") for entry in compared.entries)
