@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from helpers.launch import exchange
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -103,6 +101,8 @@ class RunState:
         """
         # Those of a launch by what its main has joined them; ranks that run the whole notebook, and
         # a process that is alone, without the framework.
+        from helpers.launch import exchange
+
         gathered = self.framework.gather if self.launched else exchange.exchange
         found: list[Any] = gathered(value)
         return found

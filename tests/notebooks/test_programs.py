@@ -7,7 +7,8 @@ import sys
 
 import pytest
 from imports import MODULES, imports_of
-from programs import MARK, PROGRAMS, code, code_lines, definitions, marked_lines, sources
+from multi_gpu_lines import MARK, code, code_lines, marked_lines, sources
+from programs import PROGRAMS, definitions
 
 from helpers import paths
 from helpers.frameworks import rows_of
