@@ -73,7 +73,9 @@ def of_shallow_net(task: str) -> dict[str, np.ndarray]:
         update, rates = optimizer(trained, rule), reference.RATES[rule.split()[0]]
         for step, rate in enumerate(rates, start=1):
             update.zero_grad()
-            if rule == reference.LATE and update.state:  # as if the rate were in the velocity
+            if (
+                rule.startswith(reference.LATE) and update.state
+            ):  # as if the rate were in the velocity
                 for state in update.state.values():
                     state["momentum_buffer"] *= update.param_groups[0]["lr"] / rate
             for group in update.param_groups:

@@ -101,6 +101,7 @@ PATHS = (
     EPSILON_FIRST,
     LATE,
     *(f"{rule} {decay}" for rule in RATES for decay in (COUPLED, DECOUPLED, WEIGHTS_ONLY)),
+    *(f"{rule} {DECOUPLED}" for rule in (EPSILON_FIRST, LATE)),
 )
 """Paths of ``STEPS`` optimiser steps, each beginning with the rule's name."""
 

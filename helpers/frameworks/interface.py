@@ -4,7 +4,7 @@ This is their only full documentation. A module describes a function only where 
 what is said here. ``tests/frameworks/test_contract.py`` compares names, signatures and order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -55,6 +55,16 @@ class Watch(NamedTuple):
     """Called once, when training has ended."""
     waits: bool = False
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
+
+
+class Watching(AbstractContextManager[Any], Protocol):
+    """What is noted of batches that a framework reads. Nothing waits for a device."""
+
+    def batch(self, batch: Any, at: float) -> None:
+        """This batch was there at this time, of ``time.perf_counter``; a step is taken on it."""
+
+    def step(self) -> None:
+        """The step on it is queued."""
 
 
 class Losses(Protocol):
@@ -395,6 +405,28 @@ class Apart(Protocol):
 
         Returns:
             What the function returned.
+        """
+
+
+class Placed(Protocol):
+    """What a framework's module has in addition if the notebook's weights need a context."""
+
+    def beside(self, model: Model) -> AbstractContextManager[Any]:
+        """A network that is made inside is placed as this one of the notebook is."""
+
+
+class Reads(Protocol):
+    """What a framework's module has in addition if a function of the framework reads the batches.
+
+    Keras's ``fit`` does; a loop of the notebook's own iterates over ``run.watch(batches)``.
+    """
+
+    def watched(self, batches: Iterable[Any], watching: Watching) -> Any:
+        """What ``run.watch`` returns: the batches as that function accepts them, to be noted.
+
+        Args:
+            batches: the notebook's loader, or an iterable of batches as it gives them.
+            watching: to be entered now, and left when the function has ended.
         """
 
 

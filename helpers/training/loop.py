@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +31,7 @@ from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
 from helpers.training.train_loop import RUN, WEIGHTS
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes
+from helpers.training.watching import Watching
 
 if TYPE_CHECKING:
     from helpers.training.run_state import RunState
@@ -54,9 +56,9 @@ class Loop:
         self.first_step = float("nan")
         self.trained = False
         self._step_seconds: list[float] = []
-        self._epoch, self._phase = 0, ""
+        self._epoch, self.phase_now = 0, ""
         self._data_seconds = float("nan")
-        self._evaluation = EvaluationNotes()
+        self.evaluation = EvaluationNotes()
 
     @cached_property
     def processes(self) -> int:
@@ -85,7 +87,7 @@ class Loop:
         }
         about = {"epoch": self._epoch} if name in ("train", "validate") else {}
         about |= {"items": items[name]} if name in items else {}
-        self._phase, self._evaluation = name, EvaluationNotes()
+        self.phase_now, self.evaluation = name, EvaluationNotes()
         if name == "train":
             self.notes.begin(self._epoch, keep=self._epoch in self._kept)
         try:
@@ -96,8 +98,12 @@ class Loop:
                 self._stopwatch() as watch,
             ):
                 yield
+        except BaseException as error:
+            if "clock" in vars(self):  # a function that failed has not left it
+                self.clock.__exit__(type(error), error, error.__traceback__)
+            raise
         finally:
-            self._phase = ""
+            self.phase_now = ""
         self.seconds[name] = watch.seconds
         if name == "train":
             self._trained_an_epoch()
@@ -106,24 +112,22 @@ class Loop:
         run = self.run
         return stopwatch(lambda: run.framework.synchronize(run.own_devices))
 
-    def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def watch(self, batches: Iterable[Any]) -> Any:
         """See :meth:`helpers.run.Run.watch`."""
-        phase, framework, device = self._phase, self.run.framework, self.run.own_devices[0]
-        training = phase == "train"
-        notes: Any = self.notes if training else None
-        if phase in ("validate", "test"):
-            notes = self._evaluation
-        report = self._within if training and self.run.rank == 0 else None
-        with StepClock(framework.queued, report) as self.clock:
-            for batch in self.clock.batches(batches):
-                if notes is not None:
-                    notes.batch(batch)
-                yield batch
-                self.clock.queued(device)
-                if training:
-                    notes.step()
+        framework = self.run.framework
+        if hasattr(framework, "watched"):  # its own function reads them
+            return framework.watched(batches, Watching(self))
+        return self._iterated(batches)
 
-    def _within(self, steps: int, seconds: float) -> None:
+    def _iterated(self, batches: Iterable[Any]) -> Iterator[Any]:
+        with Watching(self) as watching:
+            for batch in batches:
+                watching.batch(batch, time.perf_counter())
+                yield batch
+                watching.step()
+
+    def within(self, steps: int, seconds: float) -> None:
+        """Tell how far the epoch is."""
         before = (self._epoch - 1) * self.run.recipe.steps
         self.run.tell("progress", Within(before + steps, seconds))
 
@@ -171,7 +175,7 @@ class Loop:
                 f"{len(scores)} scores of {len(part)} images; let the evaluation's loader give "
                 "each image once, and predict use all"
             )
-        notes = self._evaluation.evaluation(name, part, run.rank, self.processes)
+        notes = self.evaluation.evaluation(name, part, run.rank, self.processes)
         self.notes.evaluations.append(notes)
         found = metrics.MODULES[run.images.task].of_epoch(part.targets, scores)
         own = next(iter(found.values()))

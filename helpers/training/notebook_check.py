@@ -37,8 +37,8 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
-    rows += notebook_coverage.check(run, of)
-    walk = _Walk(run, of)
+    rows += notebook_coverage.check(run, of, replica)
+    walk = _Walk(run, of, replica)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
         walk,
@@ -46,9 +46,10 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
         precision=recipe.precision,
         rule=recipe.rule,
         task=recipe.task,
+        skipped=run.framework.SKIPPED,
     )
     exact = _exact(run, of)
-    rows += _on_all_devices(run, of, exact)
+    rows += _on_all_devices(run, of, exact, replica)
     worst = _worst(run.gather(rows))
     alone = _on_one_device(run, of, exact) if run.rank == 0 else []
     run.framework.free_memory(run.own_devices)
@@ -73,8 +74,8 @@ _ORDER = ("not checked", "pass", "expected", "different", "fail")
 class _Walk:
     """Takes a trial's steps with the shallow network, by the notebook's functions."""
 
-    def __init__(self, run: RunState, of: Functions) -> None:
-        self.run, self.of = run, of
+    def __init__(self, run: RunState, of: Functions, replica: Any) -> None:
+        self.run, self.of, self.replica = run, of, replica
 
     def __call__(self, trial: training_loop.Trial) -> tuple[float, Mapping[str, Any], np.ndarray]:
         run, rule = self.run, trial.rule
@@ -89,7 +90,7 @@ class _Walk:
             outputs=OUTPUTS,
             batch_size=len(trial.shares[0][0]),
         ):
-            network = run.framework.shallow(trial.weights, run.own_devices)
+            network = notebook_coverage.shallow(run, trial.weights, self.replica)
             other = self.of.make_replica(network)
             batch, count = self._batch(trial.shares)
             # From the second epoch on training follows an evaluation: it has to switch back.
@@ -133,7 +134,7 @@ def _on_one_device(run: RunState, of: Functions, exact: Any) -> list[Check]:
         ]
 
 
-def _on_all_devices(run: RunState, of: Functions, exact: Any) -> list[Check]:
+def _on_all_devices(run: RunState, of: Functions, exact: Any, replica: Any) -> list[Check]:
     """Gradients of all devices against one, in float64."""
     network, framework = run.recipe.network, run.framework
     world = run.setup.replicas
@@ -148,7 +149,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any) -> list[Check]:
         return framework.rank_gradients(model, images, targets, run.own_devices)
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        return framework.shallow(arrays, run.own_devices)
+        return notebook_coverage.shallow(run, arrays, replica)
 
     over_all = SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)
     devices = (run.own_devices * world)[:world]  # of other processes, too

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,7 +42,15 @@ class Functions(NamedTuple):
     make_loader: Callable[[Part, bool], Any]
 
 
-def check(run: RunState, of: Functions) -> list[Check]:
+def shallow(run: RunState, arrays: Mapping[str, np.ndarray], replica: Any) -> Any:
+    """A shallow network with these weights, where the replica's network has its own."""
+    framework = run.framework
+    place = framework.beside(replica.network) if hasattr(framework, "beside") else nullcontext()
+    with place:
+        return framework.shallow(arrays, run.own_devices)
+
+
+def check(run: RunState, of: Functions, replica: Any) -> list[Check]:
     """Who takes part, which images each process reads, and what an evaluation gives."""
     r, recipe = run.recipe, run.setup.recipe
     train, even, valid = _parts(run)
@@ -50,7 +59,7 @@ def check(run: RunState, of: Functions) -> list[Check]:
         loader = of.make_loader(train, True)
         epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
         whole = _numbers(run, of.make_loader(even, True), 0)
-        network = run.framework.shallow(reference.shallow_arrays(), run.own_devices)
+        network = shallow(run, reference.shallow_arrays(), replica)
         other = of.make_replica(network)
         evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
         with run.framework.seen_by(other.network) as seen:

@@ -100,10 +100,14 @@ class StepClock:
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """The loader's batches; when each arrived is noted."""
         for batch in loader:
-            self._arrived.append(time.perf_counter())
+            self.arrived(time.perf_counter())
             if self.observer is not None:
                 self.observer.batch(batch)
             yield batch
+
+    def arrived(self, at: float) -> None:
+        """The next batch was there at this time, of ``time.perf_counter``."""
+        self._arrived.append(at)
 
     def queued(self, result: Any) -> None:
         """A step was queued; ``result`` is what it returned."""

@@ -106,7 +106,9 @@ class TrainingNotes:
         """The loop has taken a step."""
         number = (self._epoch - 1) * self.run.recipe.steps + self._taken
         self._taken += 1
-        if (rate := self.watch.rate()) is not None:
+        r = self.run.recipe
+        known = self._taken in (1, r.steps) or number < r.warmup_steps or not self.watch.waits
+        if known and (rate := self.watch.rate()) is not None:
             self.rates.append((number, rate))
 
     def end(self) -> None:

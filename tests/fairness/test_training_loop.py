@@ -442,8 +442,14 @@ def test_nan_fails(row: str, kind: str, fault: Fault) -> None:
     assert checks[row].verdict == "fail"
 
 
-def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> dict[str, Check]:
-    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own."""
+def own_rule(
+    rule: Rule, path: str | None = None, task: str = "multilabel", *skipped: str
+) -> dict[str, Check]:
+    """The rows of a recipe's own rule, for a loop that walks ``path`` instead of its own.
+
+    Args:
+        skipped: what the framework cannot do.
+    """
 
     def check_training_loop(trial: Trial) -> Result:
         own = trial.steps > 1 and trial.rule.weight_decay == bool(rule.weight_decay) * DECAY
@@ -451,10 +457,13 @@ def own_rule(rule: Rule, path: str | None = None, task: str = "multilabel") -> d
             return walked(path, task)
         return sound(trial)
 
-    found = training_loop.check_fairness(check_training_loop, devices=2, rule=rule, task=task)
+    found = training_loop.check_fairness(
+        check_training_loop, devices=2, rule=rule, task=task, skipped=dict.fromkeys(skipped, WHY)
+    )
     return {check.check: check for check in found}
 
 
+WHY = "it has none"
 DECAY = reference.DECAY
 
 
@@ -503,6 +512,21 @@ def test_which_weight_decay_there_is_is_found_out(rule: Rule, task: str) -> None
             assert (row.verdict, row.reason) == ("pass", right[0]), "there they are the same"
         else:
             assert (row.verdict, row.reason) == ("fail", said)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_a_framework_has_not_is_expected_and_nothing_else_is(task: str) -> None:
+    late = own_rule(MOMENTUM, reference.LATE, task, training_loop.RATE_APART)
+    for row in ("mean loss of 5 momentum steps", "weight change after 5 momentum steps"):
+        assert late[row].verdict == "expected"
+    wrong = own_rule(MOMENTUM, "sgd", task, training_loop.RATE_APART)
+    assert wrong["weight change after 5 momentum steps"].verdict == "fail"
+    for rule, own in ((MOMENTUM, reference.LATE), (ADAM, reference.EPSILON_FIRST)):
+        decayed = replace(rule, weight_decay=1e-4)
+        name = f"weight decay in 5 {training_loop.IN_WORDS[rule.name]} steps"
+        for path, verdict in ((reference.DECOUPLED, "expected"), ("", "fail")):
+            walked = own_rule(decayed, f"{own} {path}".strip(), task, training_loop.IN_GRADIENT)
+            assert walked[name].verdict == verdict and walked[name].reason == WHY
 
 
 def trained_logits() -> np.ndarray:
