@@ -29,12 +29,6 @@ from helpers.errors import UserError
 
 MOST = 1000
 """Calls that are timed together."""
-VARIANTS = ("sum", "sum, copied", "mean", "mean, folded")
-"""What a way is measured as: over every grid the sum, over the squarest the others too.
-
-The second is that of an array which is in no window (``rsap``). Means are those of ways that have
-finished shares to take them of; libraries sum.
-"""
 LARGEST = 256 << 20
 """Bytes of the largest message where the machine's memory allows it."""
 
@@ -81,9 +75,8 @@ def run(
         by: libraries of ``grids.LIBRARIES`` to measure in addition to MPI's ways.
 
     Returns:
-        A row a round and measurement: ranks, way (or library), rows, columns, variant, bytes,
-        round, seconds (of one call, on the slowest rank), copied (bytes, by rank 0 in one call; 0
-        for a library, which does not report it).
+        A row a round and measurement: way (or library), rows, columns, bytes, round, seconds (of
+        one call, on the slowest rank).
 
     Raises:
         UserError: MPI or a library is missing, or the ranks failed.
@@ -136,15 +129,13 @@ def main(order: Mapping[str, Any]) -> None:
                 for grid in each:
                     for about, call in _cases(grid, array, makers):
                         # Connections are made in it, and memory is touched for the first time.
-                        copied = call() if turn == 0 or about["way"] == "rsap" else 0
+                        if turn == 0 or about["way"] == "rsap":
+                            call()
                         key = tuple(about.values())
                         if turn == 0:
                             takes = slowest(call, 1)
-                            count = max(1, min(MOST, round(order["seconds"] / takes)))
-                            counts[key] = count, copied or 0
-                        count, copied = counts[key]
-                        found = {"round": turn, "seconds": slowest(call, count), "copied": copied}
-                        rows.append(about | found)
+                            counts[key] = max(1, min(MOST, round(order["seconds"] / takes)))
+                        rows.append(about | {"round": turn, "seconds": slowest(call, counts[key])})
                     grid.forget()  # one grid's windows at a time: all would be many times the array
     if world.rank == 0:
         print(json.dumps(rows), flush=True)
@@ -159,25 +150,15 @@ def _cases(
     from helpers.all_reduce import ways
 
     rows, columns = grid.shape
-    squarest = grid.shape == grids.squarest(grid.ranks)
-    about = {"ranks": grid.ranks, "rows": rows, "columns": columns, "bytes": array.nbytes}
+    about = {"rows": rows, "columns": columns, "bytes": array.nbytes}
     inside = grid.memory(array.size, np.float32)
     inside[:] = 0
     for name, way in ways.WAYS.items():
-        if name not in grids.OVER_GRIDS and rows > 1:
-            continue
-        own = inside if name == "rsap" else array
-        yield about | {"way": name, "variant": "sum"}, partial(way, grid, own)
-        if name == "plain" or (name in grids.OVER_GRIDS and not squarest):
-            continue
-        for variant, fold in (("mean", False), ("mean, folded", True)):
-            averaged = partial(way, grid, own, mean=True, fold=fold)
-            yield about | {"way": name, "variant": variant}, averaged
-        if name == "rsap":
-            yield about | {"way": name, "variant": "sum, copied"}, partial(way, grid, array)
+        if name in grids.OVER_GRIDS or rows == 1:
+            yield about | {"way": name}, partial(way, grid, inside if name == "rsap" else array)
     if rows == 1:
         for name, make in makers.items():
-            yield about | {"way": name, "variant": "sum"}, make(array)
+            yield about | {"way": name}, make(array)
 
 
 if __name__ == "__main__":

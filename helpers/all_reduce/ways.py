@@ -2,12 +2,11 @@
 
 Importing this module joins MPI.
 
-All have one signature, ``way(grid, array, mean=False, fold=True)``, and work in place: afterwards
-every rank's ``array`` holds the sum, or the mean, of all ranks', the same bits on each.
+All have one signature, ``way(grid, array, mean=False)``, and work in place: afterwards every rank's
+``array`` holds the sum, or the mean, of all ranks', the same bits on each.
 
-``fold`` is the "average calculation after reduction": where a rank has a finished share of the sum
-before it is given to the others, only that is averaged, and not the whole array by every rank. The
-means are the same, bit for bit. As in ChainerMN they are the sum times 1 / n.
+A rank that has a finished share of the sum before it is given to the others averages only that, and
+not the whole array. The mean is the sum times 1 / n, as in ChainerMN.
 
 Each returns how many bytes it copied from one place of this rank's memory to another. What MPI
 copies inside is not seen.
@@ -26,14 +25,13 @@ from helpers.all_reduce.ranks import Grid
 Way = Callable[..., int]
 
 
-def plain(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+def plain(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     """MPI's own all-reduce. It has no shares, and so the whole array is averaged.
 
     Args:
         grid: any of these ranks.
         array: contiguous, of the same size on all ranks; of floats where ``mean`` is asked for.
         mean: of all ranks, in place of the sum.
-        fold: see above.
 
     Returns:
         Bytes copied: none.
@@ -48,7 +46,7 @@ def plain(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) 
     return 0
 
 
-def ring(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+def ring(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     """Each rank sends to its right-hand neighbour only: n - 1 parts, and then n - 1 sums.
 
     The array has n parts. In the first round each part travels once around the ring, and every
@@ -67,17 +65,15 @@ def ring(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
         came = arriving[: own.size]
         world.Sendrecv(sent, right, recvbuf=came, source=left)
         own += came
-    if mean and fold:
+    if mean:
         parts[right] *= 1 / ranks
     for step in range(ranks - 1):
         sent, got = (parts[(right - step - later) % ranks] for later in (0, 1))
         world.Sendrecv(sent, right, recvbuf=got, source=left)
-    if mean and not fold:
-        flat *= 1 / ranks
     return 0
 
 
-def rsaa(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+def rsaa(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     """Reduce-scatter in rows, all-reduce in columns, all-gather in rows (Mikami et al. 2018).
 
     A row's reduce-scatter leaves each of its c ranks with one c-th of the row's sum; the ranks
@@ -87,14 +83,12 @@ def rsaa(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
     Arguments, result and errors are :func:`plain`'s.
     """
     flat = _flat(array, mean)
-    share, places = _share(grid, flat, mean and fold)
+    share, places = _share(grid, flat, mean)
     grid.row.Allgatherv(share, [flat, [cut.stop - cut.start for cut in places]])
-    if mean and not fold:
-        flat *= 1 / grid.ranks
     return 0
 
 
-def rsap(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -> int:
+def rsap(grid: Grid, array: np.ndarray, mean: bool = False) -> int:
     """As :func:`rsaa`, but each rank Puts its share into the others' memory (Hanawa, Tamura).
 
     One-sided: no rank waits for a message of its row. All ranks of the row synchronise twice: once
@@ -109,7 +103,7 @@ def rsap(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
     flat = _flat(array, mean)
     if flat.size == 0:
         return 0
-    share, places = _share(grid, flat, mean and fold)
+    share, places = _share(grid, flat, mean)
     window, own = grid.window(flat.nbytes), places[grid.row.rank]
     there = grid.memory(flat.size, flat.dtype)
     window.Fence(MPI.MODE_NOPRECEDE)
@@ -124,8 +118,6 @@ def rsap(grid: Grid, array: np.ndarray, mean: bool = False, fold: bool = True) -
             if place != own:
                 flat[place] = there[place]
         copied = flat.nbytes
-    if mean and not fold:
-        flat *= 1 / grid.ranks
     return copied
 
 

@@ -7,6 +7,7 @@ label them *published*. Each figure names its notebook, and whether the notebook
 
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,36 +131,24 @@ def notebooks() -> tuple[str, list[str]]:
 
 
 class Point(NamedTuple):
-    """One published figure; each paper chose its own reference."""
+    """One published figure, against one GPU."""
 
-    who: str
     devices: int
     efficiency: float
     """1 is perfect."""
 
 
-CHAINERMN = "ChainerMN"
-POINTS = (
-    Point(CHAINERMN, 4, 0.88),
-    Point(CHAINERMN, 128, 0.7916),
-    Point("Goyal", 256, 0.90),
-    Point("Akiba", 1024, 0.80),
-    Point("Mikami", 1088, 0.9162),
-    Point("Jia", 2048, 0.879),
-)
-CALIBRATED = (
-    "Calibrated, theirs: on Oakforest-PACS RSAP made ChainerMN's all-reduce 2.1 times faster, on "
-    "grids of 64x4, 2x128 and 16x16 ranks (Hanawa, Tamura)."
-)
+POINTS = (Point(4, 0.88), Point(128, 0.7916))
+"""ChainerMN's."""
 STUDY = {"task": "multiclass", "network": "resnet50"}
 SCALING_NAME = "published: ChainerMN on GPUs, 2017"
 
 
-def points(compared: Comparison) -> list[Point]:
+def points(compared: Comparison) -> Sequence[Point]:
     """ChainerMN's points, if all runs have the network and the task of its study."""
     if not any(entry.task for entry in compared.entries) or not all_are(compared, STUDY):
-        return []
-    return [point for point in POINTS if point.who == CHAINERMN]
+        return ()
+    return POINTS
 
 
 def scaling_notes(compared: Comparison) -> list[str]:

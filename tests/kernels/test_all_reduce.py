@@ -60,19 +60,15 @@ def test_what_is_wrong_is_seen() -> None:
     assert any("not the same bits" in each for each in planted["one rank has another bit"])
 
 
-def test_times_are_measured_of_every_way_grid_and_variant() -> None:
+def test_times_are_measured_of_every_way_over_every_grid() -> None:
     rows = measure.run(2, [4, 8], 2, 0.0, by=["gloo"])
-    keys = [(row["way"], row["rows"], row["variant"], row["bytes"], row["round"]) for row in rows]
-    of_each = {"plain": 1, "ring": 3, "rsaa": 4, "rsap": 5, "gloo": 1}  # means over one grid only
-    assert len(set(keys)) == len(keys) == 2 * 2 * sum(of_each.values())
-    for way, count in of_each.items():
+    keys = [(row["way"], row["rows"], row["bytes"], row["round"]) for row in rows]
+    grids_of_each = {"plain": 1, "ring": 1, "rsaa": 2, "rsap": 2, "gloo": 1}
+    assert len(set(keys)) == len(keys)
+    for way, count in grids_of_each.items():
         assert sum(key[0] == way for key in keys) == 4 * count, way
-    assert all(row["ranks"] == 2 and row["seconds"] > 0 for row in rows)
-    (copied,) = {
-        row["copied"] for row in rows
-        if (row["way"], row["rows"], row["variant"], row["bytes"]) == ("rsap", 1, "sum", 8)
-    }  # fmt: skip
-    assert copied == 4, "its share"
+    assert {key[0] for key in keys} == grids_of_each.keys()
+    assert all(row["seconds"] > 0 for row in rows)
 
 
 def test_ranks_that_fail_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +108,7 @@ def test_over_links_of_a_known_speed_no_way_is_faster_than_they_are() -> None:
     except hosts.CannotBeHad as error:
         pytest.skip(str(error))
     assert process.returncode == 0, told
-    rows = [row for row in json.loads(told.splitlines()[-1]) if row["variant"] == "sum"]
+    rows = json.loads(told.splitlines()[-1])
     assert {row["way"] for row in rows} == {*grids.NAMES, "gloo"}
     for row in rows:
         bus = 2 * 7 / 8 * row["bytes"] * 8e-6 / row["seconds"]
