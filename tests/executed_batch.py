@@ -1,5 +1,6 @@
 """A batch that a test runs by the command that users type, among the tests' own runs."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,8 +29,9 @@ def finished(name: str, *choices: str | Path) -> Iterator[Path]:
         yield folder
 
 
-def in_lab(program: str, *words: str | Path) -> None:
+def in_lab(program: str, *words: str | Path, **variables: str) -> None:
     """Run a program of the lab's environment, which has to end with 0."""
     command = [paths.VENVS / "lab" / "bin" / program, *words]
-    done = subprocess.run(command, capture_output=True, text=True)
+    env = os.environ | variables
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=paths.ROOT)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -61,10 +61,9 @@ SIDE_BY_SIDE = 4
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
 NOTEBOOKS = ROOT / "notebooks"
-COMPARE = NOTEBOOKS / "Compare.ipynb"
 DEMO = NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
 """Executed at demo size every day, as by *Run All*; the others are in batches, and so in soak."""
-NBMAKE = ("--nbmake", "--nbmake-timeout=1800", "--durations=0")
+NBMAKE = ("--nbmake", "--durations=0")
 KERNELS = "tests/kernels"
 EXECUTED = "tests/executed_notebooks"
 NOTEBOOK_MUTANTS = "tests/mutation/notebook_mutants.py"
@@ -198,12 +197,12 @@ def obey_signals() -> None:
 
 
 def executed(*files: Path | str, out: IO[bytes] | None) -> Ended:
-    """Executes notebooks, each in the kernel it names, at demo size and for two epochs."""
+    """Executes notebooks, each in the kernel it names, at the size that its metadata says."""
     return tested("lab", *NBMAKE, *files, out=out)
 
 
 def batches(out: IO[bytes] | None) -> Ended:
-    """Runs all notebooks by the command that users type, with small networks and few images."""
+    """Runs all notebooks but studies, by nbmake and by `rosetta run`, with tiny networks."""
     ignored = (f"--ignore={file}" for file in (STUDY_TESTS, RECORDS))
     return tested("lab", "--durations=0", EXECUTED, *ignored, out=out)
 
@@ -212,12 +211,6 @@ def studies(out: IO[bytes] | None) -> Ended:
     """Executes the studies, at the size that they name for it; they compute in one thread."""
     found = sorted(NOTEBOOKS.glob("Study_*.ipynb"))
     return tested("lab", *NBMAKE, *found, STUDY_TESTS, out=out)
-
-
-def framework_notebooks() -> list[Path]:
-    """Those of frameworks whose kernels are always made, and that need no ranks."""
-    rows = [row for row in ROWS if not row.optional and not row.ranks_only]
-    return [NOTEBOOKS / f"{row.notebook}.ipynb" for row in rows]
 
 
 def quick_tests() -> dict[str, Part]:
@@ -292,7 +285,7 @@ def long_parts() -> dict[str, Part]:
     return {
         "mutants": partial(command, "lab", "python", "tests/mutation/mutants.py", "--all"),
         "notebook_mutants": partial(command, "lab", "python", NOTEBOOK_MUTANTS, "--all"),
-        "notebooks": partial(executed, *framework_notebooks(), COMPARE, RECORDS),
+        "notebooks": partial(executed, NOTEBOOKS, RECORDS),
         **{place: partial(slow, "lab", place) for place in APART},
         **{kernel: partial(slow, kernel, *tests) for kernel, tests in files.items()},
     }

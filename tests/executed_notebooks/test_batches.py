@@ -1,4 +1,4 @@
-"""Whole notebooks of every framework, by the command that users type: with tiny networks."""
+"""Whole notebooks of every framework, by nbmake and by `rosetta run`: with tiny networks."""
 
 import json
 from collections.abc import Iterator
@@ -23,16 +23,22 @@ def recipe_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def batch(recipe: Path) -> Iterator[Path]:
-    """The folder of a batch on two devices; on one, ``planted_*`` come to their end."""
-    choices = ["--devices", "2", "--notebooks", ",".join(TRAINED)]
-    with executed_batch.finished("test-devices", "--recipe", recipe, *choices) as folder:
-        yield folder
+def executed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs of `pytest --nbmake notebooks/`, without studies, on two devices.
+
+    Jupyter ends a kernel by a signal; a next run removes what that leaves, and here is none.
+    """
+    runs = tmp_path_factory.mktemp("nbmake")
+    (runs / "temporary").mkdir()
+    words: list[str | Path] = ["--nbmake", paths.NOTEBOOKS, "--ignore-glob=*/Study_*"]
+    variables = {"ROSETTA_RUNS": str(runs), "TMPDIR": str(runs / "temporary")}
+    executed_batch.in_lab("pytest", *words, "--recipe", recipe, **variables)
+    return runs / "interactive"
 
 
 @pytest.mark.parametrize("notebook", TRAINED)
-def test_it_trains(batch: Path, notebook: str) -> None:
-    found = record.read(batch / f"{notebook}-2x")
+def test_it_trains(executed: Path, notebook: str) -> None:
+    found = record.read(executed / f"{notebook}-2x")
     assert_sound(found)
     assert found["devices"]["count"] == 2
     assert found["training"]["switches"], "each framework has something on to be fast"
@@ -42,8 +48,8 @@ def test_it_trains(batch: Path, notebook: str) -> None:
 
 
 @pytest.mark.parametrize("notebook", TRAINED)
-def test_linear_scaling_is_what_ran(batch: Path, notebook: str) -> None:
-    found = record.read(batch / f"{notebook}-2x")
+def test_linear_scaling_is_what_ran(executed: Path, notebook: str) -> None:
+    found = record.read(executed / f"{notebook}-2x")
     recipe, images = found["recipe"], found["data"]["images"]["train"]
     assert recipe["global_batch_size"] == recipe["batch_size"] * 2
     assert recipe["scaled_learning_rate"] == pytest.approx(recipe["learning_rate"] * 2)
@@ -51,19 +57,6 @@ def test_linear_scaling_is_what_ran(batch: Path, notebook: str) -> None:
     for epoch in found["epochs"]:
         assert epoch["steps"] == images // recipe["global_batch_size"]
         assert epoch["images"] == epoch["steps"] * recipe["global_batch_size"]
-
-
-def test_the_report_is_written_and_compare_shows_it(batch: Path, tmp_path: Path) -> None:
-    assert (batch / "report.html").stat().st_size > 100_000
-    journal = json.loads((batch / "experiment.json").read_text(encoding="utf-8"))
-    assert {run["state"] for run in journal["runs"]} == {"finished"}
-    shown = tmp_path / "compare.ipynb"
-    how = ["--no-progress-bar", "--cwd", str(paths.NOTEBOOKS), "-p", "runs", batch.name]
-    executed_batch.in_lab("papermill", *how, paths.NOTEBOOKS / "Compare.ipynb", shown)
-    cells = json.loads(shown.read_text(encoding="utf-8"))["cells"]
-    said = json.dumps([cell.get("outputs", []) for cell in cells])
-    names = {record.read(batch / f"{name}-2x")["framework"]["name"] for name in TRAINED}
-    assert "image/png" in said and not [name for name in names if f">{name}" not in said]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +78,19 @@ def test_it_trains_over_two_nodes(over_nodes: Path, run: str) -> None:
     assert (world["nodes"], world["simulated"], world["launcher"]) == (2, True, "mpiexec")
     assert world["hosts"][0]["ranks"] == [0, 1]
     assert not list(folder.glob("ranks-*"))
+
+
+def test_the_report_is_written_and_compare_shows_it(over_nodes: Path, tmp_path: Path) -> None:
+    assert (over_nodes / "report.html").stat().st_size > 100_000
+    journal = json.loads((over_nodes / "experiment.json").read_text(encoding="utf-8"))
+    assert {run["state"] for run in journal["runs"]} == {"finished"}
+    shown = tmp_path / "compare.ipynb"
+    how = ["--no-progress-bar", "--cwd", str(paths.NOTEBOOKS), "-p", "runs", over_nodes.name]
+    executed_batch.in_lab("papermill", *how, paths.NOTEBOOKS / "Compare.ipynb", shown)
+    cells = json.loads(shown.read_text(encoding="utf-8"))["cells"]
+    said = json.dumps([cell.get("outputs", []) for cell in cells])
+    names = {record.read(over_nodes / run)["framework"]["name"] for run in OVER_NODES}
+    assert "image/png" in said and not [name for name in names if f">{name}" not in said]
 
 
 @pytest.mark.parametrize("run", OVER_NODES)

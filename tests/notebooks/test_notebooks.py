@@ -80,6 +80,12 @@ def test_it_names_its_kernel(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_nbmake_waits_half_an_hour_for_a_cell(name: str) -> None:
+    """Not its own five minutes."""
+    assert read(name)["metadata"]["execution"] == {"timeout": 1800}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_it_has_one_cell_of_parameters(name: str) -> None:
     (cell,) = parameters(read(name))
     assigned = [node.targets[0] for node in ast.parse("".join(cell["source"])).body]  # type: ignore[attr-defined]

@@ -67,14 +67,13 @@ def test_every_test_file_is_run_once(ran: list[tuple[str, ...]]) -> None:
 
 
 def notebooks_run(ran: list[tuple[str, ...]]) -> set[str]:
-    return {Path(word).stem for words in ran for word in words if word.endswith(".ipynb")}
+    words = {word for words in ran for word in words}
+    folder = paths.NOTEBOOKS.glob("*.ipynb") if "notebooks" in words else []
+    return {Path(word).stem for word in words if word.endswith(".ipynb")} | {f.stem for f in folder}
 
 
-def test_every_notebook_is_run_in_make_test_or_soak(ran: list[tuple[str, ...]]) -> None:
-    """But those whose kernels are made only where that is asked for, and those that need ranks.
-
-    What `make test` leaves out, it runs in batches.
-    """
+def test_every_notebook_is_run_in_make_test_and_soak(ran: list[tuple[str, ...]]) -> None:
+    """`make test` runs those of frameworks in batches."""
     for part in run_checks.parts().values():
         part(out=None)
     there = {file.stem for file in paths.NOTEBOOKS.glob("*.ipynb")}
@@ -83,8 +82,7 @@ def test_every_notebook_is_run_in_make_test_or_soak(ran: list[tuple[str, ...]]) 
     ran.clear()
     for part in run_checks.long_parts().values():
         part(out=None)
-    usual = {row.notebook for row in ROWS if not row.optional and not row.ranks_only}
-    assert notebooks_run(ran) == usual | {"Compare"}
+    assert notebooks_run(ran) == there
     assert there - studies == {row.notebook for row in ROWS} | {"Compare"}
 
 
@@ -212,7 +210,7 @@ def test_the_workflow_calls_what_the_makefile_has() -> None:
                 assert re.fullmatch(r"actions/[\w-]+@v\d+\.\d+\.\d+", step["uses"])
             if "python-version" in step.get("with", {}):
                 assert step["with"]["python-version"] == "3.11"
-    assert called == {"quick": ["envs", "quick"], "everything": ["envs", "docs", "test"]}
+    assert called == {"quick": ["envs", "quick"], "everything": ["envs", "docs", "test", "soak"]}
     assert "secrets" not in text
     for pattern in re.findall(r"'([^']+)'", text.partition("hashFiles(")[2].partition(")")[0]):
         assert list(paths.ROOT.glob(pattern)), pattern
