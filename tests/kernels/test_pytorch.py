@@ -41,6 +41,7 @@ from helpers.networks import custom, weights
 from helpers.networks import pytorch as networks
 from helpers.networks.shapes import shapes
 from helpers.recipe import lookup
+from helpers.runner.notebook_code import run_cells
 from helpers.training import checkpoint
 
 NOTEBOOKS = ("PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
@@ -571,3 +572,42 @@ LAUNCHERS = dict(zip(NOTEBOOKS, (TORCHRUN, (sys.executable,)), strict=True))
 def test_as_a_script_it_trains_in_another_project(notebook: str, tmp_path: Path) -> None:
     devices = "auto" if LAUNCHERS[notebook] == TORCHRUN else 2
     copied.assert_script_trains(notebook, tmp_path, LAUNCHERS[notebook], "pytorch", devices=devices)
+
+
+def test_the_scaling_studys_update_is_that_of_distributed_data_parallel() -> None:
+    """Weights and running statistics after three updates of two shares, in float64."""
+    cells = ("devices = [", "import os", "CROP, MARGIN")
+    names = run_cells(
+        "Study_Linear_Scaling",
+        wanted=lambda text: text.startswith(cells),
+        train_targets=torch.ones(1, 14),
+    )
+    build, update = names["build_model"], names["update"]
+    drawn = torch.randn(16, 1, 32, 32, dtype=torch.float64).contiguous()
+    shares = list(zip(drawn.split(8), (drawn[:, 0, 0, :14] > 0).double().split(8), strict=True))
+
+    def of_rank(rank: int) -> dict[str, np.ndarray]:
+        torch.set_num_threads(1)
+        meet = os.environ[replicas.RENDEZVOUS]
+        dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+        model = torch.nn.parallel.DistributedDataParallel(build(0).double())
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            optimizer.zero_grad()
+            inputs, targets = shares[rank]
+            names["criterion"](model(inputs), targets).backward()
+            optimizer.step()
+        dist.destroy_process_group()
+        return {name: value.numpy() for name, value in model.module.state_dict().items()}
+
+    def apart(shares: list[Any]) -> float:
+        model = build(0).double()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(3):
+            update(model, optimizer, shares)
+        found = {k: v.numpy() for k, v in model.state_dict().items() if "num_batches" not in k}
+        return max(float(np.abs(found[name] - trained[name]).max()) for name in found)
+
+    trained = replicas.run(of_rank, 2)[0]
+    whole = tuple(map(torch.cat, zip(*shares, strict=True)))
+    assert apart(shares) < 1e-9 < apart([whole])
