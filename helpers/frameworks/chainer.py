@@ -141,9 +141,9 @@ def watch(replica: Any) -> Watch:
 
     def seen() -> Seen:
         kind = type(optimizer).__name__
-        name = {"Adam": "adam", "MomentumSGD": "momentum", "SGD": "sgd"}.get(kind, kind)
-        if name == "momentum" and not optimizer.momentum:
-            name = "sgd"
+        name = {"Adam": "adam", "SGD": "sgd"}.get(kind, kind)
+        if name.endswith("MomentumSGD"):
+            name = "momentum" if optimizer.momentum else "sgd"
         held = [each for _, each in trained(replica.network) if each.update_rule.enabled]
         rules = [each.update_rule for each in held]
         names = {"adam": {"beta 1": "beta1", "beta 2": "beta2"}}
@@ -179,7 +179,7 @@ def watch(replica: Any) -> Watch:
             precisions.tf32_allowed(),
             max((pool["num_threads"] for pool in threadpool_info()), default=None),
             sum(each.size for each in held),
-            rate_in_velocity=True,
+            rate_in_velocity=kind == "MomentumSGD",
         )
 
     return Watch(partial(learning_rate, replica.optimizer), seen)

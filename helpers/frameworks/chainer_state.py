@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 # What Chainer's Adam calls its moments, and what a checkpoint does.
-_MOMENTS = {"m": "first", "v": "second"}  # Adam's; MomentumSGD's v is its velocity
+_MOMENTS = {"m": "first", "v": "second"}  # Adam's; momentum's v is its velocity
 _VELOCITY = {"v": "first"}
 
 
@@ -57,10 +57,12 @@ def load_optimizer(
         rule = parameter.update_rule
         rule.t = optimizer.t
         with chainer.using_device(parameter.device):
-            rule._state = {
+            kept = {
                 ours: parameter.xp.array(factor * state[f"{moment}/{name}"])
                 for ours, moment in moments.items()
+                if f"{moment}/{name}" in state
             }
+            rule._state = kept or None
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
@@ -101,11 +103,13 @@ def learning_rate(optimizer: Any) -> float:
 def _kept(optimizer: Any) -> tuple[dict[str, str], float]:
     """What the optimiser keeps for each weight, its names and a checkpoint's, and times what.
 
-    Chainer multiplies momentum's velocity by minus the rate, which PyTorch keeps apart.
+    Chainer's velocity of momentum points downhill, and has the rate in it unless it is corrected.
     """
     if isinstance(optimizer, chainer.optimizers.Adam):
         return _MOMENTS, 1.0
-    return (_VELOCITY if getattr(optimizer, "momentum", 0) else {}), -learning_rate(optimizer)
+    corrected = isinstance(optimizer, chainer.optimizers.CorrectedMomentumSGD)
+    factor = -1.0 if corrected else -learning_rate(optimizer)
+    return (_VELOCITY if getattr(optimizer, "momentum", 0) else {}), factor
 
 
 def _held(model: Model) -> Iterator[tuple[str, Any]]:
