@@ -1,4 +1,4 @@
-"""ChainerMN's communicators by name, and two more: RSAA and RSAP over a grid of ranks.
+"""Two communicators for ChainerMN: RSAA and RSAP over a grid of ranks.
 
 Importing this joins MPI, as importing ChainerMN does.
 """
@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 import chainer
-import chainermn
 import numpy as np
 from chainermn.communicators import _memory_utility
 from chainermn.communicators.naive_communicator import NaiveCommunicator
@@ -19,21 +18,17 @@ from helpers.all_reduce import grids, ranks, ways
 from helpers.frameworks.chainermn import OWN_PARAMETERS
 
 
-def create(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
-    """The communicator that a notebook's parameters cell names.
+def over_grid(communicator: Any, all_reduce: str) -> Any:
+    """A communicator of the same ranks over a grid; of one rank, the given one.
 
-    A process that is alone, such as a notebook's kernel, gets ``naive``; what was asked for is
-    checked there too.
-
-    What it is given and what it raises: ``chainermn.OWN_PARAMETERS``.
+    Args:
+        communicator: ChainerMN's.
+        all_reduce: the way, with a grid if it is not to be the squarest: ``rsap 2x4``.
     """
-    name, shape = OWN_PARAMETERS["all_reduce"](all_reduce, on_gpu, ranks)
-    if name == "auto":
-        return chainermn.create_communicator("pure_nccl" if on_gpu else "naive")
-    found = chainermn.create_communicator("naive")
-    if name == "naive" or found.size == 1:
-        return found
-    return OverGrid(found.mpi_comm, name, shape)
+    if communicator.size == 1:
+        return communicator
+    name, shape = OWN_PARAMETERS["all_reduce"](all_reduce, False, communicator.size)
+    return OverGrid(communicator.mpi_comm, name, shape)
 
 
 class OverGrid(NaiveCommunicator):

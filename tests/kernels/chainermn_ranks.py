@@ -2,128 +2,120 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import chainer
-import chainermn
+import notebook_program
 import numpy as np
+import own_networks
+import ranks_tools
+import shared_batches
+from resuming import write_small_images
 
 from helpers.fairness import reference
 from helpers.frameworks import chainermn as framework
-from helpers.training import chainer_parallel as parallel
-from helpers.training import image_data, train_loop
-from helpers.training.train_loop import Work
-from helpers.training.world import World
+from helpers.launch import exchange, samplers
+from helpers.networks import weights
+from helpers.runner.notebook_code import run_cells
 
+NOTEBOOK = "ChainerMN_MultiNode"
+Names = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
 
-def shallow(world: World, work: Work, state: Any = None) -> tuple[Any, Any]:
-    """A replica of the shallow net, of ``state`` (weights, optimiser's), and its files' loader."""
-    arrays, kept = state or (reference.shallow_arrays(), {})
-    replica = work.functions.start(world, work.framework.shallow(arrays, world.devices))
-    work.framework.load_optimizer(replica.network, replica.optimizer, kept)
-    loader = work.functions.make_train_loader(world, 0, 0)
-    work.functions.ready(replica, [loader])
-    return replica, loader
+def names_of(folder: Path, **given: Any) -> Names:
+    """A notebook's names before it trains a small custom network, of 8 images on each device."""
+    return notebook_program.names_of(NOTEBOOK, folder, num_workers=0, **small(folder), **given)
 
 
-def state_of(work: Work, replica: Any) -> tuple[Arrays, Arrays]:
-    found = work.framework.dump_optimizer(replica.network, replica.optimizer)
-    return work.framework.dump_weights(replica.network), found
+def small(folder: Path) -> Names:
+    """Parameters: a small network and few images."""
+    data = folder / "data"
+    with exchange.first_rank_first():
+        if not data.exists():
+            write_small_images(data)
+            own_networks.recipe_of(folder / "recipe", "chainer")
+    return {"recipe": str(folder / "recipe" / "mine.toml"), "data": str(data)}
 
 
-def train(world: World, work: Work, steps: int) -> tuple[Arrays, Arrays, float, np.ndarray]:
-    """Weights and optimiser's state after so many steps, their mean loss, validation's logits."""
-    replica, loader = shallow(world, work)
-    loss, _ = train_loop.take_steps(work, replica, loader, steps)
-    part = work.images.valid
-    batches = iter(work.functions.make_evaluation_loader(world, part, 0))
-    scores, _ = train_loop.predict(work.functions, replica, batches, len(part))
-    return *state_of(work, replica), loss, scores  # now with the BatchNorm statistics of rank 0
+def trained(names: Names) -> tuple[float, Arrays]:
+    """The mean loss of an epoch of the shallow network, and its weights after an evaluation."""
+    run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+    with run.recipe.varied(outputs=14):
+        replica = names["make_replica"](_shallow())
+        loss = names["train_steps"](replica, loader, len(loader))
+        validation = names["make_loader"](run.valid_part, False)
+        names["predict"](replica, validation, len(run.valid_part))
+    return loss, framework.dump_weights(replica.network)
 
 
-def train_alone(world: World, work: Work, steps: int) -> Arrays:
-    """The weights after so many steps without all-reduce."""
-    replica, loader = shallow(world, work)
-    with train_loop.StepClock(work.framework.completion) as clock:
-        assert work.functions.without_all_reduce is not None
-        work.functions.without_all_reduce(replica, loader, steps, clock)
-    return state_of(work, replica)[0]
+def trained_by_hand(names: Names) -> tuple[float, Arrays]:
+    """The same of two copies in this process, which take the means themselves."""
+    run, part = names["run"], names["run"].train_part
+    first, second = names["make_replica"](_shallow()), _shallow()
+    each = [shared_batches.by_the_rule(run, part, part.read, 0, rank, 2) for rank in range(2)]
+    losses = []
+    for batches in zip(*each, strict=True):
+        for network, (pixels, targets, _) in zip((first.network, second), batches, strict=True):
+            network.cleargrads()
+            loss = chainer.functions.sigmoid_cross_entropy(
+                network(names["to_network"](pixels)), targets.astype(np.int32)
+            )
+            loss.backward()
+            losses.append(float(loss.array))
+        pairs = list(zip(first.network.params(), second.params(), strict=True))
+        for one, other in pairs:
+            one.grad = (one.grad + other.grad) / np.float32(2)
+        first.optimizer.update()
+        for one, other in pairs:
+            other.array[...] = one.array
+    found, others = (framework.dump_weights(each) for each in (first.network, second))
+    for name in found:
+        found[name] = (found[name] + others[name]) / np.float32(2)  # of equal ones, but statistics
+    return float(np.mean(losses)), found
 
 
-def all_reduces_by(world: World, work: Work) -> str:
-    """What the gradients are reduced by."""
-    replica, _ = shallow(world, work)
-    return str(getattr(replica.multi_node.communicator, "by", "naive"))
+def _shallow() -> Any:
+    return framework.shallow(reference.shallow_arrays(), framework.list_devices("cpu", 1))
 
 
-def go_on(world: World, work: Work, state: tuple[Arrays, Arrays], steps: int) -> Any:
-    """A replica's state when it has gone on from another's, on a fixed batch."""
-    replica, _ = shallow(world, work, state)
-    loader = work.functions.make_fixed_loader(world, work.noise(world, 4))
-    work.functions.ready(replica, [loader])
-    train_loop.take_steps(work, replica, loader, steps)
-    return state_of(work, replica)
+def slowest_and_mean(names: Names) -> tuple[float, float]:
+    """Ranks have measured 1 and 2 seconds, a loss of 1 over 3 images and of 2 over 1."""
+    rank, devices = names["run"].rank, names["run"].own_devices
+    losses = framework.DeviceLosses(devices)
+    losses.add(0, np.float32(rank + 1), 3 - 2 * rank)
+    return framework.slowest(rank + 1.0, devices), losses.mean()
 
 
-def rows_read(world: World, work: Work, left_out: int) -> tuple[list[list[int]], list[int]]:
-    """The rows of the images of each step of two epochs, and those of an evaluation.
+def run_to_the_end(folder: Path, *, epochs_until_stopped: int = 2, resume: bool = False) -> Arrays:
+    """Two epochs of training; the weights, or what a run leaves that is stopped before."""
 
-    Args:
-        left_out: how many of the test part's images the evaluation is not given.
-    """
-    rows: list[int] = []
-    read = image_data.Data.read
+    def changed(text: str) -> str:
+        loop = "run.epochs(replica)"
+        return text.replace(loop, f"islice({loop}, {epochs_until_stopped})") if stopped else text
 
-    def note(data: image_data.Data, row: int) -> np.ndarray:
-        rows.append(int(row))
-        return read(data, row)
-
-    def taken() -> list[int]:
-        found = rows.copy()
-        rows.clear()
-        return found
-
-    image_data.Data.read = note  # type: ignore
-    try:
-        batches = iter(work.functions.make_train_loader(world, 0, 0))
-        steps = []
-        for _ in range(2 * work.recipe.steps(len(work.images.train))):
-            next(batches)
-            steps.append(taken())
-        test = work.images.test[left_out:]
-        list(work.functions.make_evaluation_loader(world, test, 0))
-        return steps, taken()
-    finally:
-        image_data.Data.read = read  # type: ignore[method-assign]
+    stopped = epochs_until_stopped < 2
+    given: Names = {"run": str(folder / "run"), "epochs": 2, "num_workers": 1, "devices": 1}
+    given |= small(folder) | {"resume": resume}
+    names = run_cells(
+        NOTEBOOK, after="run.epochs(replica)", checked=False, changed=changed, **given
+    )
+    samplers.stop(names["run"].monitor)
+    exchange.exchange(None)  # rank 0 has written what it keeps
+    return {} if stopped else weights.load(folder / "run" / "weights.safetensors")
 
 
-def fail_in_a_step(world: World, work: Work, how: str) -> None:
+def fail(folder: str, how: str) -> None:
     """Rank 1 raises, or is killed, before its second step, in which the others wait for it."""
-    replica, loader = shallow(world, work)
-    train_loop.take_steps(work, replica, loader, 1)
-    if world.rank == 1:
+    names = names_of(Path(folder))
+    replica = names["make_replica"](names["build_model"]())
+    loader = names["make_loader"](names["run"].train_part, True)
+    batch = next(iter(loader))
+    names["train_steps"](replica, [batch], 1)
+    (Path(folder) / "failed").touch()
+    if ranks_tools.here().rank == 1:
         if how == "raises":
             raise ValueError("no such image")
         os.kill(os.getpid(), signal.SIGKILL)
-    train_loop.take_steps(work, replica, loader, 1)
-
-
-def mean_of_a_transposed_gradient(world: World, work: Work, timed: bool) -> np.ndarray:
-    """The mean of a gradient that is not contiguous, full of the rank's number."""
-    communicator = chainermn.create_communicator("naive")
-    link = chainer.Link(weight=(2, 3))
-    link.weight.grad = np.full((3, 2), world.rank, np.float32).T
-    parallel.ContiguousGradients(communicator).multi_node_mean_grad(link) if timed else (
-        communicator.multi_node_mean_grad(link)
-    )
-    found: np.ndarray = link.weight.grad
-    return found
-
-
-def slowest_and_mean(world: World, work: Work) -> tuple[float, float]:
-    """Ranks have measured 1 and 2 seconds, a loss of 1 over 3 images and of 2 over 1."""
-    losses = framework.DeviceLosses(world.devices)
-    losses.add(0, np.float32(world.rank + 1), 3 - 2 * world.rank)
-    return framework.slowest(world.rank + 1.0, world.devices), losses.mean()
+    names["train_steps"](replica, [batch], 1)

@@ -169,29 +169,6 @@ def in_mxnet(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) ->
         with_another_weight(patch, work.framework)
 
 
-def in_chainermn(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
-    from chainermn.communicators.naive_communicator import NaiveCommunicator
-
-    mean, broadcast = NaiveCommunicator.multi_node_mean_grad, NaiveCommunicator.bcast_data
-
-    def faulty(self: Any, model: Any, zero_fill: bool = False) -> None:
-        own = [each.grad.copy() for each in model.params()]
-        mean(self, model, zero_fill)
-        for each, before in zip(model.params(), own, strict=True):
-            if fault == SUM:
-                each.grad *= 2
-            if fault == ALONE and world.rank == 1:
-                each.grad[...] = before
-
-    def sent(self: Any, model: Any) -> None:
-        broadcast(self, model)
-        if fault == WEIGHT and world.rank == 1:
-            next(model.params()).array += OTHER
-
-    patch.setattr(NaiveCommunicator, "multi_node_mean_grad", faulty)
-    patch.setattr(NaiveCommunicator, "bcast_data", sent)
-
-
 def in_jax(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
     import numpy as np
 
@@ -227,4 +204,4 @@ def with_another_weight(patch: pytest.MonkeyPatch, framework: Any, by: float = O
 
 
 #: Each module's own; ranks get it with what it names, so it is no look-up among a module's names.
-PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_chainermn, in_jax)
+PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_jax)

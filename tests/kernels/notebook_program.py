@@ -91,7 +91,7 @@ def in_each(names: Names, function: Callable[..., Any], *args: Any) -> list[Any]
         return found
 
     try:
-        return run.launch(main) if "dist" in names else [function(own, *args)]
+        return run.launch(main) if "dist" in names else run.gather(function(own, *args))
     finally:
         samplers.stop(run.monitor)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import own_networks
 import pytest
+import ranks_tools
 
 from helpers import paths, record
 from helpers.fairness import (
@@ -116,6 +117,8 @@ class Tested(NamedTuple):
     """Whose BatchNorm statistics are kept on two devices."""
     given: Mapping[str, Any] = {}
     """More of the notebook's parameters."""
+    ranks: str = ""
+    """The framework's module, if a launcher starts the notebook's processes."""
 
     @property
     def notebooks(self) -> Sequence[str]:
@@ -137,40 +140,40 @@ def ended(
     plants: Sequence[Plant] = (),
     **given: Any,
 ) -> tuple[dict[str, Any], str]:
-    """How a notebook with these plants ended: its record, and the error's text, if it had one.
-
-    With a plant nothing is measured.
-
-    Raises:
-        AssertionError: the notebook has none of a plant's texts.
-    """
+    """How a notebook with these plants ended: its record, and the error's text, if it had one."""
     findings = any(plant.findings for plant in plants)
     write = own_networks.recipe_of_findings if findings else own_networks.recipe_of_classes
     recipe = write(folder / "recipe", tested.module)
     recipe.write_text(recipe.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
-    waiting = list(plants)
-
-    def changed(text: str) -> str:
-        for plant in plants:
-            for sound, broken in plant.texts.items():
-                if sound in text:
-                    text = text.replace(sound, broken)
-                    waiting[:] = [each for each in waiting if each is not plant]
-        return text.replace("run.measure(", "dict(") if plants else text
-
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
-    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **tested.given}
-    until, error = "run.chart()" if plants else None, ""
+    how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **tested.given, **given}
+    asked, error = (notebook, [dict(plant.texts) for plant in plants], how), ""
     try:
-        names = run_cells(notebook, until=until, changed=changed, **how, **given)
-        notebook_run.end(names["run"])
+        if tested.ranks:
+            cell = f"import planted_cells\nplanted_cells.run_planted(*{asked!r})"
+            started = {"nodes": 1, "each": devices, "framework": tested.ranks}
+            ranks_tools.run(folder, cell, **started)
+        else:
+            run_planted(*asked)
     except Exception as raised:
         if not any(plant.error for plant in plants):
             raise
         error = str(raised)
-    assert not waiting, f"{notebook} has none of {[list(plant.texts) for plant in waiting]}"
     content: Any = record.read(folder / "run")
     return content, error
+
+
+def run_planted(notebook: str, planted: Sequence[Mapping[str, str]], how: dict[str, Any]) -> None:
+    """Run a notebook in which texts have others in their place; with any, nothing is measured."""
+
+    def changed(text: str) -> str:
+        for sound, broken in (pair for texts in planted for pair in texts.items()):
+            text = text.replace(sound, broken)
+        return text.replace("run.measure(", "dict(") if planted else text
+
+    until = "run.chart()" if planted else None
+    names = run_cells(notebook, until=until, changed=changed, **how)
+    notebook_run.end(names["run"])
 
 
 def cells_of(notebook: str) -> str:

@@ -27,7 +27,7 @@ Read = Callable[[int], np.ndarray]
 def by_the_rule(run: Any, part: Any, read: Read, epoch: int, rank: int, ranks: int) -> list[Batch]:
     """The batches of an epoch that process ``rank`` of ``ranks`` trains on."""
     r = run.recipe
-    size = r.batch_size * len(run.devices) // ranks
+    size = r.batch_size * run.setup.replicas // ranks
     order = np.random.default_rng([r.seed, epoch]).permutation(len(part))
     steps = len(part) // (size * ranks)
     numbers = order[: steps * size * ranks].reshape(steps, ranks, size)[:, rank]

@@ -6,10 +6,10 @@ Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with th
 import os
 from pathlib import Path
 
+import chainermn
 import chainermn_grids
 import pytest
 import ranks_tools
-from chainermn.communicators.naive_communicator import NaiveCommunicator
 
 from helpers import paths
 from helpers.all_reduce import grids
@@ -19,6 +19,8 @@ from helpers.frameworks import chainermn_communicators, mpi_ranks
 from helpers.launch.failures import RankError
 
 RANKS = 6
+CHECK = framework.OWN_PARAMETERS["all_reduce"]
+"""Refuses what a notebook's parameters cell names."""
 
 
 def test_gradients_are_those_of_naive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,15 +47,15 @@ def test_gradients_are_those_of_naive(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_cannot_be_had_is_one_line(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
-        chainermn_communicators.create(text, False, RANKS)
+        CHECK(text, False, RANKS)
     assert "\n" not in str(caught.value)
 
 
 def test_a_notebook_refuses_it_before_it_writes_anything(tmp_path: Path) -> None:
     cell = f"""
 from pathlib import Path
-from notebook_cells import namespace_of
-namespace_of("ChainerMN_MultiNode", Path({str(tmp_path)!r}), all_reduce="rsap 2x2")
+import chainermn_ranks
+chainermn_ranks.names_of(Path({str(tmp_path)!r}), all_reduce="rsap 2x2")
 """
     with pytest.raises(RankError, match=r"^a grid of 2x2 ranks does not match 2 ranks"):
         ranks_tools.run(tmp_path / "ranks", cell, framework="chainermn")
@@ -62,10 +64,9 @@ namespace_of("ChainerMN_MultiNode", Path({str(tmp_path)!r}), all_reduce="rsap 2x
 
 def test_on_gpus_it_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="rsap sums in the host's memory"):
-        chainermn_communicators.create("rsap", True, RANKS)
+        CHECK("rsap", True, RANKS)
 
 
-def test_a_process_that_is_alone_gets_naive() -> None:
-    for text in ("auto", "naive", "rsap 2x3"):
-        found = chainermn_communicators.create(text, False, RANKS)
-        assert type(found) is NaiveCommunicator and found.size == 1
+def test_a_rank_that_is_alone_keeps_its_communicator() -> None:
+    alone = chainermn.create_communicator("naive")
+    assert alone.size == 1 and chainermn_communicators.over_grid(alone, "rsap") is alone

@@ -94,13 +94,13 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         assert set(mocked) <= {target.id for target in assigned}
         return
     given = [getattr(target, "id", "") for target in assigned]
+    own = {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
     if name in FRAMEWORK_NOTEBOOKS and is_program(name):  # any other can be a line of its own
         assert given[:4] == ["recipe", "devices", "precision", "epochs"] and len(given) <= 6
-        assert set(given) <= {*opening.PARAMETERS, "resume"}
+        assert set(given) <= {*opening.PARAMETERS, "resume", *own}
         return
     names = ["recipe", "data", "devices", "gpus", "run", "precision", "num_workers", "batch_size"]
-    names = ["runs"] if name == "Compare" else [*names, "epochs", "resume"]
-    names += {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
+    names = ["runs"] if name == "Compare" else [*names, "epochs", "resume", *own]
     assert given == names
 
 

@@ -1,0 +1,4 @@
+"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file."""
+
+from planted_cells import *
+from plants_chainermn import TESTED as TESTED
