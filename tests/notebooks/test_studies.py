@@ -36,54 +36,41 @@ def run_only(notebook: str, *anchors: str, **names: Any) -> dict[str, Any]:
 
 PARAMETERS = {
     "Study_Linear_Scaling": "devices = [",
-    "Study_Loader": "data = ",
+    "Study_Loader": "images = ",
     "Study_Loss_Placement": "devices = ",
     "Study_Validation": "data = ",
 }
 
 
-def loader(rates: dict[tuple[str, str, int], tuple[float, float]]) -> dict[str, Any]:
-    """Study_Loader's names after section 9, from images/s alone and in training."""
+def loader(rates: dict[tuple[str, int], tuple[float, float]]) -> None:
+    """Prints Study_Loader's section 7, from images/s alone and in training."""
     rows = []
-    for number, ((name, kind, count), (alone, trained)) in enumerate(rates.items()):
-        for turn in range(ROUNDS):
-            chance = 1 + np.roll(NOISE, number)[turn]
-            rows.append((turn, name, kind, count, alone, trained * chance))
-    columns = ["round", "format", "kind", "workers", "alone", "in training"]
-    measured, keys = pd.DataFrame(rows, columns=columns), columns[1:4]
-    return run_only(
-        "Study_Loader", "def beside(", "def recommend(",
-        measured=measured, keys=keys, rounds=ROUNDS, cores=2, crop=224, statistics=None,
-        counts=sorted({count for _, _, count in rates}), FORMATS=["png", "jpeg", "packed"],
-        medians=measured.groupby(keys)[["alone", "in training"]].median(),
+    for number, (key, (alone, trained)) in enumerate(rates.items()):
+        for turn, chance in enumerate(1 + np.roll(NOISE, number)):
+            rows.append((*key, turn, alone, trained * chance))
+    columns = ["format", "workers", "round", "alone", "in training"]
+    measured = pd.DataFrame(rows, columns=columns).set_index(columns[:3]).sort_index()
+    run_only(
+        "Study_Loader", "near = ", measured=measured, counts=sorted({k for _, k in rates}),
+        medians=measured.groupby(["format", "workers"]).median(),
     )  # fmt: skip
 
 
-def with_zero_workers_at(trained: float) -> dict[tuple[str, str, int], tuple[float, float]]:
-    rates: dict[tuple[str, str, int], tuple[float, float]] = {
-        ("without", "none", 0): (math.nan, 520.0)
-    }
-    for name, alone in (("png", 3000.0), ("jpeg", 3500.0), ("packed", 20000.0)):
-        for kind in ("processes", "threads"):
-            rates[name, kind, 0] = (1.3 * alone, trained)
-            rates[name, kind, 2] = (alone, 470.0)
-            rates[name, kind, 4] = (0.7 * alone, 440.0)
-    return rates
-
-
-def test_no_workers_are_not_recommended_for_what_chance_explains(
+def test_the_loader_with_most_in_reserve_and_fewest_workers_is_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The study once did: faster alone, within chance in training, "enough for 110.8 devices"."""
-    found = loader(with_zero_workers_at(485.0))
-    assert found["best"][2] == 2
-    told = capsys.readouterr().out
-    assert "the training process itself" not in told
-    assert re.search(r"read by 2 (processes|threads)\. Training is at \d+ % \(\d+ % to", told)
-    assert re.search(r"enough for at most \d+\.\d devices", told)
-    assert re.search(r"without workers, training is changed by .*: no significant difference", told)
-    # 64 images are read in 64/26,000 s and trained in 64/288 s, one after the other.
-    assert "would be at 285 without workers" in told
+    rates = {("none", 0): (math.nan, 520.0)}
+    for name, alone in (("png", 3000.0), ("jpeg", 3500.0), ("packed", 20000.0)):
+        rates[name, 0] = (1.3 * alone, 300.0)
+        rates[name, 2] = (alone, 470.0)
+        rates[name, 4] = (1.01 * alone, 465.0)  # no more than two deliver
+        rates[name, 8] = (0.7 * alone, 350.0)
+    loader(rates)
+    whole, files = re.split(r"^Of png, jpeg: ", capsys.readouterr().out, flags=re.M)
+    assert "Of png, jpeg, packed: packed, 2 workers." in whole and files.startswith("jpeg, 2 w")
+    assert re.search(r"- training without a loader: -(9|10|11) % \(", files)
+    assert re.search(r"- 0 workers: \+5\d % \(", files) and "- 2 workers" not in files
+    assert re.search(r"- 8 workers: \+3\d % \(", files)
 
 
 def placement(count: int, times: dict[str, float]) -> None:
