@@ -431,7 +431,10 @@ class Reads(Protocol):
 
 
 class Launched(Protocol):
-    """What a framework's module has in addition if its notebook calls ``run.launch``."""
+    """What a framework's module has in addition if its notebook calls ``run.launch``.
+
+    Of these functions, a notebook of a launcher's ranks needs :meth:`make_current` only.
+    """
 
     def make_current(self, device: Device, threads: int | None) -> None:
         """Let this process compute on the device unless it names another one.

@@ -27,7 +27,8 @@ PLANTS = {
         "initial weights",
         {
             "NpzDeserializer(run.weights(network))": (
-                "NpzDeserializer({k: 1.01 * each for k, each in run.weights(network).items()})"
+                "NpzDeserializer({k: np.asarray(1.01 * each, each.dtype)"
+                " for k, each in run.weights(network).items()})"
             )
         },
     ),
