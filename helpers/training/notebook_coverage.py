@@ -71,7 +71,7 @@ def check(run: RunState, of: Functions, replica: Any) -> list[Check]:
     answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits, loss)
     answers = run.gather(answer)
     used = len(train) // recipe.global_batch_size * recipe.global_batch_size
-    places = np.unique(np.linspace(0, len(valid) - 1, LOOKED_AT).astype(int))
+    places = _looked_at(run.gather(np.concatenate([np.zeros(0, int), *numbers])), len(valid))
     crops = [reference_checks.centre_crop(valid.read(int(place)), r.crop) for place in places]
     arrays = reference.shallow_arrays()
     expected = np.concatenate([reference.shallow_logits(arrays, crop[None]) for crop in crops])
@@ -84,6 +84,14 @@ def check(run: RunState, of: Functions, replica: Any) -> list[Check]:
         process_checks.reshuffled(answers),
         process_checks.evaluated(answers, places, expected, valid.targets, limit)[0],
     ]
+
+
+def _looked_at(each: Sequence[np.ndarray], images: int) -> np.ndarray:
+    """Some of the images, and some of those that the processes did not evaluate once."""
+    found = np.concatenate(each)
+    times = np.bincount(found[(found >= 0) & (found < images)], minlength=images)
+    spread = np.linspace(0, images - 1, LOOKED_AT).astype(int)
+    return np.unique([*spread, *np.flatnonzero(times != 1)[:LOOKED_AT]])
 
 
 def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:
