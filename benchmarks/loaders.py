@@ -224,8 +224,8 @@ def notebook(
 
 def batches_of_library(names: dict[str, Any], workers: int) -> Iterator[Any]:
     """Those of a notebook that calls the library."""
-    run, dist = names["run"], names["dist"]
-    if not dist.is_initialized():  # the only process
+    run, dist = names["run"], names.get("dist")
+    if dist is not None and not dist.is_initialized():  # the only process
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     run.workers = workers
     yield from chain.from_iterable(repeat(names["make_loader"](run.train_part, True)))

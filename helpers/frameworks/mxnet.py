@@ -2,36 +2,46 @@
 
 Peculiar to Gluon: one process drives all devices of a node and a parameter has a copy on each of
 them, so ``devices`` holds all devices here; how nodes are joined is in ``mxnet_ranks``. Arrays are
-asynchronous on the CPU too: an operation returns at once and the engine computes behind it. Names
-are Gluon's own, so weights are mapped by position: ``collect_params()`` walks a network in
-torchvision's order, and both frameworks keep convolutions as OIHW and the dense layer as (outputs,
-inputs). On CPUs the same seed gives the same bits, measured on one and two devices; on GPUs it does
-not unless one asks for it (``SKIPPED``).
+asynchronous on the CPU too: an operation returns at once and the engine computes behind it. On CPUs
+the same seed gives the same bits, measured on one and two devices; on GPUs it does not unless one
+asks for it (``SKIPPED``).
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from typing import Any, TypeAlias
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
+from mxnet import gluon
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import (
     capabilities,
     mxnet_ranks,
     precisions,
-    rank_info,
-    weight_layout,
 )
 from helpers.frameworks.interface import Seen, Watch
-from helpers.networks import custom
-from helpers.networks.shapes import names_by_count
-from helpers.recipe import RECIPES
+from helpers.frameworks.mxnet_checks import (
+    all_reduced,
+    exact,
+    gradients,
+    logits,
+    rank_gradients,
+    seen_by,
+    shallow,
+    through_layer,
+    train_forward,
+)
+from helpers.frameworks.mxnet_state import (
+    dump_optimizer,
+    dump_weights,
+    load_optimizer,
+    load_weights,
+    state_of,
+)
 
 NAME = "MXNet Gluon"
 KERNEL = "mxnet"
@@ -95,13 +105,15 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 
 
 def configure(precision: str, kind: str) -> None:
-    """The CUDA libraries may read their settings as early as ``import mxnet``, so a notebook calls
-    ``precisions.allow_tf32`` before that.
+    """The CUDA libraries may read their settings as early as ``import mxnet``, so ``helpers.begin``
+    calls ``precisions.allow_tf32`` before that.
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
     if kind == "cpu":  # read when MXNet computes for the first time
         os.environ.setdefault("MXNET_CPU_TEMP_COPY", str(SCRATCH))
+    if mxnet_ranks.kind() == mxnet_ranks.KIND:
+        mxnet_ranks.register()
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -120,61 +132,6 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    parameters = _named(model)
-    weight_layout.refuse(sorted(parameters.keys() ^ weights.keys()))
-    for name, parameter in parameters.items():
-        array, known = weights[name], parameter.shape
-        # A zero is a size that Gluon would infer at the first batch.
-        if len(known) != array.ndim or any(
-            size not in (0, -1, wanted) for size, wanted in zip(known, array.shape, strict=True)
-        ):
-            raise ValueError(f"weights do not fit the model: {name} {array.shape}, not {known}")
-        if known != array.shape:
-            parameter.shape = array.shape
-            parameter.initialize(mx.init.Zero(), parameter.list_ctx(), force_reinit=True)
-        parameter.set_data(mx.nd.array(array, dtype=array.dtype))
-
-
-def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """BatchNorm's statistics, of which each device has its own, are means, as Gluon saves them."""
-    return {name: _read(parameter) for name, parameter in _named(model).items()}
-
-
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    """MXNet has no ``scaler``."""
-    if not state:
-        return
-    # The weights count their steps from here, on every device.
-    optimizer.optimizer.begin_num_update = optimizer.optimizer.num_update = int(state["step"])
-    factor = _in_velocity(optimizer)
-    for name, number in _numbers(model, optimizer).items():
-        for updater, device in zip(optimizer._updaters, optimizer._contexts, strict=True):
-            found = [
-                mx.nd.array(factor * state[f"{moment}/{name}"], device)
-                for moment in ("first", "second")
-                if f"{moment}/{name}" in state
-            ]
-            # Adam's is a pair, momentum's the array itself, plain SGD's nothing.
-            updater.states[number] = (
-                tuple(found) if len(found) == 2 else found[0] if found else None
-            )
-            updater.states_synced[number] = True
-
-
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    found = {}
-    states = optimizer._updaters[0].states  # every device has the same
-    for name, number in _numbers(model, optimizer).items():
-        kept = states[number] if isinstance(states[number], tuple) else (states[number],)
-        for moment, array in zip(("first", "second"), kept, strict=False):
-            if array is not None:
-                found[f"{moment}/{name}"] = array.asnumpy() / _in_velocity(optimizer)
-    return found | {"step": np.array(optimizer.optimizer.num_update)}
-
-
 def learning_rate(optimizer: Any) -> float:
     return float(optimizer.learning_rate)
 
@@ -182,6 +139,7 @@ def learning_rate(optimizer: Any) -> float:
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer.optimizer
     before = optimizer.num_update
+    _Watched.first = next(iter(replica.network.collect_params().values()))
 
     def seen() -> Seen:
         kind = type(optimizer).__name__
@@ -216,93 +174,40 @@ def watch(replica: Any) -> Watch:
     return Watch(partial(learning_rate, replica.optimizer), seen)
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
-    model = build_model(weights)
-    model.cast("float64")
-    load_weights(model, weights)
-    return model
+def queued(device: Device) -> Callable[[], None] | None:
+    """On all devices, of the replica that :func:`watch` has seen last.
+
+    The engine knows no order but that of an array's uses: a copy of the first layer's weights, in
+    which the backward pass ends, comes after this step's update and before the next one's. (Whole
+    arrays, because oneDNN's layout of the weights may have no slices.)
+    """
+    if _Watched.first is None:
+        return None
+    return completion([weights.copy() for weights in _Watched.first.list_data()])
 
 
-def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    recipe = RECIPES["chexnet"]
-    model = gluon.nn.HybridSequential()
-    model.add(
-        gluon.nn.Conv2D(64, 7, 2, 3, use_bias=False),
-        gluon.nn.BatchNorm(1, 1 - recipe.bn_momentum, recipe.bn_epsilon),
-        gluon.nn.Activation("relu"),
-        gluon.nn.GlobalAvgPool2D(),
-        gluon.nn.Dense(14),
-    )
-    model.initialize(ctx=list(devices))
-    model.cast(weights["classifier.bias"].dtype)
-    load_weights(model, weights)
-    return model
+class _Watched:
+    first: Any = None
+    """The first layer's weights."""
 
 
-def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    first = next(iter(model.collect_params().values()))
-    return model(mx.nd.array(images, first.list_ctx()[0], first.dtype)).asnumpy()
+def free_memory(devices: Sequence[Device]) -> None:
+    for device in devices:
+        if device.device_type == "gpu":
+            device.empty_cache()
 
 
-def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    device = next(iter(model.collect_params().values())).list_ctx()[0]
-    with _moved(model, [device]):
-        batch = mx.nd.array(images, device, next(iter(model.collect_params().values())).dtype)
-        with autograd.record():  # training mode
-            found = model(batch)
-        found.backward()  # in which MXNet moves the running statistics
-        return found.asnumpy(), dump_weights(model)
+def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
+    return [mx.nd.from_numpy(part.copy()) for part in (pixels, targets, numbers)]
 
 
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``Trainer.step(N)`` hands to its optimiser after the all-reduce."""
-    return _gradients(model, images, targets, devices, "device", len(images))
+def set_epoch(loader: Any, epoch: int) -> None:
+    loader._batch_sampler.set_epoch(epoch)
 
 
-def rank_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``Trainer.step(N)`` hands to its optimiser, with the store over all nodes."""
-    here = rank_info.here()
-    assert here is not None, "there is one node"
-    x, y = (np.array_split(array, here.ranks)[here.rank] for array in (images, targets))
-    loss, found = _gradients(model, x, y, devices, mxnet_ranks.store(), len(images))
-    return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
-
-
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
-    gradient, images = given.pop("gradient"), given["images"]
-    for array in given.values():
-        array.attach_grad()
-    with autograd.record():
-        if layer == "convolution":
-            filters = given["weight"].shape[0]
-            output = mx.nd.Convolution(
-                images,
-                given["weight"],
-                no_bias=True,
-                kernel=(3, 3),
-                pad=(1, 1),
-                num_filter=filters,
-            )
-        elif layer == "BatchNorm":
-            scale, offset = given["scale"], given["offset"]
-            running = [mx.nd.zeros(scale.shape, device) for _ in ("mean", "variance")]
-            epsilon = RECIPES["chexnet"].bn_epsilon
-            output = mx.nd.BatchNorm(images, scale, offset, *running, eps=epsilon, fix_gamma=False)
-        else:
-            largest = mx.nd.Pooling(images, kernel=(3, 3), stride=(2, 2), pool_type="max")
-            output = mx.nd.Pooling(largest, kernel=(2, 2), stride=(2, 2), pool_type="avg")
-    output.backward(gradient)
-    found = {"output": output, **{name: array.grad for name, array in given.items()}}
-    return {name: array.asnumpy() for name, array in found.items()}
+def set_step(replica: Any, step: int) -> None:
+    """The optimiser counts its steps itself; momentum's velocity has the last one's rate in it."""
+    replica.optimizer.set_learning_rate(replica.schedule(step - 1))
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
@@ -313,16 +218,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         mx.nd.dot(matrix, matrix).wait_to_read()
 
     return multiply
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """As the notebook's ``Trainer`` does: a key-value store on the devices."""
-    held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
-    store = mxnet_ranks.store()
-    store = mx.kv.create(store) if isinstance(store, str) else store
-    store.broadcast(0, mx.nd.zeros_like(held[0]), [mx.nd.zeros_like(array) for array in held])
-    store.pushpull(0, held)
-    return [array.asnumpy() for array in held]
 
 
 class DeviceLosses:
@@ -343,141 +238,3 @@ class DeviceLosses:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(mxnet_ranks.gathered(np.array(seconds)).max())
-
-
-def _gradients(
-    model: Model,
-    images: np.ndarray,
-    targets: np.ndarray,
-    devices: Sequence[Device],
-    store: Any,
-    total: int,
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What a ``Trainer`` with this key-value store hands to its optimiser.
-
-    Args:
-        images: this process's.
-        total: how many all processes have; the loss is this one's part of their mean.
-    """
-    with _moved(model, devices), _frozen(model):
-        parameters = model.collect_params()
-        dtype = next(iter(parameters.values())).dtype
-        criterion = gluon.loss.SigmoidBinaryCrossEntropyLoss()
-        parts = [
-            gluon.utils.split_and_load(
-                mx.nd.array(array, dtype=dtype), list(devices), even_split=False
-            )
-            for array in (images, targets)
-        ]
-        with autograd.record():
-            losses = [criterion(model(x), y) for x, y in zip(*parts, strict=True)]
-        autograd.backward(losses)
-        recorder = _Recorder()
-        trainer = gluon.Trainer(parameters, recorder, kvstore=store, update_on_kvstore=False)
-        trainer.step(total)
-        own = sum(float(loss.sum().asscalar()) for loss in losses)
-        return own / total, {
-            name: recorder.gradients[parameter.name]
-            for name, parameter in _named(model).items()
-            if parameter.grad_req != "null"
-        }
-
-
-class _Recorder(mx.optimizer.Optimizer):
-    """An optimiser that keeps the gradients it is handed and leaves the weights alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gradients: dict[str, np.ndarray] = {}
-
-    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
-        name = self.param_dict[index].name
-        if name not in self.gradients:  # after the all-reduce every device has the same
-            self.gradients[name] = (grad * self.rescale_grad).asnumpy()
-
-
-@contextmanager
-def _moved(model: Model, devices: Sequence[Device]) -> Iterator[None]:
-    """The model on ``devices``, and afterwards back where it was, bit for bit."""
-    home = next(iter(model.collect_params().values())).list_ctx()
-    held = dump_weights(model)
-    try:
-        _place(model, devices, held)
-        yield
-    finally:
-        _place(model, home, held)
-
-
-def _place(model: Model, devices: Sequence[Device], held: Mapping[str, np.ndarray]) -> None:
-    model.collect_params().reset_ctx(list(devices))
-    load_weights(model, held)  # reset_ctx takes the mean of the copies, which may round
-
-
-@contextmanager
-def _frozen(model: Model) -> Iterator[None]:
-    """BatchNorm with its running statistics, and no dropout, although gradients are recorded.
-
-    ``record(train_mode=False)`` would do so too, but gives wrong gradients of convolutions.
-    """
-    norms: list[Any] = []
-    dropouts: list[Any] = []
-
-    def collect(block: Any) -> None:
-        if isinstance(block, gluon.nn.BatchNorm):
-            norms.append(block)
-        if isinstance(block, gluon.nn.Dropout):
-            dropouts.append(block)
-
-    model.apply(collect)
-    # The compiled graph holds the setting of the time it was traced, so do without it here.
-    active, flags = model._active, dict(model._flags)
-    model.hybridize(False)
-    before = [norm._kwargs["use_global_stats"] for norm in norms]
-    rates = [dropout._rate for dropout in dropouts]
-    try:
-        for dropout in dropouts:
-            dropout._rate = 0
-        for norm in norms:
-            norm._kwargs["use_global_stats"] = True
-        yield
-    finally:
-        for norm, value in zip(norms, before, strict=True):
-            norm._kwargs["use_global_stats"] = value
-        for dropout, rate in zip(dropouts, rates, strict=True):
-            dropout._rate = rate
-        model.hybridize(active, **flags)
-
-
-def _named(model: Model) -> dict[str, Any]:
-    """The model's parameters by their canonical names, which are in the same order.
-
-    Those of a custom network have the names of ``save_parameters``, which are their paths.
-    """
-    if custom.is_own(model):
-        return dict(model._collect_params_with_prefix())
-    parameters = list(model.collect_params().values())
-    return dict(zip(names_by_count(len(parameters)), parameters, strict=True))
-
-
-def _numbers(model: Model, optimizer: Any) -> dict[str, int]:
-    """The numbers by which a ``Trainer`` knows what it trains, by the canonical names."""
-    numbers = {parameter.name: number for number, parameter in enumerate(optimizer._params)}
-    return {
-        name: numbers[parameter.name]
-        for name, parameter in _named(model).items()
-        if parameter.name in numbers
-    }
-
-
-def _in_velocity(optimizer: Any) -> float:
-    """What MXNet multiplies momentum's velocity by: minus the rate, which PyTorch keeps apart."""
-    adam = isinstance(optimizer.optimizer, mx.optimizer.Adam)
-    return 1.0 if adam else -learning_rate(optimizer)
-
-
-def _read(parameter: Any) -> np.ndarray:
-    copies = parameter.list_data()
-    if parameter.grad_req != "null" or len(copies) == 1:
-        return copies[0].asnumpy()
-    mean = np.mean([copy.asnumpy() for copy in copies], axis=0, dtype=np.float64)
-    return mean.astype(parameter.dtype)

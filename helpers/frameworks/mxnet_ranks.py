@@ -12,20 +12,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import count
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from helpers.frameworks import rank_info
 from helpers.frameworks.rank_info import Place
 
-if TYPE_CHECKING:
-    import mxnet as mx
-
-KIND = "dist_device_sync"
+KIND, NATIVE = "dist_device_sync", "dist_sync_device"
+"""MXNet knows its store by either name; a notebook's ``mx.kv.create`` of the first is answered by
+:func:`register`."""
 SERVE = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -44,11 +42,12 @@ float64 up in float32."""
 class _Joined:
     store: Any = None  # there may be one in a process: a second one's end would end the servers
     prefixes = count()
-    keys: ClassVar[set[str]] = set()  # of sums that are no gradients
 
 
 def environment(here: Place) -> dict[str, str]:
     """What MXNet in a rank's process has to know before it is imported."""
+    if here.nodes == 1:
+        return {}
     host = here.addresses[here.rank].rpartition(":")[0]
     return {
         "DMLC_ROLE": "worker",
@@ -61,16 +60,10 @@ def environment(here: Place) -> dict[str, str]:
     }
 
 
-def store() -> mx.kv.KVStoreBase | str:
-    """What a ``Trainer`` sums its gradients with: over all nodes, or ``device`` where there is one.
-
-    Raises:
-        RuntimeError: not all workers came, or others than those of the run's nodes.
-    """
+def kind() -> str:
+    """The key-value store that sums over all devices: of all nodes, or of the one that there is."""
     here = rank_info.here()
-    if here is None or here.nodes == 1:
-        return "device"
-    return _of_a_trainer(_join(here))
+    return "device" if here is None or here.nodes == 1 else KIND
 
 
 def gathered(own: np.ndarray) -> np.ndarray:
@@ -84,85 +77,75 @@ def gathered(own: np.ndarray) -> np.ndarray:
     here = rank_info.here()
     if here is None or here.nodes == 1:
         return own[None]
-    joined, rows = _join(here), here.table(own)
+    rows = here.table(own)
     found = mx.nd.array(rows, dtype=rows.dtype)
-    key = f"gathered {rows.dtype} {rows.shape}"
-    if key not in _Joined.keys:
-        _broadcast(joined, key, mx.nd.zeros_like(found), [mx.nd.zeros_like(found)])
-        _Joined.keys.add(key)
-    joined.pushpull(key, found)
+    mx.kv.create(KIND).pushpull("rows", found)
     summed: np.ndarray = found.asnumpy()
     return summed
 
 
-def averaged(arrays: Sequence[mx.nd.NDArray]) -> list[mx.nd.NDArray]:
-    """Their means over all nodes; with one node they are what they are.
+def register() -> None:
+    """Let ``mx.kv.create("dist_device_sync")`` give stores with keys of their own.
 
-    Args:
-        arrays: float arrays on one device, of the same shapes in each node.
+    A ``Trainer`` numbers its weights from 0 as all do, so two of them would share their keys on the
+    servers.
     """
     import mxnet as mx
 
-    here = rank_info.here()
-    if here is None or here.nodes == 1:
-        return list(arrays)
-    own = np.concatenate([array.asnumpy().ravel() for array in arrays])
-    mean = gathered(own).mean(axis=0)
-    parts = np.split(mean, np.cumsum([array.size for array in arrays])[:-1])
-    return [
-        mx.nd.array(part.reshape(array.shape), array.context, array.dtype)
-        for part, array in zip(parts, arrays, strict=True)
-    ]
+    class OverNodes(mx.kv.KVStoreBase):
+        """Of one process's stores; a key's first sum needs no value before it."""
 
+        type = KIND
 
-def _join(here: Place) -> Any:
-    """The process's one store over all nodes."""
-    import mxnet as mx
+        def __init__(self) -> None:
+            self._joined, self._prefix = _join(), next(_Joined.prefixes)
+            self._keys: set[str] = set()
+            self.rank, self.num_workers = self._joined.rank, self._joined.num_workers
 
-    if _Joined.store is None:
-        _start("server", here)
-        if here.rank == 0:
-            _start("scheduler", here)
-        _Joined.store = mx.kv.create(KIND)  # returns when all workers and servers are there
-        if (found := _Joined.store.num_workers) != here.nodes:
-            raise RuntimeError(f"{found} workers have joined MXNet; {here.nodes} were asked for")
-    return _Joined.store
+        def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+            # It waits. MXNet's engine does not know that this pull and the first sum of the same
+            # key have an order: on a busy machine a late pull finds the sum, and a Trainer's
+            # weights would become gradients.
+            name, arrays = self._name(key), out if isinstance(out, list) else [out]
+            self._joined.broadcast(name, value, arrays)
+            self._keys.add(name)
+            for array in arrays:
+                array.wait_to_read()
 
+        def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+            if (name := self._name(key)) not in self._keys:
+                zeros = mx.nd.zeros_like(value)
+                self.broadcast(key, zeros, zeros.copy())
+            self._joined.pushpull(name, value, out, priority)
 
-def _broadcast(joined: Any, key: str, value: Any, out: Sequence[Any]) -> None:
-    """Give a key its first value on the servers, and that to ``out`` in every worker.
-
-    It waits for it. MXNet's engine does not know that this pull and the first sum of the same key
-    have an order: on a busy machine a late pull finds the sum, and a Trainer's weights would become
-    gradients.
-    """
-    joined.broadcast(key, value, out)
-    for array in out:
-        array.wait_to_read()
-
-
-def _of_a_trainer(joined: Any) -> mx.kv.KVStoreBase:
-    """The store with keys of its own, for a ``Trainer`` numbers its weights from 0 as all do."""
-    import mxnet as mx
-
-    prefix = next(_Joined.prefixes)
-
-    class OfATrainer(mx.kv.KVStoreBase):
-        type = joined.type
-        rank = joined.rank
-        num_workers = joined.num_workers
-
-        def broadcast(self, key: int, value: Any, out: Any, priority: int = 0) -> None:
-            _broadcast(joined, f"{prefix}/{key}", value, out)
-
-        def pushpull(self, key: int, value: Any, out: Any = None, priority: int = 0) -> None:
-            joined.pushpull(f"{prefix}/{key}", value, out, priority)
+        def _name(self, key: Any) -> str:
+            return f"{self._prefix}/{key}"
 
         @staticmethod
         def is_capable(capability: str) -> bool:
             return False  # of updating weights itself: each device updates its own
 
-    return OfATrainer()
+    mx.kv.KVStoreBase.kv_registry[KIND] = OverNodes
+
+
+def _join() -> Any:
+    """The process's one store over all nodes.
+
+    Raises:
+        RuntimeError: not all workers came, or others than those of the run's nodes.
+    """
+    import mxnet as mx
+
+    here = rank_info.here()
+    assert here is not None, "there is one node"
+    if _Joined.store is None:
+        _start("server", here)
+        if here.rank == 0:
+            _start("scheduler", here)
+        _Joined.store = mx.kv.create(NATIVE)  # returns when all workers and servers are there
+        if (found := _Joined.store.num_workers) != here.nodes:
+            raise RuntimeError(f"{found} workers have joined MXNet; {here.nodes} were asked for")
+    return _Joined.store
 
 
 def _start(role: str, here: Place) -> None:

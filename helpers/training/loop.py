@@ -250,9 +250,9 @@ class Loop:
         self.writer = checkpoint.Writer(start)
         if start.epoch:
             framework.load_weights(replica.network, start.weights)
+            framework.set_step(replica, start.epoch * run.recipe.steps)
             scaler = getattr(replica, "scaler", None)
             framework.load_optimizer(replica.network, replica.optimizer, start.optimizer, scaler)
-            framework.set_step(replica, start.epoch * run.recipe.steps)
         self.notes = TrainingNotes(run, replica, self.processes, start.weights)
         for number in range(start.epoch, run.recipe.epochs):
             self._epoch = number + 1

@@ -18,7 +18,15 @@ from IPython.display import display
 
 from helpers import record
 from helpers.errors import UserError, unknown
-from helpers.frameworks import ROWS, cpu_cores, networks_of, rank_info, replicas, row_of
+from helpers.frameworks import (
+    ROWS,
+    cpu_cores,
+    networks_of,
+    precisions,
+    rank_info,
+    replicas,
+    row_of,
+)
 from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
@@ -47,6 +55,7 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
         end(_LAST.pop(id(names)))
     if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
         _join_torchrun(values)
+    precisions.allow_tf32(values.get("precision", "fp32") != "fp32")  # read as libraries are loaded
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
     from helpers.frameworks import chainer, chainermn, jax, mxnet, pytorch, tensorflow
 
     _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
-    _of_programs: list[interface.Notebook] = [chainer, pytorch]
+    _of_programs: list[interface.Notebook] = [chainer, mxnet, pytorch]
     _launched: list[interface.Launched] = [pytorch]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
 PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state", "chainer_checks")
-PARTS += ("chainer_state",)
+PARTS += ("chainer_state", "mxnet_checks", "mxnet_state")
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}
 OF_PROGRAMS = {row.module for row in frameworks.ROWS if is_program(row.notebook)}
@@ -40,9 +40,8 @@ SHARED += ("this_run", "to_network", "train_transform", "evaluation_transform")
 SHARED += ("evaluate_pixels", "make_optimizer", "Replica")
 
 LONGEST_CELL, HELPER_NAMES = 40, 12
-LINES, SHORT = 300, {"MXNet": 260}
-"""Lines of code that such a notebook may have, without blank lines and comments, and the one that
-can do with fewer: its framework brings the network, the loader and the optimiser."""
+LINES = 300
+"""Lines of code that such a notebook may have, without blank lines and comments."""
 
 
 def text_of(path: Path) -> str:
@@ -266,7 +265,6 @@ def test_notebooks_use_the_shared_names(notebook: str) -> None:
 def test_notebooks_stay_short(notebook: str) -> None:
     """A notebook is read: how long it is, its longest cell, and what it takes from helpers."""
     counts = [lines(code) for code in cells(notebook)]
-    limit = SHORT.get(notebook.split("_")[0], LINES)
     imported = {
         alias.asname or alias.name
         for node in ast.walk(ast.parse("\n".join(cells(notebook))))
@@ -276,6 +274,6 @@ def test_notebooks_stay_short(notebook: str) -> None:
     print(
         f"{notebook}: {sum(counts)} lines of code, {max(counts)} in a cell, {len(imported)} names"
     )
-    assert sum(counts) <= limit, f"{notebook}: {sum(counts)} lines of code, {limit} are allowed"
+    assert sum(counts) <= LINES, f"{notebook}: {sum(counts)} lines of code, {LINES} are allowed"
     assert max(counts) <= LONGEST_CELL, f"{notebook}: a cell of {max(counts)} lines"
     assert len(imported) <= HELPER_NAMES, f"{notebook}: {sorted(imported)}"

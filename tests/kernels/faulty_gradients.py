@@ -143,32 +143,6 @@ def in_tensorflow(patch: pytest.MonkeyPatch, world: World, work: Work, fault: st
         with_another_weight(patch, work.framework)
 
 
-def in_mxnet(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
-    from helpers.frameworks import mxnet_ranks
-
-    sound = mxnet_ranks.store
-
-    def store() -> Any:
-        found: Any = sound()
-        pushpull = found.pushpull
-
-        def faulty(key: int, value: Any, *args: Any, **named: Any) -> None:
-            own = [each.copy() for each in value]
-            pushpull(key, value, *args, **named)
-            for each, before in zip(value, own, strict=True):
-                if fault == SUM:
-                    each *= 2
-                if fault == ALONE and world.rank == 1:
-                    each[:] = before
-
-        found.pushpull = faulty
-        return found
-
-    patch.setattr(mxnet_ranks, "store", store)
-    if fault == WEIGHT and world.rank == 1:
-        with_another_weight(patch, work.framework)
-
-
 def in_jax(patch: pytest.MonkeyPatch, world: World, work: Work, fault: str) -> None:
     import numpy as np
 
@@ -204,4 +178,4 @@ def with_another_weight(patch: pytest.MonkeyPatch, framework: Any, by: float = O
 
 
 #: Each module's own; ranks get it with what it names, so it is no look-up among a module's names.
-PLANT = (in_pytorch, in_tensorflow, in_mxnet, in_jax)
+PLANT = (in_pytorch, in_tensorflow, in_jax)

@@ -1,6 +1,7 @@
 """Runs in the mxnet environment: ``.venvs/mxnet/bin/python -m pytest`` with this file."""
 
-from planted import *
-from planted import Tested
+import pytest
+from planted_cells import *
+from plants_mxnet import TESTED as TESTED
 
-TESTED = Tested("mxnet", ["MXNet_Gluon_MultiGPU"])
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's own, thousands

@@ -9,7 +9,8 @@ import mxnet as mx
 import probed
 import pytest
 from import_order import at_import
-from notebook_cells import CHECKED, EPSILON_FIRST, assert_passed, namespace_of, only_the_loop
+from notebook_cells import EPSILON_FIRST, failed
+from notebook_program import fairness_check, names_of
 from resuming import write_small_images
 
 from helpers.errors import UnsupportedError
@@ -20,26 +21,23 @@ from helpers.frameworks.devices import Devices
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
 
 
-def test_the_loop_walks_the_path_of_one_device_stand_in(
+def test_the_fairness_check_is_passed_on_three_devices_stand_in(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", ("A", "B", "C")))
     monkeypatch.setattr(mx, "gpu", mx.cpu)
-    only_the_loop(monkeypatch)
-    names = namespace_of(
-        NOTEBOOK,
-        tmp_path,
-        until=CHECKED,
-        checked=False,
-        devices=3,
-        data=str(write_small_images(tmp_path / "data")),
-        batch_size=4,
-    )
-    run = names["this_run"]
+    monkeypatch.setattr(mx.context, "cpu_pinned", mx.cpu)
+    data = str(write_small_images(tmp_path / "data"))
+    names = names_of(NOTEBOOK, tmp_path, devices=3, data=data, batch_size=4)
+    run = names["run"]
     assert run.on_gpu and run.devices == (mx.cpu(0), mx.cpu(1), mx.cpu(2))
-    run.check_training_loop(**vars(run.functions))
-    known = {"running variance after 5 SGD steps", EPSILON_FIRST}
-    assert_passed(run, known=known, survivors="the average of all replicas'")
+    found = fairness_check(names).checks
+    assert failed(found) == set()
+    known = {"running variance after a step", "running variance after 5 SGD steps", EPSILON_FIRST}
+    assert {check.check for check in found if check.verdict == "expected"} == known
+    reasons = {check.check: check.reason for check in found}
+    survivor = "which replica's running statistics are kept"
+    assert reasons[survivor] == "the average of all replicas'"
 
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:

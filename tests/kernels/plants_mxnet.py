@@ -1,0 +1,169 @@
+"""What a user may change in MXNet's notebook, and the fairness check's row that notices it."""
+
+from planted_cells import DRAW, LOSS, OF_ALL, STATISTICS, WAY, Plant, Tested
+
+from helpers.fairness import crops, process_checks, training_checks, training_loop
+from helpers.training import notebook_coverage
+
+NOTEBOOK = "MXNet_Gluon_MultiGPU"
+BIASED = "running variance after 5 SGD steps"
+
+EPOCH = "yield [(self.epoch, i) for i in batch]"
+SHUFFLE, SGD = ".permutation(self.images)", "SGD(r.momentum, learning_rate=rate,"
+TRAIN = "train_steps(replica, loader, len(loader))"
+EACH = "(0, i) for i in range(store.rank, len(part), store.num_workers)"
+LOADED, SOFTMAX = "load_dict(run.weights(model))", "else SoftmaxCELoss()"
+TRAINER = "optimizer = gluon.Trainer("
+
+
+def _train(batches: str, error: str) -> Plant:
+    """The real training alone gets other batches."""
+    return Plant("", {TRAIN: f"train_steps(replica, {batches}, len(loader))"}, error)
+
+
+PLANTS = {
+    **OF_ALL,
+    # The network
+    "other weights in the model": Plant(
+        "initial weights",
+        {LOADED: "load_dict({name: 1.01 * each for name, each in run.weights(model).items()})"},
+    ),
+    "other weights when training starts": Plant(
+        training_checks.START,
+        {
+            "in run.epochs(replica)": (
+                "in [each.set_data(1.01 * each.data(run.devices[0]))"
+                " for each in replica.network.collect_params().values()] and run.epochs(replica)"
+            )
+        },
+    ),
+    # The optimiser
+    "rate of one device": Plant(
+        training_checks.RATE, {'"linear": world': '"linear": 1'}, devices=2
+    ),
+    "weight decay missing": Plant(training_checks.OPTIMIZER, {"wd=r.weight_decay": "wd=0.0"}),
+    "another momentum": Plant(training_checks.OPTIMIZER, {"r.momentum * rate": "0.5 * rate"}),
+    "another rule": Plant(training_checks.OPTIMIZER, {SGD: "Adam(learning_rate=rate,"}),
+    "another rate for one weight": Plant(
+        training_checks.OPTIMIZER,
+        {TRAINER: f"next(iter(weights.values())).lr_mult = 10.0\n    {TRAINER}"},
+    ),
+    "clipped gradients": Plant(
+        training_checks.OPTIMIZER, {SGD: SGD.replace("SGD(", "SGD(clip_gradient=0.01, momentum=")}
+    ),
+    "a momentum that ignores the rate": Plant(
+        "weight change after 5 momentum steps",
+        {"r.momentum * rate / rule.learning_rate": "r.momentum"},
+    ),
+    "a loss of sums": Plant(LOSS, {SOFTMAX: "else SoftmaxCELoss(weight=8)"}),
+    "a loss of findings' sums": Plant(
+        LOSS, {"SigmoidBCELoss()": "SigmoidBCELoss(weight=8)"}, findings=True
+    ),
+    "a loss of sigmoids": Plant(
+        LOSS,
+        {
+            SOFTMAX: (
+                "else lambda scores, targets: SigmoidBCELoss()"
+                "(scores, mx.nd.one_hot(targets, scores.shape[1]))"
+            )
+        },
+    ),
+    # Crops
+    "the same crops in each batch": Plant(
+        crops.DRAWS,
+        {
+            EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
+            DRAW: "default_rng([r.seed, epoch])",
+        },
+    ),
+    "one crop for a batch": Plant(
+        crops.DRAWS,
+        {EPOCH: "yield [(batch[0], i) for i in batch]", DRAW: "default_rng([r.seed, epoch])"},
+    ),
+    # Which images
+    "half of the steps": _train(
+        "islice(loader, len(loader) // 2)", "steps; let the loop take a step"
+    ),
+    "a smaller batch": _train(
+        "([a[k == 1 :] for a in b] for k, b in enumerate(loader))", "batch 2 of"
+    ),
+    "one batch twice": _train(
+        "(b for k, b in zip(range(len(loader) - 1), loader) for b in [b] * (1 + (k == 0)))", ""
+    )._replace(row=training_checks.ORDER),
+    "some images left out": Plant(
+        training_checks.ORDER, {SHUFFLE: ".permutation(np.r_[20 : self.images, 20:40])"}
+    ),
+    "one image left out": Plant(
+        process_checks.ONCE, {SHUFFLE: ".permutation(np.r_[1 : self.images, 1])"}
+    ),
+    "images at random": Plant(
+        process_checks.ONCE, {SHUFFLE: ".integers(self.images, size=self.images)"}
+    ),
+    "other labels": Plant(
+        training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
+    ),
+    "no set_epoch": Plant(
+        crops.DRAWS,
+        {"loader._batch_sampler.set_epoch(epoch)": "pass"},
+        said="augmentation (an image has the same crop in each epoch)",
+    ),
+    "set_epoch without effect": Plant(
+        process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
+    ),
+    # The evaluation
+    "evaluation pixels of another scale": Plant(
+        notebook_coverage.PIXELS, {"normalize(planes": "normalize(0.99 * planes"}
+    ),
+    "evaluation of other images": Plant(
+        training_checks.EVALUATED, {EACH: EACH.replace("i)", "0)", 1)}
+    ),
+    "a padded evaluation": Plant(
+        training_checks.EVALUATED,
+        {EACH: "(0, i % len(part)) for i in range(len(part) + 16)"},
+    ),
+    "scores in other places": Plant(
+        process_checks.EVALUATED, {"scores[numbers.asnumpy()]": "scores[numbers.asnumpy() // 2]"}
+    ),
+    # Several devices
+    "no key-value store": Plant(
+        training_loop.TOGETHER,
+        {"kvstore=kvstore, update": "kvstore=None, update"},
+        said="not the mean of all devices' gradients: does each device train alone?",
+        devices=2,
+    ),
+    "one share for all": Plant(
+        training_loop.TOGETHER,
+        {
+            "parts = list(zip(on_each(pixels), on_each(targets)))": (
+                "parts = [(pixels[: r.batch_size].as_in_context(each),"
+                " targets[: r.batch_size].as_in_context(each)) for each in run.devices]"
+            )
+        },
+        devices=2,
+    ),
+    "a sum over devices": Plant(
+        WAY,
+        {"update(len(pixels) * store.num_workers)": "update(r.batch_size)"},
+        said="times as long: a sum in place of a mean?",
+        devices=2,
+    ),
+    "a sum of the devices' losses": Plant(LOSS, {"/ (steps * world)": "/ steps"}, devices=2),
+    "statistics of its own": Plant(STATISTICS, {"statistic.set_data(": "str("}, devices=2),
+}
+"""MXNet knows no bf16 here, and takes an evaluation's mode from ``autograd.record`` alone."""
+
+TESTED = Tested(
+    "mxnet",
+    PLANTS,
+    {
+        NOTEBOOK: (
+            "rate of one device",
+            "no flip",
+            "weight decay missing",
+            "no set_epoch",
+            "no key-value store",
+        )
+    },
+    expected=dict.fromkeys((1, 2), frozenset({BIASED})),
+    kept="the average of all replicas'",
+)

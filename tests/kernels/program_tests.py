@@ -1,0 +1,285 @@
+"""The tests that every notebook passes that ``helpers.run`` serves, run once in each environment.
+
+A framework's test file has them by ``from program_tests import *``, and says in ``ADAPTER`` what
+they run on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any
+
+import copied
+import notebook_program
+import numpy as np
+import own_networks
+import pytest
+import rules
+import same_networks
+import shared_batches
+from framework_tests import *
+from framework_tests import OfFramework
+from notebook_cells import failed, recipe_of_resnet44, write_different_images
+from notebook_program import Names, fairness_check, in_each, names_of
+from resuming import assert_own_resumes, assert_resumes
+
+from helpers.errors import LoaderError
+from helpers.fairness import custom_network, process_checks, reference, reference_checks
+from helpers.fairness import training_loop as loop_checks
+from helpers.fairness.check_results import FairnessCheck
+from helpers.networks import weights
+from helpers.networks.shapes import shapes
+from helpers.training import checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPrograms(OfFramework):
+    """What the tests run on."""
+
+    launchers: Mapping[str, Sequence[str]]
+    """What starts each notebook as a script."""
+    seen: Callable[[Names, np.ndarray], np.ndarray]
+    """What the notebook's network sees of pixels (N, H, W, C), as floats (N, 3, H, W)."""
+    kept: str = "replica 0's"
+    """Whose running statistics are kept of two devices'."""
+    bits: bool = True
+    """Whether a killed run continues to the last bit."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "notebook" in metafunc.fixturenames:
+        metafunc.parametrize("notebook", metafunc.module.ADAPTER.launchers)
+
+
+def assert_passed(adapter: OfPrograms, found: FairnessCheck, known: set[str]) -> None:
+    """Nothing failed or was left unchecked; only ``known`` differs, and for a known reason."""
+    assert failed(found.checks) == set()
+    assert {check.check for check in found.checks if check.verdict == "expected"} == known
+    assert "not checked" not in {check.verdict for check in found.checks}
+    assert found.comparable
+
+
+def test_the_fairness_check_is_passed(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
+    found = fairness_check(names_of(notebook, tmp_path, devices=2))
+    assert_passed(adapter, found, set(adapter.known))
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == adapter.kept
+
+
+def test_it_trains_the_recipes_network(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
+    """Not only the one that its text names."""
+    names = names_of(notebook, tmp_path, devices=2, recipe=recipe_of_resnet44(tmp_path))
+    found = fairness_check(names)
+    assert_passed(adapter, found, set(adapter.known))
+    same_networks.assert_in_double(found.checks)
+    assert "gradient of layer3.6.bn2" in {check.check for check in found.checks}
+    held = adapter.framework.dump_weights(names["build_model"]())
+    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
+
+
+def own_names(adapter: OfPrograms, notebook: str, folder: Path, **given: Any) -> Names:
+    """The names of a notebook with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", adapter.module)
+    return names_of(notebook, folder, recipe=str(recipe), **given)
+
+
+def test_other_pixels_are_caught(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
+    def shifted(pixels: np.ndarray, random: Any) -> np.ndarray:
+        return centre(np.roll(pixels, 1, axis=1), random)
+
+    names = own_names(adapter, notebook, tmp_path)
+    centre = names["centre"]
+    names["centre"] = shifted
+    assert "evaluation pixels" in failed(fairness_check(names).checks)
+
+
+def test_a_loader_that_leaves_images_out_is_caught(
+    adapter: OfPrograms, notebook: str, tmp_path: Path
+) -> None:
+    """When images are not evaluated, by the check; when they are not trained on, at once."""
+
+    def too_few(names: Names) -> None:
+        replica = names["make_replica"](names["build_model"]())
+        run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+        for _ in run.epochs(replica):
+            with run.phase("train"):
+                names["train_steps"](replica, islice(loader, len(loader) - 1), len(loader))
+
+    names = own_names(adapter, notebook, tmp_path)
+    sound = names["make_loader"]
+    with pytest.raises(LoaderError, match=r"epoch 1 took 16 of 17 steps"):
+        in_each(names, too_few)
+
+    def make_loader(part: Any, training: bool) -> Any:
+        few = replace(part, rows=part.rows[1:], targets=part.targets[1:])
+        return sound(part if training else few, training)
+
+    names["make_loader"] = make_loader
+    assert process_checks.EVALUATED in failed(fairness_check(names).checks)
+
+
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_path: Path) -> None:
+    """By the rule of all notebooks, for any number of workers and after a resume."""
+    names = names_of(
+        notebook,
+        tmp_path,
+        devices=2,
+        data=str(write_different_images(tmp_path, ".png")),
+        batch_size=16,
+        seed=3,
+    )
+    run, expected = names["run"], {}
+    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
+        run.workers = workers
+        each = in_each(names, shared_batches.trained_on, run.train_part, epochs)
+        for rank, found in enumerate(each):
+            for epoch, batches in zip(epochs, found, strict=True):
+                if (rank, epoch) not in expected:
+                    expected[rank, epoch] = shared_batches.by_the_rule(
+                        run, run.train_part, run.train_part.read, epoch, rank, len(each)
+                    )
+                assert len(batches) == 140 // 32
+                shared_batches.assert_same(batches, expected[rank, epoch])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    notebook: str, tmp_path: Path, suffix: str
+) -> None:
+    shared_batches.assert_grey_is_read(notebook, tmp_path, suffix)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    adapter: OfPrograms, notebook: str, tmp_path: Path, suffix: str
+) -> None:
+    names = shared_batches.assert_colour_is_read(notebook, tmp_path, suffix)
+    recipe = names["run"].setup.recipe.recipe
+    image = reference_checks.canonical_image(recipe.crop, planes=3)
+    (seen,) = adapter.seen(names, image[None])
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6, (
+        "three planes, each with its own mean"
+    )
+
+
+def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(
+    adapter: OfPrograms, notebook: str, tmp_path: Path
+) -> None:
+    """Own network, own reader, classes, momentum, warm-up and drops."""
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", adapter.module)
+    assert_own_resumes(notebook, tmp_path, recipe, program=notebook_program.__file__)
+
+
+@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
+def test_a_killed_run_goes_on_as_if_nothing_had_been(
+    adapter: OfPrograms, notebook: str, tmp_path: Path
+) -> None:
+    assert_resumes(notebook, tmp_path, bits=adapter.bits, program=notebook_program.__file__)
+
+
+SAID = {
+    "sgd": 'optimizer = "sgd"\nmomentum = 0.0',
+    "momentum": 'optimizer = "sgd"\nmomentum = 0.9',
+    "adam": 'optimizer = "adam"',
+}
+"""How a recipe says a rule."""
+
+
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+def test_every_rule_is_the_references(
+    adapter: OfPrograms, notebook: str, tmp_path: Path, optimizer: str, task: str
+) -> None:
+    """It walks the reference's way down a task's loss, with weight decay; its state is kept."""
+    of_task = {
+        "multilabel": own_networks.recipe_of,
+        "multiclass": own_networks.recipe_of_classes,
+    }
+    recipe = of_task[task](tmp_path / "recipe", adapter.module)
+    text = recipe.read_text().replace(SAID["momentum"], SAID[optimizer])
+    assert SAID[optimizer] in text
+    recipe.write_text(text)
+    given: dict[str, Any] = {"data": "auto"} if task == "multiclass" else {}
+    names = names_of(notebook, tmp_path, devices=2, recipe=str(recipe), batch_size=8, **given)
+    found = fairness_check(names).checks
+    assert failed(found) == set(), [check for check in found if check.verdict == "fail"]
+    (row,) = (check for check in found if check.check.startswith("weight decay in 5"))
+    assert (row.verdict, row.reason) == ("pass", next(iter(loop_checks.DECAYS)))
+    rule = loop_checks.RULES[optimizer]
+    rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[optimizer] * np.array([1, 1, 0.1])
+    rules.assert_continues(rule, *in_each(names, three_and_two_and_one, task, rates)[0])
+
+
+def three_and_two_and_one(names: Names, task: str, rates: np.ndarray) -> list[Any]:
+    """Weights and optimiser after three steps, after two, and after one that continues the two."""
+    start = reference.shallow_arrays()
+    whole = steps_taken(names, task, start, {}, rates)
+    arrays, state = steps_taken(names, task, start, {}, rates[:2])
+    return [whole[0], arrays, state, steps_taken(names, task, arrays, state, rates)[0]]
+
+
+def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndarray) -> list[Any]:
+    """Weights and optimiser after a step at each of the rates, where it trains.
+
+    A ``state`` is the optimiser's before the last of them.
+    """
+    run, framework = names["run"], names["run"].framework
+    pixels, targets = reference.batch_of(task)
+    own, steps = len(run.own_devices), 1 if state else len(rates)
+    pixels = np.concatenate([pixels.repeat(run.images.planes, axis=3)] * own)
+    numbers = np.arange(len(pixels))
+    batch = framework.as_loaded(pixels, np.concatenate([targets] * own), numbers)
+    how = {"learning_rate": 1.0, "lr_scaling": "none", "rates": tuple(map(float, rates))}
+    with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
+        replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
+        scaler = getattr(replica, "scaler", None)
+        if state:
+            framework.set_step(replica, len(rates) - 1)
+            framework.load_optimizer(replica.network, replica.optimizer, state, scaler)
+        names["train_steps"](replica, repeat(batch, steps), steps)
+    state = framework.dump_optimizer(replica.network, replica.optimizer, scaler)
+    return [framework.dump_weights(replica.network), state]
+
+
+@pytest.mark.slow  # planted_ trains one every day
+def test_a_custom_network_is_trained(adapter: OfPrograms, notebook: str, tmp_path: Path) -> None:
+    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
+    module = adapter.module
+    recipe = own_networks.recipe_of(tmp_path / "recipe", module)
+    data = str(write_different_images(tmp_path, ".png"))
+    run = notebook_program.train(notebook, tmp_path / "run", recipe=str(recipe), data=data)
+    fairness = run.record.content["fairness"]
+    verdicts = {check["check"]: check["verdict"] for check in fairness["checks"]}
+    assert fairness["comparable"] and "fail" not in verdicts.values()
+    unknown = {name for name, verdict in verdicts.items() if verdict == "not checked"}
+    assert unknown == set(custom_network.UNKNOWN)
+    reasons = {check["reason"] for check in fairness["checks"] if check["check"] in unknown}
+    assert reasons == {"own network"}
+    for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
+        assert verdicts[row] == "pass"
+
+    said = run.record.content["weights"]
+    assert said["source"] == "own" and said["sha256"] == run.initial.sha256
+    assert f"drawn by {adapter.framework.NAME} itself from seed 0" in str(run.initial)
+    trained, fixed = own_networks.TRAINED[module], own_networks.FIXED[module]
+    assert trained | fixed <= run.initial.arrays.keys()
+    after = weights.load(run.folder / "weights.safetensors")
+    assert after.keys() == run.initial.arrays.keys()
+    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
+    assert changed >= trained and "fixed" not in changed
+    rows = run.record.content["epochs"]
+    assert len(rows) == 3 and all(row["train_loss"] > 0 for row in rows)
+
+    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
+    assert kept.epoch == 3 and kept.damaged is None
+    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
+    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
+    assert moments >= trained and not moments & fixed
+
+
+def test_as_a_script_it_trains_in_another_project(
+    adapter: OfPrograms, notebook: str, tmp_path: Path
+) -> None:
+    launcher = adapter.launchers[notebook]
+    devices = 2 if len(launcher) == 1 else "auto"  # a launcher has been told
+    copied.assert_script_trains(notebook, tmp_path, launcher, adapter.module, devices=devices)
