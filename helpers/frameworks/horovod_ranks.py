@@ -23,6 +23,8 @@ from helpers.frameworks import tensorflow as backend  # it imports TensorFlow qu
 # isort: split
 import tensorflow as tf
 
+from helpers.frameworks.tensorflow_checks import as_tensor
+
 with import_messages.dropped("pkg_resources is deprecated"):
     import horovod.tensorflow as hvd
 
@@ -72,7 +74,7 @@ def mean_gradients(
     rank, ranks = hvd.rank(), hvd.size()
     dtype = next(iter(variables.values())).dtype
     with tf.GradientTape() as tape:
-        logits = model(backend._batch(images[rank::ranks], dtype), training=False)
+        logits = model(as_tensor(images[rank::ranks], dtype), training=False)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
             labels=tf.constant(targets[rank::ranks], dtype), logits=logits
         )
@@ -93,6 +95,10 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 class DeviceLosses(backend.DeviceLosses):
     def _gathered(self, own: np.ndarray) -> np.ndarray:
         return gathered(own)
+
+
+def make_current(device: Device, threads: int | None) -> None:
+    """A rank sees no other one."""
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

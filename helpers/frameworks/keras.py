@@ -49,7 +49,7 @@ def gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """As in ``fit``, every replica takes the mean over its own share, and these are averaged."""
-    return backend._gradients(
+    return backend.split_gradients(
         lambda x: model(x, training=False),
         _trained(model),
         images,

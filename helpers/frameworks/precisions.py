@@ -12,6 +12,9 @@ DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "flo
 ON_GPUS_ONLY = {"tf32 on CPUs": "TF32 is a mode of NVIDIA's tensor cores"}
 """In every framework's reasons, which :func:`check` looks up."""
 
+LEFT_TO_PYTORCH = {"fp16": "only PyTorch's notebooks scale the loss, without which it is useless"}
+"""In the reasons of frameworks that could compute in it."""
+
 
 def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
     """Refuse ``precision`` on devices of ``kind`` where the framework's ``skipped`` has a reason.

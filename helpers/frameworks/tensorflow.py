@@ -2,19 +2,18 @@
 
 Peculiar to TensorFlow: one process drives all devices of a node through ``tf.distribute``, so
 ``devices`` holds all of them; how nodes are joined is in ``tensorflow_ranks``. Images and weights
-are channels-last: convolutions are HWIO here, OIHW in the canonical layout, and the classifier is
-transposed. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose variables
-bear torchvision's names. The same seed gives the same bits on CPUs, from process to process too; on
-GPUs it need not.
+are channels-last. A model is a ``tf.Module`` called as ``model(images, training=...)`` whose
+variables bear torchvision's names. The same seed gives the same bits on CPUs, from process to
+process too; on GPUs it need not.
 
 ``helpers.frameworks.keras`` runs on TensorFlow and takes from here what is the same.
 """
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from threading import Semaphore
 from typing import Any, TypeAlias
@@ -22,23 +21,35 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from helpers.errors import UserError
-from helpers.frameworks import (
-    cpu_cores,
-    import_messages,
-    memory,
-    precisions,
-    tensorflow_ranks,
-    weight_layout,
-)
+from helpers.frameworks import cpu_cores, import_messages, memory, precisions, tensorflow_ranks
 from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.interface import Seen, Watch
-from helpers.networks import custom
-from helpers.networks.weights import under
-from helpers.recipe import RECIPES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
 with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operations are on"):
     import tensorflow as tf
+
+# isort: split
+from helpers.frameworks import tensorflow_strategies
+from helpers.frameworks.tensorflow_checks import (
+    all_reduced,
+    exact,
+    gradients,
+    logits,
+    rank_gradients,
+    seen_by,
+    shallow,
+    split_gradients,
+    through_layer,
+    train_forward,
+)
+from helpers.frameworks.tensorflow_state import (
+    dump_optimizer,
+    dump_weights,
+    load_optimizer,
+    load_weights,
+    state_of,
+)
 
 NAME = "TensorFlow"
 KERNEL = "tensorflow"
@@ -49,6 +60,7 @@ Model: TypeAlias = tf.Module
 # What TensorFlow cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
+    **precisions.LEFT_TO_PYTORCH,
     "training in float64": "fused_batch_norm computes in float32 and in 16 bits only",
     "the same bits from the same seed on GPUs": (
         "TensorFlow's operations may add in another order each time, on GPUs above all; "
@@ -62,7 +74,6 @@ _LEFT_TO_CUDA = 2048
 _LEAST_PART = 512
 """MiB, without which a replica has no room for its weights and their gradients and moments."""
 
-_STRATEGIES: dict[int, tf.distribute.Strategy] = {}  # by the number of devices
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
 _WAITING = ThreadPoolExecutor(64, "waiting for a device")
@@ -79,6 +90,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
     """Call it before TensorFlow computes anything: the devices cannot change afterwards
     (RuntimeError). TensorFlow then sees ``count`` GPUs and takes their memory as it is needed.
     """
+    tensorflow_ranks.use(kind, count)
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
         tf.config.set_visible_devices(physical[: gpus or count], "GPU")
@@ -127,7 +139,8 @@ def configure(precision: str, kind: str) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
     tf.data.Dataset._apply_debug_options = _without_autotuning
     tf.get_logger().addFilter(_worth_saying)
-    _with_keys_of_its_own()
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)
+    tensorflow_strategies.with_keys_of_its_own()
     if kind == "cpu":  # where TensorFlow has no memory pool of its own; else a third of a step
         memory.keep_freed()
 
@@ -164,40 +177,15 @@ def completion(result: Any) -> Callable[[], None] | None:
     return wait
 
 
-def load_weights(model: Model, weights: Mapping[str, np.ndarray]) -> None:
-    weight_layout.assign(_named(model), weights)
-
-
-def dump_weights(model: Model) -> dict[str, np.ndarray]:
-    """BatchNorm's statistics are each replica's own; these are replica 0's."""
-    return {name: weight_layout.first(v.numpy()) for name, v in _named(model).items()}
-
-
-def load_optimizer(
-    model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
-) -> None:
-    """The factor of fp16's loss is the optimiser's own, so there is no ``scaler``."""
-    if not state:
-        return
-    for moment, variables in _moments(model, optimizer).items():
-        weight_layout.assign(variables, under(f"{moment}/", state))
-    optimizer.step.assign(float(state["step"]))
-    optimizer.loss_scale.assign(float(state["scale"]))
-
-
-def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    """The factor of fp16's loss stays 1 in other precisions."""
-    found = {
-        f"{moment}/{name}": weight_layout.first(variable.numpy())
-        for moment, variables in _moments(model, optimizer).items()
-        for name, variable in variables.items()
-    }
-    scale = np.array(optimizer.loss_scale.numpy())
-    return found | {"step": np.array(int(optimizer.step.numpy())), "scale": scale}
+def queued(device: Device) -> Callable[[], None] | None:
+    if not device.startswith("GPU"):
+        return None
+    with tf.device(device):
+        return completion(tf.zeros(()))  # a stream works in order, so this comes last
 
 
 def learning_rate(optimizer: Any) -> float:
-    return float(optimizer.learning_rate.numpy())
+    return float(optimizer.rate.numpy())
 
 
 def watch(replica: Any) -> Watch:
@@ -205,110 +193,51 @@ def watch(replica: Any) -> Watch:
     before = int(optimizer.step.numpy())
 
     def seen() -> Seen:
-        rule, decay = optimizer.rule, optimizer.rule.weight_decay
-        name = type(optimizer).__name__.lower()
-        found = {"weight decay": (decay, decay)}
-        if name == "adam":
-            numbers = {"beta 1": optimizer.betas[0], "beta 2": optimizer.betas[1]}
-            numbers["epsilon"] = optimizer.epsilon
-            found |= {what: (value, value) for what, value in numbers.items()}
-        elif rule.momentum:
-            name, found["momentum"] = "momentum", (rule.momentum, rule.momentum)
-        graphs = [each.graph for each in replica.train_step._list_all_concrete_functions()]
-        operations = (one for graph in graphs for one in graph.get_operations())
-        types = {one.get_attr("T").name for one in operations if one.type == "Conv2D"}
+        compiled, types = _traced(replica.step)
+        execution = "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
         return Seen(
-            name,
-            found,
+            optimizer.rule,
+            {what: (value, value) for what, value in optimizer.constants.items()},
             int(optimizer.step.numpy()) - before,
             "/".join(sorted(types)) or None,
-            _execution(replica),
+            "eager" if tf.config.functions_run_eagerly() else execution,
             tf.config.experimental.tensor_float_32_execution_enabled(),
-            weights=sum(each.shape.num_elements() for each in optimizer.parameters),
+            weights=sum(each.shape.num_elements() for each in optimizer.weights),
         )
 
-    return Watch(partial(learning_rate, optimizer), seen, waits=True)
+    return Watch(partial(learning_rate, optimizer), seen)
 
 
-def _execution(replica: Any) -> str:
-    if tf.config.functions_run_eagerly():
-        return "eager"
-    compiled = replica.train_step._jit_compile
-    return "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
+def _traced(function: Any) -> tuple[bool, set[str]]:
+    """Whether XLA compiles a part of a traced function, and in which types it convolves."""
+    compiled, types = False, set()
+    for traced in function._list_all_concrete_functions():
+        definition = traced.graph.as_graph_def()
+        for nodes in (definition.node, *(each.node_def for each in definition.library.function)):
+            compiled |= any(node.attr["_XlaMustCompile"].b for node in nodes)
+            types |= {node.attr["T"].type for node in nodes if node.op == "Conv2D"}
+    return compiled, {tf.dtypes.as_dtype(each).name for each in types}
 
 
-def exact(
-    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
-) -> Model:
-    return build_model({name: array.astype(np.float64) for name, array in weights.items()})
+def free_memory(devices: Sequence[Device]) -> None:
+    """Its pool serves training, too."""
 
 
-def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
-    model = _Shallow(weights)
-    load_weights(model, weights)
-    return model
-
-
-def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    return model(_batch(images, model.trainable_variables[0].dtype), training=False).numpy()
-
-
-def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
-    to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
-    """
-    before = dump_weights(model)
-    with _without_tf32():
-        found = model(_batch(images, model.trainable_variables[0].dtype), training=True).numpy()
-    after = dump_weights(model)
-    load_weights(model, before)
-    return found, after
-
-
-def gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    return _gradients(lambda x: model(x, training=False), _trained(model), images, targets, devices)
-
-
-def rank_gradients(
-    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What MultiWorkerMirroredStrategy sums, each loss divided by the global batch."""
-    joined = tensorflow_ranks.joined()
-    assert joined is not None, "there is one node"
-    return _gradients(
-        lambda x: model(x, training=False), _trained(model), images, targets, devices, joined=joined
+def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
+    own = tensorflow_strategies.own_devices()
+    return tuple(
+        tensorflow_strategies.shares([tf.constant(share) for share in np.split(part, own)])
+        for part in (pixels, targets, numbers)
     )
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    weights = arrays.keys() - {"images", "gradient"}
-    with tf.device(device), tf.GradientTape() as tape:
-        given = {name: tf.constant(weight_layout.last(arrays[name])) for name in sorted(weights)}
-        given["images"] = _batch(arrays["images"], tf.float32)
-        tape.watch(given)
-        if layer == "convolution":
-            output = tf.nn.conv2d(given["images"], given["weight"], 1, "SAME")
-        elif layer == "BatchNorm":
-            output, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                given["images"],
-                given["scale"],
-                given["offset"],
-                epsilon=RECIPES["chexnet"].bn_epsilon,
-            )
-        else:
-            output = tf.nn.avg_pool2d(
-                tf.nn.max_pool2d(given["images"], 3, 2, "VALID"), 2, 2, "VALID"
-            )
-        found = tape.gradient(output, given, _batch(arrays["gradient"], tf.float32))
-    pictures = {"output": output, "images": found.pop("images")}
-    return {
-        **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
-        **{name: weight_layout.first(tensor.numpy()) for name, tensor in found.items()},
-    }
+def set_epoch(loader: Any, epoch: int) -> None:
+    loader.epoch = epoch
+
+
+def set_step(replica: Any, step: int) -> None:
+    for _ in range(step):
+        next(replica.rates)
 
 
 def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
@@ -322,26 +251,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         synchronize([device])
 
     return multiply
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """With ``tf.distribute``, which uses NCCL between GPUs."""
-    strategy = tensorflow_ranks.joined() or _strategy(None, devices)
-    values = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(shares[context.replica_id_in_sync_group % len(devices)])
-    )
-
-    def replica(share: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        here = tf.identity(share)  # a single device is given its share without a place
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, here)
-
-    @tf.function
-    def reduce(values: Any) -> Any:
-        return strategy.run(replica, (values,))
-
-    found = strategy.experimental_local_results(reduce(values))
-    return [tensor.numpy() for tensor in found]
 
 
 class DeviceLosses:
@@ -371,20 +280,17 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
     return float(tensorflow_ranks.gathered(np.array(seconds)).max())
 
 
-@contextmanager
-def _without_tf32() -> Iterator[None]:
-    """Products of float32 in float32, whatever :func:`configure` allows the run."""
-    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(False)
-    try:
-        yield
-    finally:
-        tf.config.experimental.enable_tensor_float_32_execution(allowed)
-
-
 def _worth_saying(record: logging.LogRecord) -> bool:
-    """Not to which devices a strategy reduces, nor that it is slow eagerly (:func:`gradients`)."""
-    return record.levelno > logging.INFO and "eagerly has significant" not in record.msg
+    """Not to which devices a strategy reduces, nor what the check does eagerly or is known."""
+    return record.levelno > logging.INFO and not any(said in record.msg for said in _NOT_WORTH)
+
+
+_NOT_WORTH = (
+    "eagerly has significant",  # :func:`gradients`
+    "gather/all_gather with NCCL",  # of an evaluation's logits, which are few
+    "triggered tf.function retracing",  # of each network of the check
+    "AutoGraph could not transform",  # a cell that is in no file has no branch on a tensor
+)
 
 
 def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -399,139 +305,3 @@ def _without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
     return _apply_debug_options(dataset).with_options(options)
-
-
-class _Shallow(tf.Module):
-    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
-        super().__init__()
-        self.parts = {
-            name: tf.Variable(
-                tf.zeros_like(weight_layout.last(array)), "running" not in name, name=name
-            )
-            for name, array in weights.items()
-        }
-
-    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        recipe = RECIPES["chexnet"]
-        around = [[0, 0], [3, 3], [3, 3], [0, 0]]
-        # In the dtype of what it is given, as the notebook's model.
-        x = tf.nn.conv2d(x, tf.cast(self.parts["features.conv0.weight"], x.dtype), 2, around)
-        names = ("weight", "bias", "running_mean", "running_var")
-        norm = [self.parts[f"features.norm0.{part}"] for part in names]
-        if training:
-            x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-                x, *norm, recipe.bn_epsilon, exponential_avg_factor=recipe.bn_momentum
-            )
-            norm[2].assign(mean)
-            norm[3].assign(variance)
-        else:
-            scale, offset, mean, variance = norm
-            x = tf.nn.batch_normalization(x, mean, variance, offset, scale, recipe.bn_epsilon)
-        weight, bias = (self.parts[f"classifier.{part}"] for part in ("weight", "bias"))
-        x = tf.reduce_mean(tf.cast(tf.nn.relu(x), weight.dtype), axis=[1, 2])
-        return tf.linalg.matmul(x, weight) + bias
-
-
-def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, tf.Variable]]:
-    """The variables in which the notebook's optimiser keeps its moments, by the weights' names."""
-    known = {id(variable): name for name, variable in _named(model).items()}
-    names, rule = [known[id(parameter)] for parameter in optimizer.parameters], optimizer.rule
-    lists = zip(rule.moments, optimizer.moments, strict=False)  # what plain SGD has is nothing
-    return {moment: dict(zip(names, found, strict=True)) for moment, found in lists}
-
-
-def _named(model: Model) -> dict[str, tf.Variable]:
-    """The model's variables by their names, torchvision's.
-
-    Those of a custom network by their paths, ``layers.0.kernel``, because many share a name.
-    """
-    if custom.is_own(model):
-        found = model._flatten(predicate=lambda part: isinstance(part, tf.Variable), with_path=True)
-        return {".".join(map(str, path)): variable for path, variable in found}
-    return {variable.name.removesuffix(":0"): variable for variable in model.variables}
-
-
-def _trained(model: Model) -> dict[str, tf.Variable]:
-    return {name: variable for name, variable in _named(model).items() if variable.trainable}
-
-
-def _batch(images: np.ndarray, dtype: Any) -> tf.Tensor:
-    """(N, 3, H, W) as a channels-last tensor."""
-    return tf.constant(weight_layout.pictures(images), dtype)
-
-
-def _gradients(
-    forward: Callable[[tf.Tensor], tf.Tensor],
-    variables: Mapping[str, Any],
-    images: np.ndarray,
-    targets: np.ndarray,
-    devices: Sequence[Device],
-    *,
-    equal_shares: bool = False,
-    joined: tf.distribute.Strategy | None = None,
-) -> tuple[float, dict[str, np.ndarray]]:
-    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
-
-    With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
-    strategy that has ``joined`` nodes splits it over the devices of all.
-
-    Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
-    """
-    watched = list(variables.values())
-    dtype = watched[0].dtype
-    count = len(devices) if joined is None else joined.num_replicas_in_sync
-
-    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape() as tape:
-            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
-            # Gradients are summed over the replicas, so each divides by the global batch.
-            over = tf.size(y) * count if equal_shares else targets.size
-            loss = tf.reduce_sum(loss) / tf.cast(over, loss.dtype)
-        found = [loss, *tape.gradient(loss, watched)]
-        context = tf.distribute.get_replica_context()
-        return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))
-
-    x = [_batch(part, dtype) for part in np.array_split(images, count)]
-    y = [tf.constant(part, dtype) for part in np.array_split(targets, count)]
-    if count == 1:
-        with tf.device(devices[0]):
-            loss, *found = replica(x[0], y[0])
-    else:
-        strategy = joined or _strategy(watched[0], devices)
-        shares = [
-            strategy.experimental_distribute_values_from_function(
-                lambda context, parts=parts: parts[context.replica_id_in_sync_group]
-            )
-            for parts in (x, y)
-        ]
-        results = strategy.run(replica, shares)
-        loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
-    return float(loss), {
-        name: weight_layout.first(np.asarray(gradient))
-        for name, gradient in zip(variables, found, strict=True)
-    }
-
-
-def _strategy(variable: Any, devices: Sequence[Device]) -> tf.distribute.Strategy:
-    """The strategy that mirrors ``variable`` over ``devices``, else one used on as many before."""
-    held = getattr(variable, "distribute_strategy", None)
-    if held is not None and held.num_replicas_in_sync == len(devices):
-        _STRATEGIES[len(devices)] = held
-    elif len(devices) not in _STRATEGIES:
-        # NCCL refuses two replicas on one GPU, which a notebook's strategy knows too.
-        seen = tf.config.get_visible_devices("GPU")
-        shared = devices[0].startswith("GPU") and len(seen) < len(devices)
-        reduction = tf.distribute.ReductionToOneDevice() if shared else None
-        _with_keys_of_its_own()
-        _STRATEGIES[len(devices)] = tf.distribute.MirroredStrategy(list(devices), reduction)
-    return _STRATEGIES[len(devices)]
-
-
-def _with_keys_of_its_own() -> None:
-    """The next MirroredStrategy of this process takes no other's all-reduce for its own.
-
-    All number theirs from the same key on: a notebook that is run again in its kernel, with
-    another network, would end with "Shape mismatch in the collective instance". TensorFlow's own
-    tests (``strategy_combinations.py``) set its strategies apart in this way.
-    """
-    tf.distribute.MirroredStrategy._collective_key_base += 100_000

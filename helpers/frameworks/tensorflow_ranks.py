@@ -8,8 +8,6 @@ between GPUs, TensorFlow's own ring over gRPC between CPUs).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,40 +30,27 @@ def environment(here: Place) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
 
 
-def join(devices: Sequence[str], shares_gpus: bool) -> tf.distribute.Strategy | None:
-    """MultiWorkerMirroredStrategy over these devices of each node; None where there is one node.
+def use(kind: str, count: int) -> None:
+    """Let MultiWorkerMirroredStrategy have these devices of each node, and note it when it is made.
 
-    Call it before TensorFlow computes anything: the devices of all nodes become one then.
-
-    Args:
-        devices: this node's, from ``list_devices``; each node has equally many.
-        shares_gpus: whether replicas are on one GPU together, which NCCL refuses.
-
-    Raises:
-        RuntimeError: not all nodes came, or other replicas than those asked for.
+    By itself it takes all GPUs, even where a run is to have CPU devices, or one CPU. Where there is
+    one node, nothing happens.
     """
-    import tensorflow as tf
-
     here = rank_info.here()
     if here is None or here.nodes == 1:
-        return None
-    if _Joined.strategy is None:
-        by = "nccl" if devices[0].startswith("GPU") and not shares_gpus else "ring"
-        # By name: with AUTO, TensorFlow reduces between GPUs by its ring too.
-        how = tf.distribute.experimental.CommunicationImplementation[by.upper()]
-        options = tf.distribute.experimental.CommunicationOptions(implementation=how)
-        with _only_on(devices):
-            _Joined.strategy = tf.distribute.MultiWorkerMirroredStrategy(
-                communication_options=options
-            )
-    wanted = here.nodes * len(devices)
-    if (found := _Joined.strategy.num_replicas_in_sync) != wanted:
-        raise RuntimeError(f"{found} replicas have joined; {wanted} were asked for")
-    return _Joined.strategy
+        return
+    from tensorflow.python.distribute import collective_all_reduce_strategy as strategies
+
+    def given(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        _Joined.strategy = self._container_strategy()
+        devices = (f"{worker_device}/device:{kind.upper()}:{number}" for number in range(count))
+        return tuple(devices), kind.upper()
+
+    strategies.CollectiveAllReduceExtended._initialize_local_devices = given
 
 
 def joined() -> tf.distribute.Strategy | None:
-    """What :func:`join` gave; None where there is one node."""
+    """The strategy that the notebook has made over several nodes; None where there is none."""
     return _Joined.strategy
 
 
@@ -91,25 +76,3 @@ def gathered(own: np.ndarray) -> np.ndarray:
     shares = strategy.experimental_distribute_values_from_function(share)
     found: np.ndarray = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None).numpy()
     return found
-
-
-@contextmanager
-def _only_on(devices: Sequence[str]) -> Iterator[None]:
-    """Let the strategy that is made meanwhile use these devices of its node.
-
-    By itself it takes all GPUs, even where a run is to have CPU devices, or one CPU.
-    """
-    from tensorflow.python.distribute import collective_all_reduce_strategy as strategies
-
-    extended = strategies.CollectiveAllReduceExtended
-    before = extended._initialize_local_devices
-
-    def given(self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        kind = devices[0].partition(":")[0]
-        return tuple(f"{worker_device}/device:{device}" for device in devices), kind
-
-    extended._initialize_local_devices = given
-    try:
-        yield
-    finally:
-        extended._initialize_local_devices = before

@@ -1,35 +1,51 @@
 """TensorFlow over two nodes. ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
+import os
+import signal
 from pathlib import Path
+from threading import Timer
 
-import faulty_gradients
+import notebook_program
 import numpy as np
 import pytest
+import ranks_tools
 import stand_in_horovod
-import two_nodes
+from trained_on_ranks import assert_the_same, given, on_ranks, prepare, train
 
+from helpers import record
 from helpers.frameworks import tensorflow as framework
+from helpers.launch.failures import RankError
 
 NOTEBOOK = "TensorFlow_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 
+def talk(folder: str) -> None:
+    """On a rank: talk to the other for ever; after two seconds rank 1 is killed."""
+    names = notebook_program.names_of(NOTEBOOK, Path(folder), **given(folder, 1))
+    run = names["run"]
+    names["build_model"]()
+    run.framework.slowest(0.0, run.own_devices)
+    if run.rank == 1:
+        Timer(2, os.kill, [os.getpid(), signal.SIGKILL]).start()
+    while True:
+        run.framework.slowest(0.0, run.own_devices)
+
+
 def test_two_nodes_train_what_two_devices_train(tmp_path: Path) -> None:
-    two_nodes.assert_as_one_process(NOTEBOOK, tmp_path, 1e-7, faulty_gradients.of_two)
-
-
-@pytest.mark.slow  # that the test above fails where there is a fault
-def test_a_part_of_the_batch_that_all_read_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sound, broken = "own_batch(world))[:, world.rank].ravel()", "own_batch(world))[:, 0].ravel()"
-    two_nodes.assert_fault_is_found(NOTEBOOK, tmp_path, monkeypatch, sound, broken)
+    prepare(tmp_path, "tensorflow")
+    on_ranks(NOTEBOOK, tmp_path, "nodes", 2, 1)
+    train(NOTEBOOK, str(tmp_path), "one", 2)
+    assert_the_same(tmp_path, "nodes", "one")
+    assert record.read(tmp_path / "nodes")["cluster"]["nodes"] == 2
 
 
 def test_a_worker_that_dies_ends_all(tmp_path: Path) -> None:
-    two_nodes.assert_a_death_ends_all(
-        NOTEBOOK, tmp_path, two_nodes.rank_1_dies, r"killed \(signal 9"
-    )
+    (run := prepare(tmp_path, "tensorflow") / "run").mkdir()
+    cell = f"import test_nodes_tensorflow as t\nt.talk({str(tmp_path)!r})"
+    with pytest.raises(RankError, match=r"^rank 1 on .*killed \(signal 9"):
+        ranks_tools.run(run, cell, devices=1, framework="tensorflow")
+    assert ranks_tools.nothing_is_left(tmp_path)
 
 
 @pytest.mark.parametrize(("ranks", "images"), [(1, 4), (2, 4), (2, 3), (3, 4), (4, 4)])

@@ -5,8 +5,9 @@ where the GPUs have to compute, CPU devices do. Runs in the tensorflow environme
 """
 
 import sys
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +24,8 @@ from notebook_cells import (
     failed,
     namespace_of,
     only_the_loop,
-    other_norms,
 )
+from notebook_program import names_of
 from resuming import write_small_images
 from tensorflow.python.eager import context
 
@@ -35,14 +36,14 @@ from helpers.frameworks import (
     installed,
     keras,
     memory,
-    rank_info,
     tensorflow,
-    tensorflow_ranks,
+    tensorflow_strategies,
 )
 from helpers.frameworks.capabilities import Gpu
+from helpers.networks import tensorflow as networks
+from helpers.recipe import RECIPES
 
 MODULES = {"tensorflow": tensorflow, "keras": keras}
-NOTEBOOKS = {"tensorflow": "TensorFlow_MultiGPU", "keras": "Keras_MultiGPU"}
 TWO = tensorflow.list_devices("cpu", 2)
 
 
@@ -117,61 +118,78 @@ def test_a_gpu_that_is_too_full_to_be_shared_is_one_line_stand_in(free: list[int
 def test_the_fairness_check_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
     gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensorflow, "_STRATEGIES", {})
+    monkeypatch.setattr(tensorflow_strategies, "_OVER", {})
     told = mock.Mock(side_effect=lambda *given: given, _collective_key_base=0)
     monkeypatch.setattr(tf.distribute, "MirroredStrategy", told)
     found = tensorflow.list_devices("gpu", 2, gpus)
-    places, reduction = tensorflow._strategy(None, found)
+    places, reduction = tensorflow_strategies.over(None, found)
     assert places == ["GPU:0", "GPU:1"]
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
 
 
-@pytest.mark.parametrize(
-    ("device", "shares_gpus", "by"),
-    [("GPU:0", False, "nccl"), ("GPU:0", True, "ring"), ("CPU:0", False, "ring")],
-)
+@pytest.fixture
+def on_gpus(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[], dict[str, Any]]:
+    """Runs TensorFlow's notebook until it has its strategy: two replicas on so many "GPUs"."""
+    there = [Gpu("A"), Gpu("B")]
+    monkeypatch.setattr(devices, "visible", lambda: there)
+    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
+    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: TWO[:count])
+    how = {"until": "def augment(", "devices": 2, "gpus": request.param}
+    return lambda: names_of("TensorFlow_MultiGPU", tmp_path, **how)
+
+
+@pytest.mark.parametrize("on_gpus", [2, 1], indirect=True)
+def test_where_replicas_share_a_gpu_the_first_one_sums_the_gradients_stand_in(
+    on_gpus: Callable[[], dict[str, Any]],
+) -> None:
+    names = on_gpus()
+    shared = names["run"].setup.devices.shared_gpus == 1
+    kind = tf.distribute.ReductionToOneDevice if shared else tf.distribute.NcclAllReduce
+    assert isinstance(names["strategy"].extended._cross_device_ops, kind)
+
+
+@pytest.mark.parametrize("on_gpus", [2, 1], indirect=True)
 def test_several_nodes_reduce_by_nccl_where_they_can_stand_in(
-    device: str, shares_gpus: bool, by: str, monkeypatch: pytest.MonkeyPatch
+    on_gpus: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TensorFlow takes NCCL only by its name: AUTO is the ring between GPUs too."""
-    monkeypatch.setattr(tensorflow_ranks, "_Joined", SimpleNamespace(strategy=None))
-    monkeypatch.setattr(rank_info, "here", lambda: SimpleNamespace(nodes=2))
+    monkeypatch.setenv("TF_CONFIG", "")
     told = mock.Mock(return_value=SimpleNamespace(num_replicas_in_sync=2))
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", told)
-    tensorflow_ranks.join([device], shares_gpus)
+    shared = on_gpus()["run"].setup.devices.shared_gpus == 1
     options = told.call_args.kwargs["communication_options"]
-    assert options.implementation.value.lower() == by
+    assert options.implementation.value == ("RING" if shared else "NCCL")
 
 
 @pytest.fixture
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names for two replicas on one or two "GPUs", up to its training-loop check.
+    """Keras's names for two replicas on one or two "GPUs", up to its training-loop check.
 
     CPU devices compute for them.
     """
-    module, gpus = request.param
     there = [Gpu("A"), Gpu("B")]
     only_the_loop(monkeypatch)
     monkeypatch.setattr(devices, "visible", lambda: there)
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
-    for each in (tensorflow, keras):
-        monkeypatch.setattr(each, "list_devices", lambda kind, count, gpus: TWO[:count])
+    monkeypatch.setattr(keras, "list_devices", lambda kind, count, gpus: TWO[:count])
     return namespace_of(
-        NOTEBOOKS[module],
+        "Keras_MultiGPU",
         tmp_path,
         until=CHECKED,
         checked=False,
         devices=2,
-        gpus=gpus,
+        gpus=request.param,
         recipe="demo",
         data=str(write_small_images(tmp_path / "data")),
         batch_size=4,
     )
 
 
-@pytest.mark.parametrize("loop", [*product(NOTEBOOKS, [2, 1])], indirect=True, ids=str)
+@pytest.mark.parametrize("loop", [2, 1], indirect=True)
 def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
     """Where replicas share a GPU, the first one sums the gradients."""
     run = loop["this_run"]
@@ -179,8 +197,7 @@ def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) ->
     reduction = loop["strategy"].extended._cross_device_ops
     assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
     run.check_training_loop(**vars(run.functions))
-    known = {"running variance after 5 SGD steps", EPSILON_FIRST} if "keras" in loop else set()
-    assert_passed(run, known=known)
+    assert_passed(run, known={"running variance after 5 SGD steps", EPSILON_FIRST})
 
 
 def tf32(x: tf.Tensor) -> tf.Tensor:
@@ -201,18 +218,19 @@ def tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tensor_cores")
-def test_the_network_is_told_from_others_whatever_the_precision_stand_in(tmp_path: Path) -> None:
+def test_the_network_is_told_from_others_whatever_the_precision_stand_in() -> None:
     """TF32 moves its logits by 5e-3, and an epsilon of 2e-5 by 5e-5: no limit has room for both."""
-    notebook = "TensorFlow_MultiGPU"
-    names = namespace_of(
-        notebook, tmp_path, until="## 7.", data=str(write_small_images(tmp_path / "data"))
-    )
+
+    def build_model(arrays: Any, recipe: Any = RECIPES["chexnet"]) -> Any:
+        model = networks.build("densenet121", arrays, recipe)
+        tensorflow.load_weights(model, arrays)
+        return model
+
     tensorflow.configure("tf32", "gpu")
-    build_model = names["build_model"]
     assert failed(reference_checks.same_in_training(tensorflow, build_model, None)) == set()
     assert tf.config.experimental.tensor_float_32_execution_enabled(), "the run itself may round"
-    with other_norms(names, bn_epsilon=2e-5):
-        checks = reference_checks.same_in_training(tensorflow, names["build_model"], None)
+    other = partial(build_model, recipe=replace(RECIPES["chexnet"], bn_epsilon=2e-5))
+    checks = reference_checks.same_in_training(tensorflow, other, None)
     assert "logits, training" in failed(checks)
 
 

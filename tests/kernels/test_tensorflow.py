@@ -1,47 +1,34 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
-import threading
+import sys
 from collections.abc import Iterator
-from functools import partial
-from itertools import islice
+from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import copied
 import numpy as np
+import own_networks
 import pytest
-import rules
 import same_networks
 import tensorflow as tf
-from adapter import *
-from adapter import Adapter
-from agreed import (
-    assert_half_are_flipped,
-    assert_later_epochs_are_the_same,
-    ramp,
-)
-from coverage_checks import failed_in_data_coverage
 from examples import assert_examples_deliver
-from mirrored import Heard, crops, noise, shallow_replica, tuned, world
-from notebook_cells import (
-    CHECKED,
-    SIDE,
-    adam,
-    failed,
-    failed_in_training_loop,
-    namespace_of,
-)
+from mirrored import Heard, tuned
+from notebook_cells import failed, recipe_of_resnet44
+from notebook_program import Names, fairness_check, names_of
+from program_tests import *
+from program_tests import OfPrograms
+from tensorflow.python.framework import ops
 
 from helpers.errors import UserError
-from helpers.fairness import process_checks, reference
+from helpers.fairness import reference
 from helpers.frameworks import tensorflow as framework
 from helpers.networks import tensorflow as networks
-from helpers.networks import weights
 from helpers.networks.shapes import NETWORKS
-from helpers.recipe import RECIPES, Rule
-from helpers.training import image_data
-from helpers.training.step_clock import StepClock
+from helpers.networks.tensorflow_optimizers import Adam
+from helpers.recipe import RECIPES
 
+NOTEBOOK = "TensorFlow_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
 
@@ -51,26 +38,17 @@ def heard() -> Iterator[Heard]:
         yield Heard(patch)
 
 
-@pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
-    """The notebook's names on two virtual devices, before it trains."""
-    folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("TensorFlow_MultiGPU", folder, devices=2, until=CHECKED)
+def small(folder: Path, **given: Any) -> Names:
+    """The notebook's names with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", "tensorflow")
+    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
 
 
-def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
-
-
-def test_faults_in_the_world_are_caught(cells: dict[str, Any]) -> None:
-    """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
-    fixed = "[scaled.recipe.seed, number]", "[scaled.recipe.seed]"
-    assert failed_in_data_coverage(cells, "TensorFlow_MultiGPU", *fixed) == {process_checks.ORDER}
-    cut = "(exchange.in_order(np.concatenate(part), total) for part in parts)\n    return output,"
-    padded = "(np.concatenate(part) for part in parts)\n    return output[:total],"
-    found = failed_in_data_coverage(cells, "TensorFlow_MultiGPU", cut, padded)
-    assert found == {process_checks.LOSS}
+def test_nothing_is_said_that_none_asked_for(tmp_path: Path, heard: Heard) -> None:
+    """Such as which devices a strategy reduces to, and how slow it is eagerly."""
+    names = small(tmp_path, devices=2)
+    assert failed(fairness_check(names).checks) == set()
+    assert not heard.lines
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -112,31 +90,22 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
-    divided = "loss / strategy.num_replicas_in_sync"
-    found = failed_in_training_loop(cells, "TensorFlow_MultiGPU", divided, "loss")
-    assert "weight change after 5 SGD steps" in found
-
-
-def test_a_validation_with_every_replicas_own_statistics_is_caught(
-    cells: dict[str, Any],
-) -> None:
-    shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_training_loop(cells, "TensorFlow_MultiGPU", shared, kept)
-    assert found == {"validated with the statistics that are saved"}
-
-
-def test_the_notebooks_adam_is_pytorchs(cells: dict[str, Any]) -> None:
+def test_adam_is_pytorchs() -> None:
     """Gradients so small that it shows where epsilon is added."""
-    strategy = cells["strategy"]
-    model, gradients = tf.Module(), [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
-    with strategy.scope():
-        model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
-    optimizer = cells["make_optimizer"](model, Rule("adam"))
-    optimizer.learning_rate.assign(cells["scaled"].learning_rate)
-    for gradient in gradients:
-        strategy.run(optimizer, args=([tf.constant(gradient)],))
-    assert np.allclose(model.weight.numpy(), adam(gradients, cells["scaled"]), atol=1e-7)
+    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
+    model = tf.Module()
+    model.weight = tf.Variable(np.ones(3, np.float32), name="weight")
+    (beta1, beta2), epsilon, rate = (0.9, 0.999), 1e-8, 1e-3
+    optimizer = Adam(model, betas=(beta1, beta2), epsilon=epsilon, weight_decay=0.0)
+    optimizer.rate.assign(rate)
+    weight, first, second = np.ones(3), np.zeros(3), np.zeros(3)
+    for step, gradient in enumerate(gradients, start=1):
+        optimizer.apply([tf.constant(gradient)])
+        first = beta1 * first + (1 - beta1) * gradient
+        second = beta2 * second + (1 - beta2) * gradient.astype(np.float64) ** 2
+        root = np.sqrt(second / (1 - beta2**step)) + epsilon
+        weight = weight - rate * first / (1 - beta1**step) / root
+    assert np.allclose(model.weight.numpy(), weight, atol=1e-7)
 
 
 def test_a_run_in_the_same_kernel_takes_no_earlier_ones_all_reduce_for_its_own() -> None:
@@ -161,135 +130,99 @@ def test_devices_and_versions() -> None:
     assert framework.SKIPPED.get("virtual devices") is None
 
 
-def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
-    """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(cells, batches, seed=0)
-    assert np.array_equal(first, crops(cells, batches, seed=0)), (
-        "the same seed must give the same run"
-    )
-    assert not np.array_equal(first, crops(cells, batches, seed=1))
-    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
-
-
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(cells, partial(batches, cells))
-
-
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
     assert_examples_deliver("tensorflow", tmp_path)
 
 
-def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    lots = np.random.default_rng(0).random((200, 3), np.float32)
-    grey = ramp(cells["crop"])
-    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
-
-
-def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
-    before = threads()
-    stream = (batch for batch in cells["make_train_loader"](world(cells), 0, 2))
-    assert len(joined(cells, next(stream))[0]) == cells["scaled"].global_batch_size
-    assert threads() > before
-    stream.close()
-    assert threads() == before
-
-
-def test_every_image_is_evaluated_once(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
-    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
-    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    replica = shallow_replica(cells)
-    loader = cells["make_evaluation_loader"](world(cells), part, 2)
-    found = []
+def test_every_image_is_evaluated_once(tmp_path: Path) -> None:
+    """In batches of one shape, so that nothing is traced again."""
+    names = small(tmp_path, devices=2)
+    run = names["run"]
+    targets = np.zeros((130, len(run.images.classes)), np.float32)
+    part = replace(run.train_part, rows=run.train_part.rows[:130], targets=targets)
+    replica = names["make_replica"](names["build_model"]())
+    loader, numbers = names["make_loader"](part, False), []
     for batch in loader:
-        for share in cells["on_each"](batch[1]):
-            assert len(share) == 64  # a fixed shape: one trace
-            found.append(share.numpy())
-    assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
-    logits, loss = cells["predict"](replica, iter(loader), len(part))
-    assert logits.shape == (len(part), 14)
-    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
-    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+        shares = names["strategy"].experimental_local_results(batch[2])
+        assert [len(share) for share in shares] == [run.recipe.batch_size] * 2
+        numbers += [number for share in shares for number in share.numpy().tolist()]
+    assert numbers[:130] == list(range(130)) and set(numbers[130:]) <= {-1}
+    scores = names["predict"](replica, loader, len(part))
+    assert scores.shape == (130, run.recipe.outputs) and (np.abs(scores).sum(axis=1) > 0).all()
+    assert len(replica.evaluate._list_all_concrete_functions()) == 1
 
 
-def test_an_evaluation_is_read_before_it_is_asked_for(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_a_training_step_never_waits_for_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``iter`` of its loader does not wait, and begins."""
-    asked, may_continue = threading.Event(), threading.Event()
+    """Python reads one tensor in an epoch: its loss, when all steps are queued."""
+    kind, read = ops._EagerTensorBase, list[str]()
+    sound = kind._numpy
 
-    def slow(image: tf.Tensor) -> tf.Tensor:
-        def read(number: np.ndarray) -> np.ndarray:
-            asked.set()
-            assert may_continue.wait(60)
-            return np.zeros((SIDE, SIDE, 1), np.uint8)
+    def noted(tensor: Any) -> Any:
+        read.append(tensor.device)
+        return sound(tensor)
 
-        return tf.ensure_shape(tf.numpy_function(read, [image], tf.uint8), (SIDE, SIDE, 1))
-
-    monkeypatch.setitem(cells, "reader", lambda part: slow)
-    part = cells["images"].valid
-    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
-    assert asked.wait(60)
-    may_continue.set()
-    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
-
-
-@pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def lower(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """The notebook's names before it trains, in a precision of 16 bits."""
-    return namespace_of(
-        "TensorFlow_MultiGPU",
-        tmp_path,
-        devices=2,
-        until=CHECKED,
-        checked=False,
-        precision=request.param,
-    )
+    monkeypatch.setattr(kind, "_numpy", noted)
+    names = small(tmp_path, devices=2)
+    replica = names["make_replica"](names["build_model"]())
+    batch = fixed_batch(names)
+    names["train_steps"](replica, [batch], 1)
+    counts = []
+    for steps in (1, 3):
+        read.clear()
+        names["train_steps"](replica, repeat(batch, steps), steps)
+        counts.append(len(read))
+    assert counts == [1, 1], "the host waits for an epoch, however many its steps"
 
 
-def test_the_training_loop_check_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    """The training-loop check alone: no row before it is computed in the run's precision."""
-    run = lower["this_run"]
-    run.check_training_loop(**vars(run.functions))
-    assert run.fairness_check.checks and failed(run.fairness_check.checks) == set()
-    shallow = framework.shallow(reference.shallow_arrays(), TWO)
-    output = shallow(tf.zeros((2, 32, 32, 3), lower["compute"]), training=True)
-    assert output.dtype == tf.float32 and lower["compute"].size == 2
+def fixed_batch(names: Names) -> Any:
+    """Two images for each device, as the loader gives them."""
+    run, r = names["run"], names["run"].recipe
+    count = 2 * len(run.devices)
+    pixels = np.random.default_rng(0).integers(0, 256, (count, r.crop, r.crop, 1), dtype=np.uint8)
+    targets = np.zeros((count, r.outputs), np.float32)
+    return framework.as_loaded(pixels, targets, np.arange(count))
 
 
-def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
-    names = namespace_of(
-        "TensorFlow_MultiGPU",
-        tmp_path,
-        devices=2,
-        until=CHECKED,
-        checked=False,
-        precision="fp16",
-    )
-    replica = shallow_replica(names)
-    replica.optimizer.loss_scale.assign(2.0**120)
-    before = framework.dump_weights(replica.network)
-    replica.train_step(*next(noise(names)))
-    assert float(replica.optimizer.loss_scale.numpy()) == 2.0**119
-    assert framework.dump_optimizer(replica.network, replica.optimizer)["step"] == 0
-    after = framework.dump_weights(replica.network)
-    assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
+@pytest.mark.parametrize("execution", ["eager", "compiled"])
+def test_a_step_trains_the_same_in_other_ways(tmp_path: Path, execution: str) -> None:
+    """As a graph, operation by operation, and compiled by XLA."""
+    found = []
+    for how in ("default", execution):
+        recipe = recipe_of_resnet44(tmp_path)
+        names = names_of(NOTEBOOK, tmp_path, recipe=recipe, execution=how)
+        try:
+            replica = names["make_replica"](names["build_model"]())
+            watch = framework.watch(replica)
+            loss = names["train_steps"](replica, repeat(fixed_batch(names), 2), 2)
+        finally:
+            tf.config.run_functions_eagerly(False)
+        found.append((loss, framework.dump_weights(replica.network)["fc.weight"]))
+        assert how in ("default", watch.seen().execution.split()[0])
+    (loss, weight), (other_loss, other) = found
+    assert other_loss == pytest.approx(loss, rel=1e-4)
+    assert np.abs(weight - other).max() < 1e-3
 
 
-def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
-    replica = shallow_replica(cells)
-    network, optimizer = replica.network, replica.optimizer
-    framework.load_optimizer(network, optimizer, {})
-    with StepClock(framework.completion) as clock:
-        cells["train_epoch"](replica, noise(cells), 2, clock)
-    optimizer.loss_scale.assign(8.0)
-    state = framework.dump_optimizer(network, optimizer)
-    assert state["step"] == 2 and state["scale"] == 8
-    assert len(state) == 2 + 2 * len(network.trainable_variables)
+def test_the_check_is_passed_in_16_bits(tmp_path: Path) -> None:
+    names = small(tmp_path, devices=2, precision="bf16")
+    found = fairness_check(names)
+    assert failed(found.checks) == set() and names["compute"] == tf.bfloat16
+
+
+def test_adam_is_where_it_was(tmp_path: Path) -> None:
+    names = names_of(NOTEBOOK, tmp_path, devices=2)
+    arrays, run = reference.shallow_arrays(), names["run"]
+    names["build_model"]()
+    network = framework.shallow(arrays, run.devices)
+    replica = names["make_replica"](network)
+    framework.load_optimizer(network, replica.optimizer, {})
+    names["train_steps"](replica, repeat(fixed_batch(names), 2), 2)
+    state = framework.dump_optimizer(network, replica.optimizer)
+    assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
     assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(cells)
+    again = names["make_replica"](framework.shallow(arrays, run.devices))
     framework.load_optimizer(again.network, again.optimizer, state)
     found = framework.dump_optimizer(again.network, again.optimizer)
     assert found.keys() == state.keys()
@@ -297,30 +230,21 @@ def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
     assert np.abs(state["second/features.conv0.weight"]).max() > 0
 
 
-def test_nothing_that_is_iterated_is_tuned(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_that_is_iterated_is_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
-    found = tuned(monkeypatch)
-    next(cells["make_train_loader"](world(cells), 0, 2))
-    for _ in cells["make_evaluation_loader"](world(cells), cells["images"].valid, 2):
+    names, found = small(tmp_path, devices=2), tuned(monkeypatch)
+    run = names["run"]
+    next(iter(names["make_loader"](run.train_part, True)))
+    for _ in names["make_loader"](run.valid_part, False):
         pass
-    assert found == [False] * 2 * (1 + len(TWO)), "each loader, and what it has on each device"
-
-
-def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
-    """Such as which devices a strategy reduces to, and how slow it is eagerly."""
-    replica = shallow_replica(cells)
-    next(cells["make_train_loader"](world(cells), 0, 2))
-    with StepClock(framework.completion) as clock:
-        cells["train_epoch"](replica, noise(cells), 2, clock)
-    cells["all_reduce_alone"](replica, 2, clock)
-    assert not heard.lines, "in the check of fairness, the training-loop check, or here"
+    assert found and not any(found)
 
 
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
     with pytest.raises(UserError, match="tensor cores"):
         framework.configure("tf32", "cpu")
+    with pytest.raises(UserError, match="only PyTorch's notebooks scale the loss"):
+        framework.configure("fp16", "gpu")
 
 
 def test_float32_is_float32() -> None:
@@ -330,66 +254,17 @@ def test_float32_is_float32() -> None:
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-def batches(
-    cells: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
-) -> list[tuple[np.ndarray, ...]]:
-    """The first training batches of a loader that begins with an epoch."""
-    loader = cells["make_train_loader"](world(cells), epoch, workers)
-    return [joined(cells, batch) for batch in islice(loader, count)]
+def seen(names: Names, pixels: np.ndarray) -> np.ndarray:
+    found: np.ndarray = names["to_network"](tf.constant(pixels)).numpy()
+    return found.transpose(0, 3, 1, 2)
 
 
-def evaluated(cells: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and targets of all images of a part."""
-    loader = cells["make_evaluation_loader"](world(cells), part, 2)
-    found = [joined(cells, batch) for batch in loader]
-    pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
-    return pixels, targets
-
-
-def first_batch(cells: dict[str, Any]) -> tuple[np.ndarray, ...]:
-    return batches(cells, 1)[0]
-
-
-def joined(cells: dict[str, Any], batch: Any) -> tuple[np.ndarray, ...]:
-    """A batch that is spread over the devices."""
-    on_each = cells["on_each"]
-    return tuple(np.concatenate([share.numpy() for share in on_each(part)]) for part in batch)
-
-
-def threads() -> int:
-    """Threads of this process, TensorFlow's among them."""
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-@pytest.mark.slow  # the loss of findings is caught every day
-def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
-    def one_hot_sigmoids(sound: Any) -> Any:
-        def criterion(output: Any, targets: Any) -> Any:
-            each = tf.nn.sigmoid_cross_entropy_with_logits(tf.one_hot(targets, 14), output)
-            return tf.reduce_mean(each, axis=1)
-
-        return criterion
-
-    rules.assert_wrong_losses_of_classes_are_caught(
-        "TensorFlow_MultiGPU",
-        tmp_path,
-        sigmoids=one_hot_sigmoids,
-        a_sum=lambda sound: lambda output, targets: tf.reduce_sum(sound(output, targets))[None],
-    )
-
-
-ADAPTER = Adapter(
+ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
     scalar=lambda number, device: tf.constant(number),
-    evaluated=evaluated,
-    first_batch=first_batch,
-    grey={"TensorFlow_MultiGPU": "10971c16b40c81f3"},
-    colour={"TensorFlow_MultiGPU": "d97fcb2c8de0c9ee"},
     probe_apart=True,
+    launchers={NOTEBOOK: (sys.executable,)},
+    seen=seen,
 )
-
-
-def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    copied.assert_trains("TensorFlow_MultiGPU", tmp_path / "other")

@@ -4,27 +4,40 @@ from pathlib import Path
 
 import probed
 import pytest
-import with_horovod
+from trained_on_ranks import assert_the_same, on_ranks, prepare, train
 
+from helpers import paths, record
 from helpers.frameworks import tensorflow
 from helpers.frameworks import tensorflow_horovod as framework
 
 NOTEBOOK = "TensorFlow_Horovod"
+TAPE = "tape = hvd.DistributedGradientTape(tape)"
 TWO = tensorflow.list_devices("cpu", 2)  # of the notebook without Horovod, before all else
 
 
-def test_two_ranks_train_what_two_devices_train_without_horovod(tmp_path: Path) -> None:
-    with_horovod.assert_as_without(NOTEBOOK, tmp_path, 1e-5)
+@pytest.fixture(name="folder")
+def folder_fixture(tmp_path: Path) -> Path:
+    return prepare(tmp_path, "tensorflow")
 
 
-def test_without_horovods_tape_the_ranks_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_ranks_train_what_two_devices_train_without_horovod(folder: Path) -> None:
+    train("TensorFlow_MultiGPU", str(folder), "without", 2)
+    for name, nodes, devices in (("nodes", 2, 1), ("devices", 1, 2)):
+        on_ranks(NOTEBOOK, folder, name, nodes, devices)
+        assert_the_same(folder, name, "without")
+
+
+def test_a_step_without_horovods_tape_is_caught(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_horovod.assert_ranks_part_without_the_tape(NOTEBOOK, tmp_path, monkeypatch)
-
-
-def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
-    with_horovod.assert_fair(NOTEBOOK, tmp_path)
+    text = (paths.NOTEBOOKS / f"{NOTEBOOK}.ipynb").read_text(encoding="utf-8")
+    assert text.count(TAPE) == 1
+    (folder / f"{NOTEBOOK}.ipynb").write_text(text.replace(TAPE, "pass"), encoding="utf-8")
+    monkeypatch.setattr(paths, "NOTEBOOKS", folder)
+    on_ranks(NOTEBOOK, folder, "planted", 1, 2)
+    rows = {row["check"]: row for row in record.read(folder / "planted")["fairness"]["checks"]}
+    row = rows["classifier after a step on different images"]
+    assert row["verdict"] == "fail" and "does each device train alone?" in row["reason"]
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

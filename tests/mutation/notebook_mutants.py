@@ -1,6 +1,6 @@
 """Would the fairness check notice? Changes a notebook in small ways, and lets each change train.
 
-A mutant is a notebook with one change in a code cell of section 5, 8 or 9 (in PyTorch's, in a cell
+A mutant is a notebook with one change in a code cell of section 5, 8 or 9 (of a program, in a cell
 that defines functions): another number, another operator, an argument or a statement left out. It
 is run to the end of its test on two virtual devices, with a small network and 200 images, and ends
 in one of three ways:
@@ -37,6 +37,8 @@ from notebook_runs import LATE, Outcome, outcome_of, write_recipes
 
 KERNELS = {"PyTorch": "pytorch", "TensorFlow": "tensorflow", "JAX": "jax"}
 """The environment of a notebook; its network in ``own_networks`` has the same name."""
+PROGRAMS = ("PyTorch", "TensorFlow")
+"""Those of them that call ``helpers.begin``."""
 SECTIONS = ("5", "8", "9")
 TIMES = 4
 """A mutant may take so many times as long as the notebook as it is."""
@@ -59,14 +61,14 @@ def mutants(notebook: str) -> list[tuple[str, Mutant]]:
     cells = [
         text
         for section, text in cells_of(notebook)
-        if ("\ndef " in f"\n{text}" if notebook == "PyTorch" else section in SECTIONS)
+        if ("\ndef " in f"\n{text}" if notebook in PROGRAMS else section in SECTIONS)
     ]
     return [(text, mutant) for text in cells for mutant in mutants_of(notebook, text)]
 
 
 def import_all(notebook: str) -> None:
     """Import what the notebook imports, as it does."""
-    imported = "helpers.begin(" if notebook == "PyTorch" else "import measured_run"
+    imported = "helpers.begin(" if notebook in PROGRAMS else "import measured_run"
     texts = [text for _, text in cells_of(notebook) if imported in text]
     nodes = [node for text in texts for node in ast.parse(text).body]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -23,7 +23,7 @@ ONE = Mutant("JAX", 3, LINE, CHANGE, "")
         ("PyTorch", "255  ->  256"),
         ("PyTorch", "side - r.crop  ->  side + r.crop"),
         ("PyTorch", "without optimizer.zero_grad()"),
-        ("TensorFlow", "g + decay * p  ->  g - decay * p"),
+        ("TensorFlow", "len(self.part)  ->  len(self.part)"),
         ("JAX", "old - rate * way  ->  old + rate * way"),
     ],
 )

@@ -1,0 +1,227 @@
+"""What the fairness check and the self-test let TensorFlow compute."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from helpers.frameworks import tensorflow_ranks, tensorflow_strategies, weight_layout
+from helpers.frameworks.tensorflow_state import dump_weights, load_weights, trained
+from helpers.recipe import RECIPES
+
+Device: TypeAlias = str
+Model: TypeAlias = tf.Module
+
+
+def exact(
+    build_model: Callable[[Mapping[str, np.ndarray]], Model], weights: Mapping[str, np.ndarray]
+) -> Model:
+    return build_model({name: array.astype(np.float64) for name, array in weights.items()})
+
+
+def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Model:
+    with tensorflow_strategies.scope():
+        model = _Shallow(weights)
+    load_weights(model, weights)
+    return model
+
+
+def logits(model: Model, images: np.ndarray) -> np.ndarray:
+    return model(as_tensor(images, model.trainable_variables[0].dtype), training=False).numpy()
+
+
+def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """In full float32 whatever the run's precision: TF32's rounding, which grows through 121 layers
+    to 5e-3 (emulated), would hide a wrong epsilon (5e-5).
+    """
+    before = dump_weights(model)
+    with _without_tf32():
+        found = model(as_tensor(images, model.trainable_variables[0].dtype), training=True).numpy()
+    after = dump_weights(model)
+    load_weights(model, before)
+    return found, after
+
+
+def gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    return split_gradients(
+        lambda x: model(x, training=False), trained(model), images, targets, devices
+    )
+
+
+def rank_gradients(
+    model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What MultiWorkerMirroredStrategy sums, each loss divided by the global batch."""
+    joined = tensorflow_ranks.joined()
+    assert joined is not None, "there is one node"
+    return split_gradients(
+        lambda x: model(x, training=False), trained(model), images, targets, devices, joined=joined
+    )
+
+
+def through_layer(
+    layer: str, arrays: Mapping[str, np.ndarray], device: Device
+) -> dict[str, np.ndarray]:
+    weights = arrays.keys() - {"images", "gradient"}
+    with tf.device(device), tf.GradientTape() as tape:
+        given = {name: tf.constant(weight_layout.last(arrays[name])) for name in sorted(weights)}
+        given["images"] = as_tensor(arrays["images"], tf.float32)
+        tape.watch(given)
+        if layer == "convolution":
+            output = tf.nn.conv2d(given["images"], given["weight"], 1, "SAME")
+        elif layer == "BatchNorm":
+            output, _, _ = tf.compat.v1.nn.fused_batch_norm(
+                given["images"],
+                given["scale"],
+                given["offset"],
+                epsilon=RECIPES["chexnet"].bn_epsilon,
+            )
+        else:
+            output = tf.nn.avg_pool2d(
+                tf.nn.max_pool2d(given["images"], 3, 2, "VALID"), 2, 2, "VALID"
+            )
+        found = tape.gradient(output, given, as_tensor(arrays["gradient"], tf.float32))
+    pictures = {"output": output, "images": found.pop("images")}
+    return {
+        **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
+        **{name: weight_layout.first(tensor.numpy()) for name, tensor in found.items()},
+    }
+
+
+def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
+    """With ``tf.distribute``, which uses NCCL between GPUs."""
+    strategy = tensorflow_ranks.joined() or tensorflow_strategies.over(None, devices)
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(shares[context.replica_id_in_sync_group % len(devices)])
+    )
+
+    def replica(share: tf.Tensor) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        here = tf.identity(share)  # a single device is given its share without a place
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, here)
+
+    @tf.function
+    def reduce(values: Any) -> Any:
+        return strategy.run(replica, (values,))
+
+    found = strategy.experimental_local_results(reduce(values))
+    return [tensor.numpy() for tensor in found]
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    """Meanwhile nothing is traced: a graph's function would be given no numbers."""
+    seen, eagerly = list[np.ndarray](), tf.config.functions_run_eagerly()
+    model.note = lambda x: seen.append(tf.cast(x, tf.float32).numpy().transpose(0, 3, 1, 2))
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield seen
+    finally:
+        tf.config.run_functions_eagerly(eagerly)
+        model.note = None
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Products of float32 in float32, whatever :func:`configure` allows the run."""
+    allowed = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(allowed)
+
+
+class _Shallow(tf.Module):
+    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+        super().__init__()
+        self.note: Callable[[tf.Tensor], None] | None = None
+        self.parts = {
+            name: tf.Variable(
+                tf.zeros_like(weight_layout.last(array)), "running" not in name, name=name
+            )
+            for name, array in weights.items()
+        }
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        recipe = RECIPES["chexnet"]
+        if self.note is not None:
+            self.note(x)
+        around = [[0, 0], [3, 3], [3, 3], [0, 0]]
+        # In the dtype of what it is given, as the notebook's model.
+        x = tf.nn.conv2d(x, tf.cast(self.parts["features.conv0.weight"], x.dtype), 2, around)
+        names = ("weight", "bias", "running_mean", "running_var")
+        norm = [self.parts[f"features.norm0.{part}"] for part in names]
+        if training:
+            x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+                x, *norm, recipe.bn_epsilon, exponential_avg_factor=recipe.bn_momentum
+            )
+            norm[2].assign(mean)
+            norm[3].assign(variance)
+        else:
+            scale, offset, mean, variance = norm
+            x = tf.nn.batch_normalization(x, mean, variance, offset, scale, recipe.bn_epsilon)
+        weight, bias = (self.parts[f"classifier.{part}"] for part in ("weight", "bias"))
+        x = tf.reduce_mean(tf.cast(tf.nn.relu(x), weight.dtype), axis=[1, 2])
+        return tf.linalg.matmul(x, weight) + bias
+
+
+def as_tensor(images: np.ndarray, dtype: Any) -> tf.Tensor:
+    """(N, 3, H, W) as a channels-last tensor."""
+    return tf.constant(weight_layout.pictures(images), dtype)
+
+
+def split_gradients(
+    forward: Callable[[tf.Tensor], tf.Tensor],
+    variables: Mapping[str, Any],
+    images: np.ndarray,
+    targets: np.ndarray,
+    devices: Sequence[Device],
+    *,
+    equal_shares: bool = False,
+    joined: tf.distribute.Strategy | None = None,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """What ``tf.distribute`` gives for ``forward`` with the batch split over ``devices``.
+
+    With ``equal_shares`` every replica takes the mean over its own share and counts alike. A
+    strategy that has ``joined`` nodes splits it over the devices of all.
+
+    Runs eagerly: tracing DenseNet121 takes longer than computing it this once.
+    """
+    watched = list(variables.values())
+    dtype = watched[0].dtype
+    count = len(devices) if joined is None else joined.num_replicas_in_sync
+
+    def replica(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=forward(x))
+            # Gradients are summed over the replicas, so each divides by the global batch.
+            over = tf.size(y) * count if equal_shares else targets.size
+            loss = tf.reduce_sum(loss) / tf.cast(over, loss.dtype)
+        found = [loss, *tape.gradient(loss, watched)]
+        context = tf.distribute.get_replica_context()
+        return tuple(context.all_reduce(tf.distribute.ReduceOp.SUM, found))
+
+    x = [as_tensor(part, dtype) for part in np.array_split(images, count)]
+    y = [tf.constant(part, dtype) for part in np.array_split(targets, count)]
+    if count == 1:
+        with tf.device(devices[0]):
+            loss, *found = replica(x[0], y[0])
+    else:
+        strategy = joined or tensorflow_strategies.over(watched[0], devices)
+        shares = [
+            strategy.experimental_distribute_values_from_function(
+                lambda context, parts=parts: parts[context.replica_id_in_sync_group]
+            )
+            for parts in (x, y)
+        ]
+        results = strategy.run(replica, shares)
+        loss, *found = (strategy.experimental_local_results(part)[0].numpy() for part in results)
+    return float(loss), {
+        name: weight_layout.first(np.asarray(gradient))
+        for name, gradient in zip(variables, found, strict=True)
+    }
