@@ -255,5 +255,8 @@ def check_parameters(run: RunState) -> None:
 
 
 def end(run: RunState) -> None:
+    """Stop the monitor and close the record; the notebook's names are let go."""
+    for key in [key for key, last in _LAST.items() if last is run]:
+        del _LAST[key]
     samplers.stop(run.monitor)
     run.record.close()
