@@ -234,46 +234,6 @@ class Lasting:
         """Do nothing: the creator of the updater finalizes it."""
 
 
-def create_communicator(all_reduce: str, on_gpu: bool, ranks: int) -> Any:
-    """ChainerMN's, or one over a grid of ranks; arguments and errors are those of
-    ``helpers.frameworks.chainermn_communicators.create``."""
-    from helpers.frameworks import chainermn_communicators  # joins MPI
-
-    return chainermn_communicators.create(all_reduce, on_gpu, ranks)
-
-
-class ContiguousGradients:
-    """A ChainerMN communicator, for the multi-node optimiser, that makes gradients contiguous.
-
-    ``naive`` has MPI add up a copy of an array that is not contiguous, and drops it: of that
-    gradient each rank would keep its own, divided by their number. Here there is none such.
-    """
-
-    def __init__(self, communicator: Any) -> None:
-        self.communicator = communicator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.communicator, name)
-
-    def multi_node_mean_grad(self, model: chainer.Link, zero_fill: bool = False) -> None:
-        """In place of each gradient its mean over all ranks."""
-        for parameter in model.params():
-            if parameter.grad is not None:
-                parameter.grad = parameter.xp.ascontiguousarray(parameter.grad)
-        self.communicator.multi_node_mean_grad(model, zero_fill)
-
-
-def statistics(network: chainer.Chain) -> dict[str, Any]:
-    """What a network keeps of its images, no optimiser changes and no gradient tells: the running
-    mean and variance of each BatchNorm, by name."""
-    return {
-        f"{path}/{name}": array
-        for path, link in network.namedlinks()
-        for name in sorted(link._persistent)
-        if isinstance(array := getattr(link, name), chainer.get_array_types())
-    }
-
-
 class ThreadedUpdater(training.updaters.ParallelUpdater):
     """ParallelUpdater for CPU devices: a thread for each.
 
