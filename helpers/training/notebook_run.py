@@ -36,9 +36,8 @@ from helpers.training.opening import open_run
 from helpers.training.run_state import RunState
 
 R = TypeVar("R", bound=RunState)
-TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-MPIEXEC = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
-"""Their variables by which a process knows that it was started as one of several."""
+IN_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+"""torchrun's variables by which a process knows that it was started as one of several."""
 
 _LAST: dict[int, RunState] = {}
 """The run that began last, of each notebook: by the identity of its ``globals()``."""
@@ -54,21 +53,14 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
         values["run"] = before.given["run"]
     if id(names) in _LAST:  # the parameters' cell may have set run anew
         end(_LAST.pop(id(names)))
-<<<<<<< Updated upstream
     if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
         _join_torchrun(values)
     precisions.allow_tf32(values.get("precision", "fp32") != "fp32")  # read as libraries are loaded
-=======
-    of_mpi = any(row.ranks_only for row in ROWS if row.module == framework)
-    launcher, said = ("mpiexec", MPIEXEC) if of_mpi else ("torchrun", TORCHRUN)
-    if rank_info.here() is None and all(name in os.environ for name in said):
-        _join(values, launcher, *(int(os.environ[name]) for name in said))
->>>>>>> Stashed changes
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)
     run.names, run.given = names, opened.given
-    if "devices" in names:  # of a launcher's ranks, which may be auto
+    if "devices" in names:  # of torchrun's ranks, which may be auto
         run.given = {**opened.given, "devices": names["devices"]}
     _LAST[id(names)] = run
     row = row_of(opened.notebook.stem, module.KERNEL)
@@ -77,21 +69,20 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     return run
 
 
-def _join(values: dict[str, Any], launcher: str, rank: int, ranks: int, here: int) -> None:
-    """Be one of the ranks that a launcher has started on this machine.
+def _join_torchrun(values: dict[str, Any]) -> None:
+    """Be one of the ranks that torchrun has started on this machine.
 
     Raises:
         UserError: it has started some on other machines, or not one for each device.
     """
+    rank, ranks, here = (int(os.environ[name]) for name in IN_RANKS)
     if here != ranks:
         raise UserError(
-            f"{launcher} started {here} of {ranks} processes on this machine: for several machines "
+            f"torchrun started {here} of {ranks} processes on this machine: for several machines "
             "run: rosetta run --nodes N"
         )
     if str(values.get("devices", "auto")) not in ("auto", str(ranks)):
-        raise UserError(
-            f"devices is {values['devices']!r}, and {launcher} started {ranks} processes"
-        )
+        raise UserError(f"devices is {values['devices']!r}, and torchrun started {ranks} processes")
     values["devices"] = ranks
     agent = os.getppid()  # the same for all; its number comes again, so the folder is removed
     folder = Path(tempfile.gettempdir()) / f"rosetta-{os.getuid()}-{agent}"

@@ -4,7 +4,6 @@ The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
 """
 
 import os
-import sys
 import time
 from functools import partial
 from operator import add
@@ -12,21 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import chainermn_ranks as on_ranks
-import copied
 import numpy as np
 import pytest
 import ranks_tools
 import shared_batches
 from notebook_program import fairness_check, in_each
 
-from helpers import paths
 from helpers.fairness import custom_network, process_checks
 from helpers.frameworks import chainermn as framework
 from helpers.frameworks import mpi_ranks
 from helpers.frameworks.replicas import ReplicaError
 from helpers.launch.failures import RankError
 
-MPIEXEC = (str(paths.MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py")
 SOON = 15.0
 """Seconds in which a run has ended, whatever has happened to it."""
 
@@ -133,7 +129,3 @@ def test_a_rank_that_fails_ends_all(tmp_path: Path, how: str, cause: str) -> Non
     assert time.time() - (tmp_path / "failed").stat().st_mtime < SOON
     assert str(caught.value) == f"rank 1 on {os.uname().nodename}: {cause}"
     assert ranks_tools.nothing_is_left(tmp_path)
-
-
-def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
-    copied.assert_script_trains("ChainerMN_MultiNode", tmp_path, MPIEXEC, "chainer", devices="auto")
