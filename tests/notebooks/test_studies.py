@@ -67,7 +67,8 @@ def test_the_loader_with_most_in_reserve_and_fewest_workers_is_recommended(
         rates[name, 8] = (0.7 * alone, 350.0)
     loader(rates)
     whole, files = re.split(r"^Of png, jpeg: ", capsys.readouterr().out, flags=re.M)
-    assert "Of png, jpeg, packed: packed, workers: 2." in whole and files.startswith("jpeg, workers: 2.")
+    assert "Of png, jpeg, packed: packed, workers: 2." in whole
+    assert files.startswith("jpeg, workers: 2.")
     assert re.search(r"- training without a loader: -(9|10|11) % \(", files)
     assert re.search(r"- 0 workers: \+5\d % \(", files) and "- 2 workers" not in files
     assert re.search(r"- 8 workers: \+3\d % \(", files)
