@@ -100,7 +100,14 @@ def register() -> None:
         def __init__(self) -> None:
             self._joined, self._prefix = _join(), next(_Joined.prefixes)
             self._keys: set[str] = set()
-            self.rank, self.num_workers = self._joined.rank, self._joined.num_workers
+
+        @property
+        def rank(self) -> int:
+            return int(self._joined.rank)
+
+        @property
+        def num_workers(self) -> int:
+            return int(self._joined.num_workers)
 
         def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
             # It waits. MXNet's engine does not know that this pull and the first sum of the same

@@ -108,7 +108,7 @@ PLANTS = {
     ),
     "statistics of its own": (
         "validated with the statistics that are saved",
-        "over_machines(sum(each)) / world",
+        "over_machines(sum(each), statistic.name) / world",
         "sum(each) / n",
     ),
 }
