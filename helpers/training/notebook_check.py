@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import repeat
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -37,8 +38,8 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
     run.loop.predict = of.predict
     held = run.framework.dump_weights(replica.network)
     rows = [reference_checks.same_weights(held, run.initial.arrays)]
-    rows += notebook_coverage.check(run, of, replica)
-    walk = _Walk(run, of, replica)
+    rows += notebook_coverage.check(run, of, replica.network)
+    walk = _Walk(run, of, replica.network)
     recipe = run.setup.recipe.recipe
     rows += training_loop.check_fairness(
         walk,
@@ -49,9 +50,9 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
         skipped=run.framework.SKIPPED,
     )
     exact = _exact(run, of)
-    rows += _on_all_devices(run, of, exact, replica)
+    rows += run.apart(partial(_on_all_devices, run, of, exact, replica.network))
     worst = _worst(run.gather(rows))
-    alone = _on_one_device(run, of, exact) if run.rank == 0 else []
+    alone = run.apart(partial(_on_one_device, run, of, exact)) if run.rank == 0 else []
     run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
@@ -71,13 +72,20 @@ def _worst(each: Sequence[Sequence[Check]]) -> list[Check]:
 _ORDER = ("not checked", "pass", "expected", "different", "fail")
 
 
+Taken: TypeAlias = tuple[float, Mapping[str, Any], np.ndarray]
+"""The loss of a trial's steps, the weights after them, and the logits of an evaluation."""
+
+
 class _Walk:
     """Takes a trial's steps with the shallow network, by the notebook's functions."""
 
-    def __init__(self, run: RunState, of: Functions, replica: Any) -> None:
-        self.run, self.of, self.replica = run, of, replica
+    def __init__(self, run: RunState, of: Functions, network: Any) -> None:
+        self.run, self.of, self.network = run, of, network
 
-    def __call__(self, trial: training_loop.Trial) -> tuple[float, Mapping[str, Any], np.ndarray]:
+    def __call__(self, trial: training_loop.Trial) -> Taken:
+        return self.run.apart(partial(self._take, trial))
+
+    def _take(self, trial: training_loop.Trial) -> Taken:
         run, rule = self.run, trial.rule
         name = "adam" if rule.name == "adam" else "sgd"
         with run.recipe.varied(
@@ -90,7 +98,7 @@ class _Walk:
             outputs=OUTPUTS,
             batch_size=len(trial.shares[0][0]),
         ):
-            network = notebook_coverage.shallow(run, trial.weights, self.replica)
+            network = notebook_coverage.shallow(run, trial.weights, self.network)
             other = self.of.make_replica(network)
             batch, count = self._batch(trial.shares)
             # From the second epoch on training follows an evaluation: it has to switch back.
@@ -134,7 +142,7 @@ def _on_one_device(run: RunState, of: Functions, exact: Any) -> list[Check]:
         ]
 
 
-def _on_all_devices(run: RunState, of: Functions, exact: Any, replica: Any) -> list[Check]:
+def _on_all_devices(run: RunState, of: Functions, exact: Any, beside: Any) -> list[Check]:
     """Gradients of all devices against one, in float64."""
     network, framework = run.recipe.network, run.framework
     world = run.setup.replicas
@@ -149,7 +157,7 @@ def _on_all_devices(run: RunState, of: Functions, exact: Any, replica: Any) -> l
         return framework.rank_gradients(model, images, targets, run.own_devices)
 
     def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        return notebook_coverage.shallow(run, arrays, replica)
+        return notebook_coverage.shallow(run, arrays, beside)
 
     over_all = SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)
     devices = (run.own_devices * world)[:world]  # of other processes, too

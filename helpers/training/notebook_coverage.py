@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,15 +43,15 @@ class Functions(NamedTuple):
     make_loader: Callable[[Part, bool], Any]
 
 
-def shallow(run: RunState, arrays: Mapping[str, np.ndarray], replica: Any) -> Any:
-    """A shallow network with these weights, where the replica's network has its own."""
+def shallow(run: RunState, arrays: Mapping[str, np.ndarray], beside: Any) -> Any:
+    """A shallow network with these weights, placed as the notebook's network ``beside``."""
     framework = run.framework
-    place = framework.beside(replica.network) if hasattr(framework, "beside") else nullcontext()
+    place = framework.beside(beside) if hasattr(framework, "beside") else nullcontext()
     with place:
         return framework.shallow(arrays, run.own_devices)
 
 
-def check(run: RunState, of: Functions, replica: Any) -> list[Check]:
+def check(run: RunState, of: Functions, network: Any) -> list[Check]:
     """Who takes part, which images each process reads, and what an evaluation gives."""
     r, recipe = run.recipe, run.setup.recipe
     train, even, valid = _parts(run)
@@ -59,11 +60,7 @@ def check(run: RunState, of: Functions, replica: Any) -> list[Check]:
         loader = of.make_loader(train, True)
         epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
         whole = _numbers(run, of.make_loader(even, True), 0)
-        network = shallow(run, reference.shallow_arrays(), replica)
-        other = of.make_replica(network)
-        evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
-        with run.framework.seen_by(other.network) as seen:
-            logits = np.asarray(of.predict(other, _noted(evaluation, numbers), len(valid)))
+        logits, numbers, seen = run.apart(partial(_evaluated, run, of, valid, network))
     loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
     last = run.framework.slowest(float(run.rank), run.own_devices)
     own = run.setup.replicas // processes
@@ -92,6 +89,17 @@ def _looked_at(each: Sequence[np.ndarray], images: int) -> np.ndarray:
     times = np.bincount(found[(found >= 0) & (found < images)], minlength=images)
     spread = np.linspace(0, images - 1, LOOKED_AT).astype(int)
     return np.unique([*spread, *np.flatnonzero(times != 1)[:LOOKED_AT]])
+
+
+def _evaluated(
+    run: RunState, of: Functions, valid: Part, beside: Any
+) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """A shallow network's logits, each batch's numbers, and what the network sees of the first."""
+    other = of.make_replica(shallow(run, reference.shallow_arrays(), beside))
+    evaluation, numbers = of.make_loader(valid, False), list[np.ndarray]()
+    with run.framework.seen_by(other.network) as seen:
+        logits = np.asarray(of.predict(other, _noted(evaluation, numbers), len(valid)))
+    return logits, numbers, seen[:1]
 
 
 def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequence[Any]) -> Check:

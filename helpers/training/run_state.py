@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import gpumon
     from helpers import record
     from helpers.fairness.check_results import Check, FairnessCheck
+    from helpers.frameworks.interface import Found
     from helpers.networks.weights import Weights
     from helpers.training.checkpoint import Checkpoint
     from helpers.training.epoch_lines import EpochLines
@@ -106,6 +107,14 @@ class RunState:
         gathered = self.framework.gather if self.launched else exchange.exchange
         found: list[Any] = gathered(value)
         return found
+
+    def apart(self, function: Callable[[], Found]) -> Found:
+        """What a function returns that uses the devices, before the notebook does.
+
+        Where the notebook must not have started them yet, another process calls it.
+        """
+        found: Callable[..., Found] | None = getattr(self.framework, "apart", None)
+        return function() if found is None else found(function, self.own_devices)
 
     def tell(self, method: str, *args: Any) -> None:
         """Let the notebook's process call a function of ``notebook_run``; only rank 0 does."""
