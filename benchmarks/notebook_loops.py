@@ -20,7 +20,8 @@ from helpers.recipe import RECIPES
 
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
-CALLING = ("MXNet_Gluon_MultiGPU", "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss")
+CALLING = ("Chainer_MultiGPU", "MXNet_Gluon_MultiGPU", "PyTorch_MultiGPU")
+CALLING += ("PyTorch_MultiGPU_Exp_Loss",)
 """The notebooks that call the library; the others hand it their functions."""
 
 

@@ -8,6 +8,7 @@ and two devices; on GPUs it does not unless one asks for it (``SKIPPED``).
 """
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 import chainer
 import numpy as np
 from chainer.backends import cuda
+from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers.errors import UnsupportedError
@@ -108,6 +110,9 @@ def configure(precision: str, kind: str) -> None:
     """
     precisions.check(precision, kind, SKIPPED)
     precisions.allow_tf32(precision != "fp32")
+    # A worker that fails ends the iterator's thread, and the iterator would wait for ever.
+    warnings.simplefilter("error", MultiprocessIterator.TimeoutWarning)
+    warnings.filterwarnings("ignore", "Transfer between @cupy devices", FutureWarning)
     chainer.global_config.autotune = True  # cuDNN finds its fastest algorithm for each layer,
     cuda.set_max_workspace_size(WORKSPACE)  # of those that make do with so much memory
     if kind == "cpu":  # where NumPy's arrays come from the C library, each time anew

@@ -68,9 +68,10 @@ class Gpu(CpuDevice):
 
 
 def synchronize(devices: Sequence[Gpu]) -> None:
-    """The framework's, which waits for the GPUs of CuPy only."""
+    """The framework's, which waits for the GPUs of CuPy only, and does not start CUDA."""
     for device in devices:
-        device.device.synchronize()
+        if os.getpid() in started:
+            device.device.synchronize()
 
 
 class Pointed(np.ndarray):

@@ -1,67 +1,55 @@
-"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file.
+"""Runs in the chainer environment: ``.venvs/chainer/bin/python -m pytest`` with this file."""
 
-The network, the loader, the updater and the optimiser are the notebook's own, taken from its cells.
-"""
-
-import multiprocessing
-import time
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import replace
-from itertools import islice, repeat
+import sys
+from functools import partial
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import chainer
 import chainer.functions as F
 import chainer.links as L
 import copied
+import notebook_program
 import numpy as np
+import own_networks
 import pytest
 import rules
 import same_networks
-from adapter import *
-from adapter import Adapter
-from agreed import (
-    assert_float32_is_float32,
-    assert_half_are_flipped,
-    assert_refused,
-    equal,
-    ramp,
-    steps_of,
-)
-from chainer.dataset import concat_examples
+import shared_batches
+from agreed import assert_float32_is_float32, assert_refused, equal
+from chainer.iterators import MultiprocessIterator
 from examples import assert_examples_deliver
-from notebook_cells import (
-    CHECKED,
-    failed,
-    failed_in_training_loop,
-    namespace_of,
-    other_norms,
-    planted,
-)
+from framework_tests import *
+from framework_tests import OfFramework
+from notebook_cells import failed, recipe_of_resnet44, write_different_images
+from notebook_program import Names, fairness_check, names_of
 from page_faults import GIVEN_BACK, KEPT, of_filling_again, only_glibc
+from resuming import assert_own_resumes, assert_resumes
 
+from helpers.errors import DataError
 from helpers.fairness import reference, reference_checks
+from helpers.fairness import training_loop as loop_checks
 from helpers.frameworks import chainer as framework
 from helpers.networks import chainer as networks
 from helpers.networks import weights
-from helpers.recipe import Rule
-from helpers.training import chainer_batches, image_data
-from helpers.training import chainer_parallel as parallel
-from helpers.training.step_clock import StepClock
-from helpers.training.world import World
+from helpers.training.notebook_recipe import Part
 
-NOTEBOOK = "Chainer_MultiGPU"
+NOTEBOOK, PROGRAM = "Chainer_MultiGPU", notebook_program.__file__
 TWO = framework.list_devices("cpu", 2)
-WORLD = World(0, 2, tuple(TWO), "cpu")
 
 
-@pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The notebook's names for two virtual devices, before it trains."""
-    folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(NOTEBOOK, folder, devices=2, until=CHECKED)
+@pytest.fixture(scope="module", name="names")
+def names_fixture(tmp_path_factory: pytest.TempPathFactory) -> Names:
+    """The notebook's names for two devices, before it trains."""
+    return names_of(NOTEBOOK, tmp_path_factory.mktemp("notebook"), devices=2)
+
+
+def own_names(folder: Path, **given: Any) -> Names:
+    """Those with a small custom network of classes."""
+    recipe = own_networks.recipe_of_classes(folder / "recipe", "chainer")
+    return names_of(NOTEBOOK, folder, recipe=str(recipe), data="auto", batch_size=8, **given)
 
 
 class Tiny(chainer.Chain):
@@ -85,18 +73,23 @@ def tiny() -> Tiny:
         return Tiny()
 
 
-def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("random", seed=5)
-    model = cells["build_model"](initial.arrays)
-    assert weights.digest(framework.dump_weights(model)) == initial.sha256
+@pytest.mark.parametrize("recipe", ["demo", "resnet44"])
+def test_the_fairness_check_is_passed(recipe: str, tmp_path: Path) -> None:
+    given = {} if recipe == "demo" else {"recipe": recipe_of_resnet44(tmp_path)}
+    found = fairness_check(names_of(NOTEBOOK, tmp_path, devices=2, **given))
+    assert {check.verdict for check in found.checks} == {"pass"}, found.checks
+    assert found.comparable
+    same_networks.assert_in_double(found.checks)
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == "replica 0's"
 
 
-def test_another_epsilon_is_caught(cells: dict[str, Any]) -> None:
-    with other_norms(cells, bn_epsilon=2e-5):  # Chainer's default
-        network = framework.exact(cells["build_model"], reference.arrays())
-        checks = reference_checks.same_network(framework, network, TWO[:1])
-        checks += reference_checks.same_in_training(framework, cells["build_model"], network)
-    assert {"logits, evaluation", "logits, training", "loss"} <= failed(checks)
+def test_weights_come_back_bit_for_bit(names: Names) -> None:
+    model = names["build_model"]()
+    assert weights.digest(framework.dump_weights(model)) == names["run"].initial.sha256
+    other = weights.canonical("random", seed=5)
+    framework.load_weights(model, other.arrays)
+    assert weights.digest(framework.dump_weights(model)) == other.sha256
 
 
 WRONG_STRIDE = (
@@ -111,29 +104,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
-    """What Chainer's updaters do to a loss that is not divided."""
-    divided = "return loss / self.devices"
-    assert "weight change after 5 SGD steps" in failed_in_training_loop(
-        cells, NOTEBOOK, divided, "return loss"
-    )
-
-
-def test_a_validation_with_every_devices_own_statistics_is_caught(cells: dict[str, Any]) -> None:
-    """With an updater that sends no statistics, as MultiprocessParallelUpdater on GPUs."""
-    begin = '    """The network and its loss on one device."""\n'
-    parameters_only = """
-    def copyparams(self, link, copy_persistent=True):
-        super().copyparams(link, copy_persistent=False)
-"""
-    own = "other.copyparams(replica.copies[0])"
-    shared = "chainer.Chain.copyparams(other, replica.copies[0])"
-    with planted(cells, NOTEBOOK, begin, begin + parameters_only):
-        assert failed_in_training_loop(cells, NOTEBOOK, own, shared) == set()
-        found = failed_in_training_loop(cells, NOTEBOOK, "    share_statistics(replica)\n", "")
-    assert found == {"validated with the statistics that are saved"}
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
     grey, targets = reference.batch()  # 4 images: uneven on 3 devices
@@ -145,214 +115,26 @@ def test_any_split_gives_the_same_gradients(tiny: Tiny, count: int) -> None:
     assert found.keys() == one.keys()
     for name, expected in one.items():
         assert np.abs(found[name] - expected).max() < 1e-12, name
-    after = framework.dump_weights(tiny)
-    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert equal(framework.dump_weights(tiny), before)
 
 
-def test_the_notebooks_updater_steps_as_chainers_own(cells: dict[str, Any]) -> None:
-    """ThreadedUpdater adds threads to ParallelUpdater, and nothing else."""
-
-    def step(make: Callable[..., Any]) -> dict[str, np.ndarray]:
-        np.random.seed(0)  # noqa: NPY002 (Chainer draws from it)
-        copies = [cells["WithLoss"](Tiny(), number, 2) for number in range(2)]
-        copies[1].copyparams(copies[0])
-        random = np.random.default_rng(0)
-        batch = [(random.integers(0, 256, (8, 8, 1), np.uint8), np.eye(14, dtype=np.int32)[i % 14])
-                 for i in range(16)]  # fmt: skip
-        iterator = chainer.iterators.SerialIterator(batch, 16, shuffle=False)
-        optimizer = cells["make_optimizer"](copies[0], Rule("adam"), repeat(1e-3))
-        updater = make(iterator, optimizer, copies)
-        for _ in range(3):
-            updater.update()
-        assert all(
-            np.array_equal(array, framework.dump_weights(copies[1])[name])
-            for name, array in framework.dump_weights(copies[0]).items()
-        )
-        return framework.dump_weights(copies[0])
-
-    def ours(iterator: Any, optimizer: Any, copies: Any) -> Any:
-        return parallel.ThreadedUpdater(iterator, optimizer, concat_examples, copies, TWO)
-
-    def chainers(iterator: Any, optimizer: Any, copies: Any) -> Any:
-        models = {"main": copies[0], "other": copies[1]}
-        devices = {"main": TWO[0], "other": TWO[1]}
-        return chainer.training.ParallelUpdater(iterator, optimizer, models=models, devices=devices)
-
-    found, expected = step(ours), step(chainers)
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
-
-
-def test_adam_is_pytorchs(cells: dict[str, Any], tiny: Tiny) -> None:
+def test_adam_is_pytorchs(names: Names, tiny: Tiny) -> None:
     """Epsilon after the bias correction, at gradients small enough that epsilon counts."""
-    rate = cells["scaled"].learning_rate
-    optimizer = cells["make_optimizer"](tiny, Rule("adam"), repeat(rate))
+    optimizer = chainer.optimizers.Adam().setup(tiny)
+    optimizer.add_hook(names["like_pytorch"])
     parameter, gradient = tiny.classifier.b, np.full(14, 1e-8)
     expected = parameter.array.copy()
     m, v = np.zeros(14), np.zeros(14)
-    for step in range(1, 4):
-        tiny.cleargrads()
-        parameter.grad = gradient.copy()
-        optimizer.update()
-        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
-        corrected = np.sqrt(v / (1 - 0.999**step)) + 1e-8
-        expected -= rate * m / (1 - 0.9**step) / corrected
-        assert np.abs(parameter.array - expected).max() < 1e-12
+    with names["run"].recipe.varied(learning_rate=1e-3, lr_scaling="none"):
+        for step in range(1, 4):
+            tiny.cleargrads()
+            parameter.grad = gradient.copy()
+            optimizer.update()
+            m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+            corrected = np.sqrt(v / (1 - 0.999**step)) + 1e-8
+            expected -= 1e-3 * m / (1 - 0.9**step) / corrected
+            assert np.abs(parameter.array - expected).max() < 1e-12
     assert np.abs(expected).max() > 1e-4
-
-
-def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
-    """The state comes back bit for bit, and the next step is the one that would have come."""
-
-    def end(replica: Any) -> tuple[Any, Any]:
-        found = framework.dump_optimizer(replica.network, replica.optimizer)
-        return framework.dump_weights(replica.network), found
-
-    one, loader = begun(cells)
-    train(cells, one, loader, 2)
-    middle, state = end(one)
-    assert state["step"] == 2 and len(state) == 1 + 2 * 5
-    assert np.abs(state["second/features.conv0.weight"]).max() > 0
-    again, other = begun(cells, middle, state)
-    assert equal(end(again)[1], state)
-    train(cells, one, loader, 1)
-    train(cells, again, other, 1)
-    for found, expected in zip(end(again), end(one), strict=True):
-        assert equal(found, expected)
-    assert end(one)[1]["step"] == 3
-
-
-def begun(
-    cells: dict[str, Any], arrays: Any = None, state: Any = None, devices: int = 2
-) -> tuple[Any, Any]:
-    """A replica of the shallow net, ready to train on noise, and the loader of that."""
-    world = World(0, devices, tuple(TWO[:devices]), "cpu")
-    network = framework.shallow(arrays or reference.shallow_arrays(), world.devices)
-    replica = cells["start"](world, network)
-    framework.load_optimizer(replica.network, replica.optimizer, state or {})
-    loader = cells["make_fixed_loader"](world, noise(devices))
-    cells["ready"](replica, [loader])
-    return replica, loader
-
-
-def noise(devices: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Two images for each device, no two alike."""
-    random = np.random.default_rng(0)
-    return [
-        (random.integers(0, 256, (2, 32, 32, 1), np.uint8), np.zeros((2, 14), np.float32))
-        for _ in range(devices)
-    ]
-
-
-def train(cells: dict[str, Any], replica: Any, loader: Any, steps: int) -> tuple[float, StepClock]:
-    with StepClock(framework.completion) as clock:
-        return cells["train_epoch"](replica, loader, steps, clock), clock
-
-
-@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_the_same_seed_gives_the_same_bits(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    """The notebook's own loader, updater and network twice."""
-    recipe = replace(cells["scaled"].recipe, batch_size=2)
-    monkeypatch.setitem(cells, "scaled", recipe.on(count))
-    world = World(0, count, tuple(TWO[:count]), "cpu")
-    found: list[Any] = []
-    for _ in range(2):
-        replica = cells["start"](world, cells["build_model"](cells["initial"].arrays))
-        loader = cells["make_train_loader"](world, 0, 2)
-        cells["ready"](replica, [loader])
-        loss, _ = train(cells, replica, loader, 3)
-        found.append(framework.dump_weights(replica.network) | {"loss": loss})
-        cells["stop"](replica)
-    assert equal(*found)
-
-
-def test_one_updater_takes_files_and_a_fixed_batch_in_turns(cells: dict[str, Any]) -> None:
-    files = cells["make_train_loader"](WORLD, 0, 0)
-    fixed = cells["make_fixed_loader"](WORLD, noise(2))
-    (feed,) = parallel.feeds([files, fixed])
-    clock = StepClock(framework.completion)
-    feed.use(files, clock)
-    first = parallel.join(next(feed))
-    assert len(first[0]) == cells["scaled"].global_batch_size and first[1].any()
-    feed.use(fixed, clock)
-    for _ in range(2):
-        shares = next(feed)
-        for part, (grey, _), device in zip(shares, noise(2), TWO, strict=True):
-            pixels, targets = parallel.join([part], device)
-            assert np.array_equal(pixels, grey) and not targets.any()
-    feed.use(files, clock)
-    assert not np.array_equal(parallel.join(next(feed))[0], first[0]), "they go on"
-    assert len(clock._arrived) == 4
-    with pytest.raises(ValueError, match="not in list"):
-        feed.use(cells["make_fixed_loader"](WORLD, noise(2)), clock)
-
-
-def test_what_an_updater_reads_changes_in_all_its_processes(cells: dict[str, Any]) -> None:
-    """As MultiprocessParallelUpdater's, which are forked before the first step."""
-    gpus = replace(WORLD, kind="gpu")
-    loaders = [cells["make_fixed_loader"](gpus, noise(4)[at : at + 2]) for at in (0, 2)]
-    first, second = parallel.feeds(loaders)
-    ours, theirs = multiprocessing.Pipe()
-
-    def read() -> None:
-        while theirs.recv():
-            theirs.send(parallel.join(next(second))[0])
-
-    process = multiprocessing.get_context("fork").Process(target=read)
-    process.start()
-    for number in (0, 1, 0):
-        first.use(loaders[number], StepClock(framework.completion))
-        ours.send(True)
-        assert np.array_equal(ours.recv(), noise(4)[2 * number + 1][0])
-    ours.send(False)
-    process.join()
-    assert process.exitcode == 0
-
-
-def test_a_fixed_batch_is_sent_to_its_device_once() -> None:
-    class Device:
-        sent = 0
-
-        def send(self, arrays: Any) -> Any:
-            self.sent += 1
-            return arrays
-
-    device, part = Device(), parallel.Fixed(np.zeros((2, 1, 4, 4), np.uint8))
-    for _ in range(3):
-        assert part.on(device)[0].shape == (2, 1, 4, 4)
-    assert device.sent == 1
-
-
-def test_the_updater_of_one_gpu_takes_a_fixed_batch(cells: dict[str, Any]) -> None:
-    """Section 11's, on GPUs: to a converter that is none of Chainer's it would give a number."""
-    replica, loader = begun(cells, devices=1)
-    alone = chainer.training.updaters.StandardUpdater(
-        replica.updater.get_iterator("main"), replica.optimizer, parallel.join, TWO[0]
-    )
-    _, clock = train(cells, replace(replica, updater=alone), loader, 3)
-    assert len(clock.step_seconds) == 2
-
-
-def test_the_rate_is_the_notebooks_own(cells: dict[str, Any], tiny: Tiny) -> None:
-    """MultiprocessParallelUpdater divides the rate of SGD by the devices, when it is made."""
-    optimizer = cells["make_optimizer"](tiny, Rule("sgd"), repeat(0.5))
-    optimizer.lr /= 2
-    before = tiny.classifier.b.array.copy()
-    tiny.cleargrads()
-    tiny.classifier.b.grad = np.ones(14)
-    optimizer.update()
-    assert tiny.classifier.b.array == pytest.approx(before - 0.5)
-
-
-def test_without_all_reduce_every_device_goes_its_own_way(cells: dict[str, Any]) -> None:
-    replica, loader = begun(cells)
-    for step, together in (("train_epoch", True), ("without_all_reduce", False)):
-        with StepClock(framework.completion) as clock:
-            cells[step](replica, loader, 1, clock)
-        first, second = (framework.dump_weights(copy.network) for copy in replica.copies)
-        assert equal(first, second) == together
-    assert clock.first_step_seconds > clock.data_seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -371,162 +153,93 @@ def test_float32_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_float32_is_float32(framework.configure, monkeypatch)
 
 
-def test_nothing_in_the_accumulator_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pulled(array: Any) -> Any:
-        raise AssertionError("the loss was pulled to the host inside the loop")
-
-    losses = framework.DeviceLosses(TWO[:1])
-    with monkeypatch.context() as patch:
-        patch.setattr(framework.cuda, "to_cpu", pulled)
-        losses.add(0, np.array(1.0, np.float32), 2)
-        with pytest.raises(AssertionError, match="pulled"):
-            losses.mean()
-    assert losses.mean() == 1.0
-
-
 def test_devices_and_versions() -> None:
     assert [device.name for device in TWO] == ["@numpy", "@numpy"]
     assert framework.versions()["chainer"] == chainer.__version__
     assert framework.SKIPPED.get("virtual devices") is None
 
 
-def test_no_two_workers_draw_the_same_crops(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+class OnDevice:
+    """A loss that cannot be read without waiting for its device."""
+
+    def __add__(self, other: Any) -> "OnDevice":
+        return self
+
+    __radd__ = __mul__ = __add__
+
+    def __float__(self) -> float:
+        raise AssertionError("the loss was pulled to the host inside the loop")
+
+
+def test_a_training_step_never_waits_for_the_device(names: Names) -> None:
+    copies = [SimpleNamespace(loss=SimpleNamespace(array=OnDevice())) for _ in TWO]
+    updater = SimpleNamespace(update=lambda: None)
+    queues = [SimpleNamespace(put=lambda block: None) for _ in TWO]
+    replica = names["Replica"](None, copies, None, updater, queues)
+    pixels, targets = np.zeros((4, 8, 8, 1), np.uint8), np.zeros((4, 14), np.float32)
+    assert isinstance(names["train_step"](replica, pixels, targets), OnDevice)
+
+
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(tmp_path: Path) -> None:
+    """By the rule of all notebooks, for any number of workers and after a resume."""
+    data = str(write_different_images(tmp_path, ".png"))
+    names = names_of(NOTEBOOK, tmp_path, devices=2, data=data, batch_size=16, seed=3)
+    run, expected = names["run"], {}
+    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
+        run.workers = workers
+        found = shared_batches.trained_on(names, run.train_part, epochs)
+        for epoch, batches in zip(epochs, found, strict=True):
+            if epoch not in expected:
+                expected[epoch] = shared_batches.by_the_rule(
+                    run, run.train_part, run.train_part.read, epoch, 0, 1
+                )
+            assert len(batches) == 140 // 32
+            shared_batches.assert_same(batches, expected[epoch])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    tmp_path: Path, suffix: str
 ) -> None:
-    """The notebook's own loader on images whose every crop is different."""
-    (first,) = corners(cells)
-    assert len(np.unique(first, axis=0)) > 0.6 * len(first), "workers drew the same crops"
-    assert np.array_equal(first, corners(cells)[0]), "the same seed must give the same run"
-    scaled = cells["scaled"]
-    monkeypatch.setitem(cells, "scaled", replace(scaled, recipe=replace(scaled.recipe, seed=1)))
-    assert not np.array_equal(first, corners(cells)[0])
+    shared_batches.assert_grey_is_read(NOTEBOOK, tmp_path, suffix)
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
-    assert steps_of(cells) == 1
-    first, second, third = corners(cells, epochs=3)
-    assert not np.array_equal(first, second), "every epoch draws anew"
-    for workers in (0, 1, 3):
-        assert np.array_equal(corners(cells, epoch=1, epochs=2, workers=workers), [second, third])
-
-
-def corners(
-    cells: dict[str, Any], *, epoch: int = 0, epochs: int = 1, workers: int = 2
-) -> list[np.ndarray]:
-    """Corner pixels of the crops in each epoch's one batch, drawn from one repeated image."""
-    loader = cells["make_train_loader"](WORLD, epoch, workers)
-    with closing(iter(loader)) as batches:
-        return [grey[:, 0, :4, 0] for grey, _ in islice(batches, epochs)]
-
-
-def first_batch(cells: dict[str, Any]) -> list[np.ndarray]:
-    with closing(iter(cells["make_train_loader"](WORLD, 0, 2))) as batches:
-        return next(batches)
-
-
-def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
-    before = set(multiprocessing.active_children())
-    loader = cells["make_train_loader"](WORLD, 0, 2)  # held: to drop it ends them too
-    batches = iter(loader)
-    assert len(next(batches)[0]) == cells["scaled"].global_batch_size
-    assert len(set(multiprocessing.active_children()) - before) == 2
-    batches.close()
-    assert set(multiprocessing.active_children()) == before
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, suffix: str
+) -> None:
+    names = shared_batches.assert_colour_is_read(NOTEBOOK, tmp_path, suffix)
+    recipe = names["run"].setup.recipe.recipe
+    image = reference_checks.canonical_image(recipe.crop, planes=3)
+    (seen,) = names["to_network"](image[None])
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6, (
+        "three planes, each with its own mean"
+    )
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
     assert_examples_deliver("chainer", tmp_path)
 
 
-def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    grey, draws = ramp(cells["scaled"].recipe.crop), range(400)
-    assert_half_are_flipped(
-        cells["train_transform"](grey, np.random.default_rng([0, draw])) for draw in draws
-    )
+def test_an_image_that_a_worker_cannot_read_ends_the_loader(names: Names) -> None:
+    """Chainer would wait for ever: the thread that hands on batches has ended."""
+    size = names["run"].recipe.batch_size * 2
 
+    def read(i: int) -> np.ndarray:
+        if i == 2 * size:
+            raise DataError("this image ends too soon")
+        return names["run"].train_part.read(0)
 
-def test_loaders_share_the_images_of_an_epoch(
-    cells: dict[str, Any],
-) -> None:
-    """As on GPUs, a loader in each process: no image twice in an epoch, another order next."""
-    parts, used = 20, 16
-    orders = [parallel.ShareOfEpoch(parts, np.arange(rank, used, 2), 0) for rank in range(2)]
-    epochs = [np.concatenate([order(np.arange(parts), 0) for order in orders]) for _ in range(2)]
-    for epoch, numbers in enumerate(epochs):
-        assert len(np.unique(numbers)) == len(numbers) == used
-        assert set(numbers // parts) == {epoch}
-
-
-def test_each_gpu_has_an_iterator_and_their_epochs_are_whole_batches(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scaled, table = cells["scaled"], cells["images"].train
-    loader = cells["make_train_loader"](replace(WORLD, kind="gpu"), 0, 0)
-    datasets = [iterator.dataset for iterator in loader.iterators]
-    images: list[int] = []
-    read = image_data.Data.read
-
-    def note(data: image_data.Data, row: int) -> np.ndarray:
-        images.append(int(row))
-        return read(data, row)
-
-    monkeypatch.setattr(image_data.Data, "read", note)
-    for iterator in loader.iterators:
-        for _ in range(steps_of(cells)):
-            assert len(parallel.join(next(iterator))[0]) == scaled.recipe.batch_size
-        assert iterator.epoch == 1 and iterator.is_new_epoch
-    used = steps_of(cells) * scaled.global_batch_size
-    assert len(set(images)) == len(images) == used, "no image twice in an epoch"
-    assert np.array_equal(datasets[0].order, datasets[1].order)
-    assert sorted(datasets[0].order) == list(range(len(table)))
-    before = datasets[0].order
-    next(loader.iterators[0])
-    assert not np.array_equal(datasets[0].order, before), "another order in the next epoch"
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_evaluation_sees_every_image_once(cells: dict[str, Any], workers: int) -> None:
-    test = cells["images"].test
-    loader = cells["make_evaluation_loader"](WORLD, test, workers)
-    for _ in range(3):  # as validation does, epoch after epoch
-        targets = np.concatenate([parallel.join(parts)[1] for parts in loader])
-        assert np.array_equal(targets, cells["images"].targets(test))
-
-
-def evaluation(cells: dict[str, Any], part: Any) -> list[np.ndarray]:
-    """All images of a part, and their labels."""
-    loader = cells["make_evaluation_loader"](WORLD, part, 2)
-    batches = [parallel.join(parts) for parts in loader]
-    return [np.concatenate(each) for each in zip(*batches, strict=True)]
-
-
-def test_no_worker_writes_into_a_batch_that_another_user_reads(cells: dict[str, Any]) -> None:
-    """However long that takes: its workers have read ahead as far as they may by then."""
-    alone = cells["make_train_loader"](WORLD, 0, 0)
-    shared = cells["make_train_loader"](WORLD, 0, 2)
-    with closing(iter(alone)) as ours:
-        for _, (pixels, targets) in zip(range(6), ours, strict=False):
-            (parts,) = shared.once()
-            time.sleep(0.5)
-            assert all(map(np.array_equal, (pixels, targets), parallel.join(parts)))
-    shared.finalize()
-
-
-@pytest.mark.slow  # the loss of findings is caught every day
-def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
-    def one_hot_sigmoids(sound: Any) -> Any:
-        def criterion(output: Any, targets: Any) -> Any:
-            one_hot = np.eye(14, dtype=np.int32)[targets]
-            return F.sigmoid_cross_entropy(output, one_hot)
-
-        return criterion
-
-    rules.assert_wrong_losses_of_classes_are_caught(
-        NOTEBOOK,
-        tmp_path,
-        sigmoids=one_hot_sigmoids,
-        a_sum=lambda sound: lambda output, targets: len(targets) * sound(output, targets),
-    )
+    targets = np.resize(names["run"].train_part.targets, (3 * size, 14))
+    sound = names["MultiprocessIterator"]
+    names["MultiprocessIterator"] = partial(MultiprocessIterator, dataset_timeout=1)
+    try:
+        loader = iter(names["make_loader"](Part(range(3 * size), targets, read), False))
+        assert len(next(loader)[0]) == len(next(loader)[0]) == size
+        with pytest.raises(MultiprocessIterator.TimeoutWarning):
+            next(loader)
+    finally:
+        names["MultiprocessIterator"] = sound
 
 
 @only_glibc
@@ -536,43 +249,102 @@ def test_on_a_cpu_a_step_gets_the_memory_that_the_last_one_freed() -> None:
     assert of_filling_again(configured.format("cpu")) < KEPT
 
 
-class OneCannotBeRead:
-    """Parts of a batch of which one cannot be read."""
-
-    part = 2
-
-    def __len__(self) -> int:
-        return 4
-
-    def write(self, number: int, pixels: np.ndarray) -> np.ndarray:
-        if number == 2:
-            raise OSError("image 2 ends too soon")
-        return np.zeros(self.part, np.int32)
+def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
+    """Own network, own reader, classes, momentum, warm-up and drops."""
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "chainer")
+    assert_own_resumes(NOTEBOOK, tmp_path, recipe, program=PROGRAM)
 
 
-def test_an_image_that_a_worker_cannot_read_ends_the_loader() -> None:
-    """Chainer's own iterator would wait for ever: the thread that hands on batches has ended."""
-    iterator = chainer_batches.SharedIterator(OneCannotBeRead(), 1, (4, 4, 1), 1)
-    try:
-        assert len(next(iterator)) == len(next(iterator)) == 1
-        with pytest.raises(OSError, match="image 2 ends too soon"):
-            next(iterator)
-    finally:
-        iterator.finalize()
+@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path, bits=True, program=PROGRAM)
 
 
-def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    copied.assert_trains(NOTEBOOK, tmp_path / "other")
+@pytest.mark.slow  # the loss of findings is caught every day
+def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
+    def sigmoids(scores: Any, targets: Any) -> Any:
+        return F.sigmoid_cross_entropy(scores, np.eye(14, dtype=np.int32)[targets])
+
+    def a_sum(scores: Any, targets: Any) -> Any:
+        return len(targets) * F.softmax_cross_entropy(scores, targets)
+
+    names = own_names(tmp_path, devices=2)
+    assert failed(fairness_check(names).checks) == set()
+    for criterion in (sigmoids, a_sum):
+        names["criterion"] = criterion
+        rows = {"mean loss of 5 SGD steps", "weight change after 5 SGD steps"}
+        assert rows <= failed(fairness_check(names).checks), criterion
 
 
-ADAPTER = Adapter(
+SAID = {
+    "sgd": 'optimizer = "sgd"\nmomentum = 0.0',
+    "momentum": 'optimizer = "sgd"\nmomentum = 0.9',
+    "adam": 'optimizer = "adam"',
+}
+"""How a recipe says a rule."""
+
+
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+def test_every_rule_is_the_references(optimizer: str, task: str, tmp_path: Path) -> None:
+    """It walks the reference's way down a task's loss, with weight decay; its state is kept."""
+    of_task = {
+        "multilabel": own_networks.recipe_of,
+        "multiclass": own_networks.recipe_of_classes,
+    }
+    recipe = of_task[task](tmp_path / "recipe", "chainer")
+    text = recipe.read_text().replace(SAID["momentum"], SAID[optimizer])
+    assert SAID[optimizer] in text
+    recipe.write_text(text)
+    given: dict[str, Any] = {"data": "auto"} if task == "multiclass" else {}
+    names = names_of(NOTEBOOK, tmp_path, devices=2, recipe=str(recipe), batch_size=8, **given)
+    found = fairness_check(names).checks
+    assert {check.verdict for check in found} == {"pass", "not checked"}, found
+    (row,) = (check for check in found if check.check.startswith("weight decay in 5"))
+    assert row.reason == next(iter(loop_checks.DECAYS))
+    rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[optimizer] * np.array([1, 1, 0.1])
+    start = reference.shallow_arrays()
+    with names["run"].recipe.varied(rates=tuple(map(float, rates))):
+        whole, _ = steps_taken(names, task, start, {}, 3)
+        two, state = steps_taken(names, task, start, {}, 2)
+        resumed, _ = steps_taken(names, task, two, state, 1)
+    rules.assert_continues(loop_checks.RULES[optimizer], whole, two, state, resumed)
+
+
+def steps_taken(names: Names, task: str, arrays: Any, state: Any, steps: int) -> tuple[Any, Any]:
+    """Weights and optimiser after so many steps more."""
+    run = names["run"]
+    pixels, targets = reference.batch_of(task)
+    pixels = np.concatenate([pixels.repeat(run.images.planes, axis=3)] * 2)
+    batch = framework.as_loaded(pixels, np.concatenate([targets] * 2), np.arange(len(pixels)))
+    how = {"learning_rate": 1.0, "lr_scaling": "none", "outputs": 14}
+    with run.recipe.varied(**how, batch_size=len(targets)):
+        replica = names["make_replica"](framework.shallow(arrays, TWO))
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        names["train_steps"](replica, repeat(batch, steps), steps)
+    kept = framework.dump_optimizer(replica.network, replica.optimizer)
+    return framework.dump_weights(replica.network), kept
+
+
+@pytest.mark.slow  # planted_ trains one every day
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
+    """From its file to trained weights that a checkpoint keeps; what it fixes stays."""
+    recipe = own_networks.recipe_of(tmp_path / "recipe", "chainer")
+    data = str(write_different_images(tmp_path, ".png"))
+    run = notebook_program.train(NOTEBOOK, tmp_path / "run", recipe=str(recipe), data=data)
+    after = weights.load(run.folder / "weights.safetensors")
+    trained, fixed = own_networks.TRAINED["chainer"], own_networks.FIXED["chainer"]
+    assert after.keys() == run.initial.arrays.keys() >= trained | fixed
+    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
+    assert changed >= trained
+
+
+def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
+    copied.assert_script_trains(NOTEBOOK, tmp_path, (sys.executable,), "chainer", devices=2)
+
+
+ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
     scalar=lambda number, device: chainer.Variable(np.array(number, np.float32)),
-    evaluated=evaluation,
-    first_batch=first_batch,
-    grey={NOTEBOOK: "2ce777ed4ed64998"},
-    colour={NOTEBOOK: "6f9838d99ad2c86f"},
-    bits=False,
 )

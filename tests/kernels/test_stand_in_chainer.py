@@ -1,118 +1,144 @@
 """The GPU branch of Chainer's notebook, with everything real but the GPUs: see ``stand_in_nccl``.
 
-Runs in the chainer environment.
+Runs in the chainer environment. What trains does so in a process that a test forks: one that has
+started CUDA cannot begin a second time.
 """
 
+import multiprocessing
+import os
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import own_networks
 import pytest
 import stand_in_nccl
-from agreed import train_shallow
 from import_order import at_import
-from notebook_cells import CHECKED, assert_passed, cell_with, failed_in_training_loop, namespace_of
-from resuming import write_small_images
+from notebook_cells import failed
+from notebook_program import fairness_check, names_of
 
 from helpers.errors import UnsupportedError
-from helpers.fairness import network_checks, reference
-from helpers.fairness.check_results import Check, FairnessCheck
+from helpers.fairness.check_results import Check
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
+from helpers.runner.notebook_code import run_cells
 from helpers.runner.self_test import expected
-from helpers.training import measurement_rounds
+from helpers.training import checkpoint, measurement_rounds, notebook_run
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
 
 
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], dict[str, Any]]:
-    """A function that gives the notebook's names on so many GPUs, up to its training-loop check."""
-
-    def on(count: int) -> dict[str, Any]:
-        names = tuple(f"GPU {number}" for number in range(count))
-        monkeypatch.setattr(devices, "resolve", lambda *asked: Devices("gpu", names))
-        monkeypatch.setattr(
-            framework,
-            "list_devices",
-            lambda kind, number, gpus: [stand_in_nccl.Gpu(place) for place in range(number)],
-        )
-        floats = sum(array.size for array in reference.shallow_arrays().values())
-        monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
-        return namespace_of(
-            NOTEBOOK,
-            tmp_path,
-            until=CHECKED,
-            checked=False,
-            devices=count,
-            data=str(write_small_images(tmp_path / "data")),
-            batch_size=BATCH,
-            workers=2,
-        )
-
-    return on
+def on_gpus(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    """What the function returns, in a process of its own on a machine with so many GPUs."""
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, mp_context=context) as processes:
+        return processes.submit(_on_gpus, count, function, *args).result()
 
 
-def use_all(*given: Any, devices: Any, **named: Any) -> FairnessCheck:
-    """In place of the network's half of the fairness check, which takes half a minute."""
-    for device in devices:
-        device.use()
-    return FairnessCheck((Check("used", 0.0, 0.0),))
+def _on_gpus(count: int, function: Callable[..., Any], *args: Any) -> Any:
+    def list_devices(kind: str, number: int, gpus: int | None = None) -> list[stand_in_nccl.Gpu]:
+        return [stand_in_nccl.Gpu(place) for place in range(number)]
+
+    names, floats = tuple(f"GPU {number}" for number in range(count)), 50_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, "resolve", lambda *asked: Devices("gpu", names))
+        patch.setattr(framework, "list_devices", list_devices)
+        patch.setattr(replicas, "run", stand_in_nccl.runs_on(count, floats))
+        stand_in_nccl.install(count, floats)
+        try:
+            return function(*args)
+        finally:
+            for child in multiprocessing.active_children():
+                if not child.daemon:  # an updater's
+                    child.kill()
+
+
+def given(folder: Path, count: int) -> dict[str, Any]:
+    """Parameters of a run that takes no time."""
+    recipe = own_networks.recipe_of_classes(folder / "recipe", "chainer")
+    return {"recipe": str(recipe), "devices": count, "batch_size": BATCH, "num_workers": 1}
+
+
+def checked(folder: Path, count: int, changes: dict[str, str]) -> list[Check]:
+    how = given(folder, count)
+    names = names_of(NOTEBOOK, folder, changes=changes, data="auto", **how)
+    found = list(fairness_check(names).checks)
+    assert not stand_in_nccl.started, "the check leaves CUDA to the training"
+    return found
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_loop_walks_the_path_of_one_device_stand_in(gpus: Any, count: int) -> None:
+def test_the_fairness_check_is_passed_stand_in(count: int, tmp_path: Path) -> None:
     """MultiprocessParallelUpdater sums gradients, and changes the optimiser to make up for it."""
-    run = gpus(count)["this_run"]
-    run.check_training_loop(**vars(run.functions))
-    if count > 1:
-        assert_passed(run)
-    else:
-        assert run.fairness_check.comparable
+    rows = on_gpus(count, checked, tmp_path, count, {})
+    verdicts = {row.check: row.verdict for row in rows}
+    assert set(verdicts.values()) <= {"pass", "not checked"}
+    assert verdicts["weight change after 5 momentum steps"] == "pass"
 
 
-def test_a_rate_that_the_updater_changes_is_caught_stand_in(gpus: Any) -> None:
-    names = gpus(2)
-    hook = "parallel.rate_of_step(rule, rates)"
-    hooked, once = f"optimizer.add_hook({hook})", f"{hook}(optimizer)"
-    assert "weight change after 5 SGD steps" in failed_in_training_loop(
-        names, NOTEBOOK, hooked, once
-    )
+def test_a_rate_that_the_updater_changes_is_caught_stand_in(tmp_path: Path) -> None:
+    once = {"optimizer.add_hook(like_pytorch)": "like_pytorch(optimizer)"}
+    assert "weight change after 5 SGD steps" in failed(on_gpus(2, checked, tmp_path, 2, once))
 
 
-def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(
-    gpus: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every later cell of the notebook that has a branch for GPUs, on two of them."""
-    names = gpus(2)
-    run, start = names["this_run"], reference.shallow_arrays()
-    train_shallow(names)
-    monkeypatch.setattr(network_checks, "check_fairness", use_all)
-    exec(cell_with(NOTEBOOK, "this_run.check_fairness("), names)
-    assert [check.check for check in run.fairness_check.checks] == ["used"]
-    run.progress.skip("check_training_loop")
-    for text in (CHECKED, "this_run.test()", "this_run.profile("):
-        exec(cell_with(NOTEBOOK, text), names)
-    assert not stand_in_nccl.started, "the notebook's own process holds no GPU's memory"
+def test_validating_with_other_statistics_is_caught_stand_in(tmp_path: Path) -> None:
+    """No updater on GPUs sends the first one's."""
+    own = {".copyparams(replica.copies[0])": ""}
+    found = failed(on_gpus(2, checked, tmp_path, 2, own))
+    assert "validated with the statistics that are saved" in found
 
-    steps = names["scaled"].steps(len(names["images"].train))
-    assert [row["images"] for row in run.history] == [2 * BATCH * steps] * len(run.history)
-    assert {row["learning_rate"] for row in run.history} == {names["scaled"].learning_rate}
-    assert run.history[-1]["train_loss"] < run.history[0]["train_loss"]
-    trained = weights.load(run.folder / "weights.safetensors")
-    assert not np.array_equal(trained["classifier.weight"], start["classifier.weight"])
-    assert run.record.content["test"]["mean_auc"] > 0
 
-    assert set(run._measured) == {"files", "synthetic", "no_allreduce", "loader"}
-    images = run.monitor.summary().to_pandas().drop_duplicates("phase").set_index("phase")["items"]
-    taken = measurement_rounds.ROUNDS * (measurement_rounds.steps_of_a_turn(run.history) + 1)
+def trained(folder: Path, how: dict[str, Any]) -> tuple[Any, ...]:
+    """A run of two epochs from its beginning to its measurements."""
+    names = run_cells(NOTEBOOK, until="run.chart()", run=str(folder / "run"), epochs=2, **how)
+    run = names["run"]
+    notebook_run.end(run)
+    content: Any = run.record.content
+    summary = run.monitor.summary().to_pandas().drop_duplicates("phase").set_index("phase")
+    arrays = weights.load(run.folder / "weights.safetensors")
+    return content, run.recipe.steps, summary["items"], run.initial.arrays, arrays
+
+
+def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(tmp_path: Path) -> None:
+    how = given(tmp_path, 2)
+    content, steps, images, start, arrays = on_gpus(2, trained, tmp_path, how)
+    fairness = {row["check"]: row for row in content["fairness"]["checks"]}
+    assert {row["verdict"] for row in fairness.values()} <= {"pass", "not checked"}
+    assert fairness["optimiser in training"]["verdict"] == "pass"
+    assert [row["images"] for row in content["epochs"]] == [2 * BATCH * steps] * 2
+    assert any(not np.array_equal(arrays[name], start[name]) for name in arrays)
+    assert {"files", "synthetic", "no_allreduce", "loader"} <= content.keys()
+    taken = measurement_rounds.ROUNDS * (measurement_rounds.steps_of_a_turn(content["epochs"]) + 1)
     assert images["synthetic"] == 2 * BATCH * taken
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
+
+
+def weights_after(folder: Path, how: dict[str, Any], epochs: int, resume: bool) -> Any:
+    """Those of a run of two epochs, which stops after so many."""
+
+    def changed(text: str) -> str:
+        return text.replace("in run.epochs(replica)", f"in islice(run.epochs(replica), {epochs})")
+
+    more = {"run": str(folder), "epochs": 2, "resume": resume, "changed": changed}
+    names = run_cells(NOTEBOOK, until='with run.phase("test")', checked=False, **how, **more)
+    checkpoint.await_epoch(folder, epochs)
+    notebook_run.end(names["run"])
+    return framework.dump_weights(names["replica"].network)
+
+
+def test_a_resumed_run_has_the_checkpoints_weights_on_all_gpus_stand_in(tmp_path: Path) -> None:
+    """The processes are forked when the checkpoint has been read, not before."""
+    how, folder = given(tmp_path, 2), tmp_path / "resumed"
+    whole = on_gpus(2, weights_after, tmp_path / "whole", how, 2, False)
+    on_gpus(2, weights_after, folder, how, 1, False)
+    resumed = on_gpus(2, weights_after, folder, how, 2, True)
+    assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
 
 
 def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
@@ -145,9 +171,13 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
         def synchronize(self) -> None:
             done.append("waited for")
 
+    class OfCupy(stand_in_nccl.Gpu):
+        xp: Any = None
+
     cupy = SimpleNamespace(cuda=SimpleNamespace(Event=Event))
     monkeypatch.setattr(framework.cuda, "cupy", cupy)
-    wait = framework.completion("an array on a GPU")
+    monkeypatch.setattr(stand_in_nccl, "started", {os.getpid()})
+    wait = framework.queued(OfCupy(0))
     assert done == ["recorded"] and wait is not None
     wait()
     assert done == ["recorded", "waited for"]
