@@ -27,12 +27,15 @@ from helpers.runner import ranks, recipes, selection
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
 from helpers.runner.self_test import starting
-from helpers.training import buffer_pool, image_data, parameters
+from helpers.training import image_data, parameters
 from helpers.training.setup import Setup
 
 SHARED_MEMORY = Path("/dev/shm")
 LOADERS = 2
 """Loaders of a process that have workers at the same time: for training and for validation."""
+AHEAD, HANDED_ON = 2, 4
+"""Batches of a loader that lie there: for each worker, ready or in work; and those that were asked
+for last or are handed on."""
 
 
 class Shown(Protocol):
@@ -92,9 +95,7 @@ def _check_shared_memory(row: Row, state: RunState, setup: Setup) -> None:
         return
     machines = 1 if setup.simulated_nodes else setup.nodes
     processes = setup.replicas if row.rank_a_device else 1
-    batches = LOADERS * (
-        buffer_pool.requested(math.ceil(setup.workers / processes)) + buffer_pool.LENT
-    )
+    batches = LOADERS * (AHEAD * math.ceil(setup.workers / processes) + HANDED_ON)
     recipe = setup.recipe.recipe
     images = batches * setup.recipe.global_batch_size // machines
     need = images * recipe.crop**2 * recipe.planes
