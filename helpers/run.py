@@ -180,7 +180,9 @@ class Run(RunState):
     def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Pass batches on unchanged, and note what arrives and how long the device waits for it.
 
-        Use it as the outermost iterator of a loop over batches. Nothing waits for a device.
+        Use it as the outermost iterator of a loop over batches. Nothing waits for a device. Keras's
+        ``fit`` and ``predict`` iterate themselves: give them what this returns, which leaves out
+        the numbers, and its ``callback``.
 
         Args:
             batches: tuples of pixels, targets and image numbers.

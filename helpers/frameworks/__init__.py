@@ -8,9 +8,7 @@ than Python 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,6 @@ class Row:
     rows have."""
     asked: str = ""
     """The word of ``--frameworks`` that asks for it, where that is not its framework."""
-    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Parameters that the runner gives its notebook in addition to the experiment's."""
 
     @property
     def family(self) -> str:
@@ -70,7 +66,7 @@ class Row:
 
     @property
     def word(self) -> str:
-        """What asks for it in ``--frameworks``: ``mxnet``, ``keras-jax``."""
+        """What asks for it in ``--frameworks``: ``mxnet``, ``horovod``."""
         return self.asked or self.family.casefold()
 
 
@@ -124,7 +120,6 @@ ROWS = (
             "Keras 3's fit does not work under MultiWorkerMirroredStrategy "
             "(github.com/keras-team/keras/issues/20585); TensorFlow_MultiGPU spans nodes"
         ),
-        parameters={"backend": "tensorflow"},
         compiles_one_device_only=_XLA_ALONE,
     ),
     Row(
@@ -214,21 +209,6 @@ ROWS = (
         never_compiled=_NO_XLA,
     ),
     Row(
-        name="Keras on JAX",
-        framework="Keras",
-        module="keras_jax",
-        kernel="jax",
-        notebook="Keras_MultiGPU",
-        colour="#CC79A7",
-        dark_colour="#EE9CCB",
-        marker="s",
-        cannot_share=_MESH,
-        optional=True,
-        asked="keras-jax",
-        parameters={"backend": "jax"},
-        never_eager=_JIT,
-    ),
-    Row(
         name="JAX",
         framework="JAX",
         module="jax",
@@ -279,7 +259,7 @@ def row_of(notebook: str, kernel: str = "") -> Row | None:
 def run_label(notebook: str, kernel: str) -> str:
     """What a run's folder and title begin with: the notebook, and a kernel that is not its own.
 
-    ``Keras_MultiGPU``, and ``Keras_MultiGPU-jax``.
+    ``JAX_MultiGPU``, and ``JAX_MultiGPU-my-kernel``.
     """
     row = row_of(notebook, kernel)
     is_own = not rows_of(notebook) or row is row_of(notebook)
@@ -289,7 +269,7 @@ def run_label(notebook: str, kernel: str) -> str:
 def name_of(framework: str, notebook: str, kernel: str = "") -> str:
     """A row's name; of a copy its original's, and what its own name adds to that.
 
-    ``PyTorch-Copy1``, ``Keras on JAX no flip``.
+    ``PyTorch-Copy1``, ``Keras no flip``.
     """
     row = row_of(notebook, kernel)
     if row is not None and row.framework == framework:
@@ -339,9 +319,3 @@ def optional_kernels() -> list[str]:
     """The kernels that are made only where they are asked for: no other row needs them."""
     usual = {row.kernel for row in ROWS if not row.optional}
     return list(dict.fromkeys(row.kernel for row in ROWS if row.kernel not in usual))
-
-
-def parameters_of(notebook: str, kernel: str = "") -> dict[str, Any]:
-    """The parameters of a notebook's row, in addition to the experiment's."""
-    row = row_of(notebook, kernel)
-    return dict(row.parameters) if row else {}

@@ -6,8 +6,12 @@ losses on them are those of ``helpers.frameworks.tensorflow``, models and their 
 it need not.
 """
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -17,14 +21,17 @@ from helpers.frameworks import tensorflow as backend  # before Keras: it imports
 # isort: split
 import keras
 import numpy as np
+import tensorflow as tf
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from helpers.frameworks import keras_models as models
+from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
     DeviceLosses,
     all_reduced,
     completion,
-    configure,
     list_devices,
     matrix_product,
     slowest,
@@ -36,13 +43,28 @@ KERNEL = "tensorflow"
 
 # What Keras cannot do, and why.
 SKIPPED = {
-    what: backend.SKIPPED[what]
-    for what in ("tf32 on CPUs", "the same bits from the same seed on GPUs")
+    **{
+        what: backend.SKIPPED[what]
+        for what in ("tf32 on CPUs", "the same bits from the same seed on GPUs")
+    },
+    "fp16": "Keras trains in bf16, which needs no loss scaling; fp16 is PyTorch's alone",
+    "weight decay in the gradient": (
+        "Keras's optimisers shrink the weights apart from the gradient (decoupled)"
+    ),
+    "momentum without the learning rate": (
+        "the velocity of Keras's momentum contains the learning rate, so the steps shrink late "
+        "when the rate drops"
+    ),
 }
 
 
 def versions() -> dict[str, str]:
     return {"keras": keras.__version__, **backend.versions()}
+
+
+def configure(precision: str, kind: str) -> None:
+    backend.configure(precision, kind)
+    tf.get_logger().addFilter(_worth_saying)
 
 
 def gradients(
@@ -59,6 +81,162 @@ def gradients(
     )
 
 
+def queued(device: Device) -> Callable[[], None] | None:
+    if device.startswith("CPU"):
+        return None
+    with tf.device(device):
+        return backend.completion(tf.zeros(()))
+
+
+def free_memory(devices: Sequence[Device]) -> None:
+    """TensorFlow uses its pool again by itself."""
+
+
+def as_loaded(pixels: np.ndarray, targets: np.ndarray, numbers: np.ndarray) -> Any:
+    return pixels, targets, numbers
+
+
+def set_epoch(loader: Any, epoch: int) -> None:
+    loader.set_epoch(epoch)
+
+
+def set_step(replica: Any, step: int) -> None:
+    """The optimiser counts its steps itself, and has its count back with its state."""
+
+
+def beside(model: Model) -> AbstractContextManager[Any]:
+    scope: AbstractContextManager[Any] = model.variables[0].value.distribute_strategy.scope()
+    return scope
+
+
+@contextmanager
+def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
+    """Of the first replica, where the network's graph is made inside."""
+    found: list[np.ndarray] = []
+    call = model.call
+
+    def note(images: np.ndarray, replica: int) -> np.ndarray:
+        if not replica:
+            found.append(images.transpose(0, 3, 1, 2))
+        return images
+
+    def noting(inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        context = tf.distribute.get_replica_context()
+        if context is not None:  # else nothing is computed
+            given = [inputs, context.replica_id_in_sync_group]
+            noted = tf.numpy_function(note, given, inputs.dtype)
+            inputs = tf.ensure_shape(noted, inputs.shape)
+        return call(inputs, training=training, mask=mask)
+
+    model.call = noting
+    try:
+        yield found
+    finally:
+        model.call = call
+
+
+class Steps(keras.callbacks.Callback):
+    """Tells a watch of each step of ``fit``, or of ``predict``, on the batches that these took."""
+
+    def __init__(self, watching: Watching, *, twice: bool) -> None:
+        """``twice``: what is taken before the start, to learn the shapes, is read again."""
+        super().__init__()
+        self._watching, self._twice = watching, twice
+        self._taken = deque[tuple[float, Any]]()
+
+    def take(self, batch: Any) -> Any:
+        """Keras takes this batch, and of it the pixels and targets."""
+        self._taken.append((time.perf_counter(), batch))
+        return tuple(batch[:2])
+
+    def _step(self) -> None:
+        if self._taken:
+            at, batch = self._taken.popleft()
+            self._watching.batch(batch, at)
+            self._watching.step()
+
+    def _end(self) -> None:
+        self._watching.__exit__(None, None, None)
+
+    # A function for the end of a batch would be given its loss, and so wait for the device.
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if self._twice:
+            self._taken.clear()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if batch:
+            self._step()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._step()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._end()
+
+    on_predict_begin = on_train_begin
+    on_predict_batch_begin = on_train_batch_begin
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        self._step()
+        self._end()
+
+
+class WatchedDataset(PyDatasetAdapter):
+    """A ``PyDataset`` as ``fit`` reads it, with its threads; ``callback`` notes its batches.
+
+    Iterated, it gives them whole.
+    """
+
+    def __init__(self, batches: keras.utils.PyDataset, watching: Watching) -> None:
+        super().__init__(batches)
+        self.callback = Steps(watching, twice=True)
+        self._take = self.callback.take
+
+    def _standardize_batch(self, batch: Any) -> Any:
+        return self._take(batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._take = tuple
+        self.on_epoch_begin()
+        yield from self._get_iterator()
+        self.on_epoch_end()
+
+
+class WatchedBatches(GeneratorDataAdapter):
+    """Other batches, as ``fit`` reads them; ``callback`` notes them.
+
+    A loop may iterate over it instead.
+    """
+
+    def __init__(self, batches: Iterable[Any], watching: Watching) -> None:
+        self.callback = Steps(watching, twice=False)
+        self._batches, self._watching = batches, watching
+
+    def get_tf_dataset(self) -> tf.data.Dataset:
+        super().__init__(map(self.callback.take, self._batches))  # reads two
+        return super().get_tf_dataset()
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            self._watching.batch(batch, time.perf_counter())
+            yield batch
+            self._watching.step()
+        self._watching.__exit__(None, None, None)
+
+
+def watched(batches: Iterable[Any], watching: Watching) -> WatchedDataset | WatchedBatches:
+    watching.__enter__()
+    if isinstance(batches, keras.utils.PyDataset):
+        return WatchedDataset(batches, watching)
+    return WatchedBatches(batches, watching)
+
+
 def _trained(model: Model) -> Mapping[str, Any]:
     """The model's trainable variables, TensorFlow's own, by torchvision's names."""
     return {name: variable.value for name, variable in models.trained(model).items()}
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """Not that several models were traced: the fairness check makes some."""
+    return "tf.function retracing" not in record.msg

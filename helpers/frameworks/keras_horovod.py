@@ -23,6 +23,10 @@ def versions() -> dict[str, str]:
     return alone.versions() | ranks.versions()
 
 
+def make_current(device: Device, threads: int | None) -> None:
+    """A rank sees no other device."""
+
+
 def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import keras
@@ -44,56 +45,57 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """For ``set_weights``."""
+    if not custom.is_own(model):
+        recipe = RECIPES["chexnet"]
+        for layer in model.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                layer.epsilon, layer.momentum = recipe.bn_epsilon, 1 - recipe.bn_momentum
+    names = {id(variable): name for name, variable in variables(model).items()}
+    return [weight_layout.last(weights[names[id(each)]]) for each in model.weights]
+
+
 def load_optimizer(
     model: Model, optimizer: Any, state: Mapping[str, np.ndarray], scaler: Any = None
 ) -> None:
-    """The factor of fp16's loss is a ``LossScaleOptimizer``'s own, so there is no ``scaler``."""
     if not state:
         return
-    factor = _in_velocity(optimizer)
     for moment, held in _moments(model, optimizer).items():
-        found = under(f"{moment}/", state)
-        weight_layout.assign(held, {name: factor * array for name, array in found.items()})
+        weight_layout.assign(held, under(f"{moment}/", state))
     optimizer.iterations.assign(int(state["step"]))
-    if "scale" in state:
-        optimizer.dynamic_scale.assign(float(state["scale"]))
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    factor = _in_velocity(optimizer)
+    """Momentum's velocity is Keras's: minus PyTorch's times the rate."""
     found = {
-        f"{moment}/{name}": weight_layout.first(variable.numpy()) / factor
+        f"{moment}/{name}": weight_layout.first(variable.numpy())
         for moment, held in _moments(model, optimizer).items()
         for name, variable in held.items()
     }
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        found["scale"] = np.array(optimizer.dynamic_scale.numpy())
     return found | {"step": np.array(int(optimizer.iterations.numpy()))}
 
 
 def learning_rate(optimizer: Any) -> float:
-    return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    """A schedule's of the last step; the optimiser has counted on."""
+    rate = optimizer._learning_rate
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(keras.ops.maximum(optimizer.iterations - 1, 0))
+    return float(keras.ops.convert_to_numpy(rate))
 
 
 def watch(replica: Any) -> Watch:
-    optimizer = getattr(replica.optimizer, "inner_optimizer", replica.optimizer)
+    optimizer = replica.optimizer
     before = int(keras.ops.convert_to_numpy(optimizer.iterations))
 
-    def rate() -> float:
-        state = getattr(getattr(replica, "latest", None), "state", None)
-        if state is None:
-            return learning_rate(optimizer)
-        # On JAX `fit` takes the variables' values away: they are in what its step gave back.
-        names = [variable.path for variable in replica.optimizer.variables]
-        return float(state[2][names.index(optimizer.learning_rate.path)])
-
     def seen() -> Seen:
-        name, how = type(optimizer).__name__, {"weight decay": getattr(optimizer, "decay", 0.0)}
-        if isinstance(optimizer, keras.optimizers.Adam):
+        name, decay = type(optimizer).__name__, optimizer.weight_decay
+        how = {"weight decay": decay or 0.0}
+        if name == "Adam":
             name = "adam"
             how |= {"beta 1": optimizer.beta_1, "beta 2": optimizer.beta_2}
             how["epsilon"] = optimizer.epsilon
-        elif isinstance(optimizer, keras.optimizers.SGD):
+        elif name == "SGD":
             name = "momentum" if optimizer.momentum else "sgd"
             how |= {"momentum": optimizer.momentum} if optimizer.momentum else {}
         for what in _UNUSED:  # a rule has none of these
@@ -102,16 +104,17 @@ def watch(replica: Any) -> Watch:
         found = {what: (float(value), float(value)) for what, value in how.items()}
         layers = replica.network._flatten_layers()
         types = {each.compute_dtype for each in layers if isinstance(each, keras.layers.Conv2D)}
+        trained = optimizer._trainable_variables
         return Seen(
             name,
             found,
             int(keras.ops.convert_to_numpy(optimizer.iterations)) - before,
             "/".join(sorted(types)) or None,
-            _execution(replica),
-            weights=sum(math.prod(each.shape) for each in replica.network.trainable_variables),
+            _execution(replica.model),
+            weights=sum(math.prod(each.shape) for each in trained),
         )
 
-    return Watch(rate, seen, waits=True)
+    return Watch(partial(learning_rate, optimizer), seen, waits=True)
 
 
 def exact(
@@ -160,7 +163,7 @@ def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[st
     return keras.ops.convert_to_numpy(found), after
 
 
-_UNUSED = ("amsgrad", "nesterov", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
+_UNUSED = ("amsgrad", "nesterov", "use_ema", "clipnorm", "clipvalue", "global_clipnorm")
 """Options of Keras's optimisers that no recipe uses."""
 
 PARTS = {
@@ -233,32 +236,21 @@ def _by_path(model: Model) -> dict[str, keras.Variable]:
     return found
 
 
-def _execution(replica: Any) -> str:
-    backend = keras.backend.backend()
-    if replica.run_eagerly:
+def _execution(model: Model) -> str:
+    if model.run_eagerly:
         return "eager"
-    how = {"tensorflow": "tf.function", "jax": "jax.jit"}[backend]
-    if replica.jit_compile or backend == "jax":
-        return f"compiled ({how}, XLA)"
-    return f"graph ({how})"
+    return "compiled (tf.function, XLA)" if model.jit_compile else "graph (tf.function)"
 
 
 def _moments(model: Model, optimizer: Any) -> dict[str, dict[str, keras.Variable]]:
     """The variables in which Keras's optimiser keeps its moments, by torchvision's names."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     names = {id(variable): name for name, variable in variables(model).items()}
-    updated = [names[id(variable)] for variable in inner._trainable_variables]
-    if isinstance(inner, keras.optimizers.Adam):
-        lists = {"first": inner._momentums, "second": inner._velocities}
+    updated = [names[id(variable)] for variable in optimizer._trainable_variables]
+    if isinstance(optimizer, keras.optimizers.Adam):
+        lists = {"first": optimizer._momentums, "second": optimizer._velocities}
     else:
-        lists = {"first": inner.momentums} if inner.momentum else {}
+        lists = {"first": optimizer.momentums} if optimizer.momentum else {}
     return {moment: dict(zip(updated, found, strict=True)) for moment, found in lists.items()}
-
-
-def _in_velocity(optimizer: Any) -> float:
-    """What Keras multiplies momentum's velocity by: minus the rate, which PyTorch keeps apart."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    return 1.0 if isinstance(inner, keras.optimizers.Adam) else -learning_rate(optimizer)
 
 
 def _layer(name: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from helpers import paths, terminal
 from helpers.errors import GO_ON, UnsupportedError, UserError, refusal
-from helpers.frameworks import devices, installed, parameters_of
+from helpers.frameworks import devices, installed
 from helpers.launch import run_files
 from helpers.runner import (
     experiments,
@@ -224,7 +224,7 @@ def _execute(
         OSError: what the runner itself writes cannot be written.
     """
     plan, folder = experiment.plan, experiment.folder / state.folder
-    given = parameters_of(state.notebook, state.kernel) | plan.parameters()
+    given = plan.parameters()
     given |= {
         "devices": state.devices,
         "cores_per_device": plan.cores_here(),

@@ -41,7 +41,7 @@ def chosen(
 ) -> list[Offer]:
     """The named notebooks, or those of the named frameworks; else all but the optional ones.
 
-    A row with a word of its own is asked for by that: ``horovod``, ``keras-jax``. A copy is asked
+    A row with a word of its own is asked for by that: ``horovod``. A copy is asked
     for by its notebook's name.
     """
     if not known:

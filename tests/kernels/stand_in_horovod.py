@@ -22,7 +22,7 @@ from helpers.frameworks import tensorflow as alone
 import tensorflow as tf
 
 here = local()
-MODULES = ("horovod_ranks", "tensorflow_horovod")
+MODULES = ("horovod_ranks", "tensorflow_horovod", "keras_horovod")
 
 
 class World:
@@ -68,6 +68,9 @@ def horovod(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     found.DistributedGradientTape = Tape
     found.rank, found.size = lambda: here.rank, lambda: found.world.ranks
     found.is_initialized = lambda: True
+    found.init = lambda: None
+    found.broadcast_variables = lambda variables, root_rank: None  # of one rank
+    found.allgather = lambda value: value
     found.allreduce = lambda value: found.world.reduced(value)
     vars(package)["tensorflow"] = module
     monkeypatch.setitem(sys.modules, "horovod", package)

@@ -2,73 +2,99 @@
 
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
-from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import copied
 import keras
+import notebook_program
 import numpy as np
+import own_networks
 import pytest
-import rules
 import same_networks
+import shared_batches
+import stand_in_horovod
 import tensorflow as tf
-from adapter import *
-from adapter import Adapter
-from agreed import (
-    assert_half_are_flipped,
-    assert_later_epochs_are_the_same,
-    ramp,
-)
 from examples import assert_examples_deliver
-from mirrored import Heard, crops, noise, shallow_replica, tuned, world
-from notebook_cells import (
-    CHECKED,
-    EPSILON_FIRST,
-    SIDE,
-    adam,
-    failed_in_training_loop,
-    namespace_of,
-    recipe_of_resnet44,
-)
+from framework_tests import *
+from framework_tests import STEP, OfFramework
+from mirrored import Heard, tuned
+from notebook_cells import EPSILON_FIRST, failed, recipe_of_resnet44, write_different_images
+from notebook_program import Names, fairness_check, names_of
+from resuming import assert_own_resumes, assert_resumes
 
-from helpers.errors import UserError
+from helpers.errors import LoaderError, UserError
+from helpers.fairness import reference
+from helpers.fairness.check_results import FairnessCheck
 from helpers.frameworks import keras as framework
+from helpers.frameworks import rank_info
 from helpers.networks import keras as networks
 from helpers.networks import weights
-from helpers.recipe import Rule
-from helpers.training import image_data
-from helpers.training.step_clock import StepClock
+from helpers.networks.shapes import shapes
+from helpers.recipe import RECIPES
 
+NOTEBOOK = "Keras_MultiGPU"
+PROGRAM = notebook_program.__file__
 TWO = framework.list_devices("cpu", 2)
 
-
-@pytest.fixture(scope="module")
-def heard() -> Iterator[Heard]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield Heard(patch)
-
-
-@pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> dict[str, Any]:
-    """The notebook's names on two virtual devices, before it trains."""
-    folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of("Keras_MultiGPU", folder, devices=2, until=CHECKED)
+UNEVEN = "gradients, uneven batch, n devices / one"
+OF_NETWORK = {STEP, UNEVEN}
+KNOWN = {*OF_NETWORK, "running variance after 5 SGD steps", EPSILON_FIRST}
+"""Known differences."""
 
 
-def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
+def assert_passed(found: FairnessCheck) -> None:
+    assert failed(found.checks) == set()
+    assert {check.check for check in found.checks if check.verdict == "expected"} == KNOWN
+    assert "not checked" not in {check.verdict for check in found.checks}
+    assert found.comparable
 
 
-KNOWN = {"running variance after a step", "gradients, uneven batch, n devices / one"}
-"""Known differences of a network."""
+def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
+    found = fairness_check(names_of(NOTEBOOK, tmp_path, devices=2))
+    assert_passed(found)
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == "replica 0's"
+
+
+def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
+    """Not only the one that its text names; weights, classifier and loss stay in float32."""
+    given = {"recipe": recipe_of_resnet44(tmp_path), "precision": "bf16"}
+    names = names_of(NOTEBOOK, tmp_path, devices=2, **given)
+    try:
+        assert_passed(fairness_check(names))
+        network = names["build_model"]()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    held = framework.dump_weights(network)
+    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
+    policies = {layer.dtype_policy.name for layer in network.layers}
+    assert policies == {"float32", "mixed_bfloat16"}
+    assert network.layers[-1].dtype_policy.name == "float32"
+    assert {variable.dtype for variable in network.variables} == {"float32"}
+
+
+def own_names(folder: Path, **given: Any) -> Names:
+    """The names of the notebook with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", "keras")
+    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Names:
+    """On one device and on two, before it trains."""
+    return own_names(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)
+
+
+def test_weights_come_back_bit_for_bit() -> None:
+    model = networks.build("densenet121", reference.arrays(), RECIPES["chexnet"])
+    initial = weights.canonical("random", seed=5)
+    model.set_weights(framework.state_of(model, initial.arrays))
+    assert weights.digest(framework.dump_weights(model)) == initial.sha256
 
 
 WRONG_STRIDE = (
@@ -83,34 +109,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
 
 
-def test_another_momentum_is_caught(cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    same_networks.assert_another_momentum_is_caught(cells, monkeypatch)
-
-
-def test_a_validation_with_every_replicas_own_statistics_is_caught(
-    cells: dict[str, Any],
-) -> None:
-    shared, kept = "    share_statistics(replica)\n    return", "    return"
-    found = failed_in_training_loop(cells, "Keras_MultiGPU", shared, kept)
-    assert found == {"validated with the statistics that are saved"}
-
-
-def test_adam_adds_epsilon_before_the_bias_correction(cells: dict[str, Any]) -> None:
-    """As the notebook says; gradients so small that it shows."""
-    strategy = cells["strategy"]
-    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
-    with strategy.scope():
-        weight = keras.Variable(np.ones(3, np.float32))
-        network = SimpleNamespace(trainable_variables=[weight])
-        optimizer = cells["make_optimizer"](network, Rule("adam"))
-        optimizer.learning_rate = cells["scaled"].learning_rate
-    for gradient in gradients:
-        half = gradient / 2  # Keras adds the gradients of its two replicas up
-        strategy.run(lambda g=half: optimizer.apply([tf.constant(g)], [weight]))
-    expected = adam(gradients, cells["scaled"], epsilon_first=True)
-    assert np.allclose(weight.numpy(), expected, atol=1e-7)
-
-
 def test_devices_and_versions() -> None:
     assert TWO == ["CPU:0", "CPU:1"]
     assert framework.list_devices("cpu", 1) == ["CPU:0"]
@@ -121,186 +119,179 @@ def test_devices_and_versions() -> None:
     assert framework.SKIPPED.get("virtual devices") is None
 
 
-def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
-    """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(cells, batches, seed=0)
-    assert np.array_equal(first, crops(cells, batches, seed=0)), (
-        "the same seed must give the same run"
-    )
-    assert not np.array_equal(first, crops(cells, batches, seed=1))
-    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(tmp_path: Path) -> None:
+    """By the rule of all notebooks, for any number of threads and after a resume."""
+    data = str(write_different_images(tmp_path, ".png"))
+    names = names_of(NOTEBOOK, tmp_path, devices=2, data=data, batch_size=16, seed=3)
+    run = names["run"]
+    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
+        run.workers = workers
+        found = shared_batches.trained_on(names, run.train_part, epochs)
+        for epoch, batches in zip(epochs, found, strict=True):
+            expected = shared_batches.by_the_rule(
+                run, run.train_part, run.train_part.read, epoch, 0, 1
+            )
+            shared_batches.assert_same(batches, expected)
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(cells, partial(batches, cells))
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    tmp_path: Path, suffix: str
+) -> None:
+    shared_batches.assert_grey_is_read(NOTEBOOK, tmp_path, suffix)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, suffix: str
+) -> None:
+    shared_batches.assert_colour_is_read(NOTEBOOK, tmp_path, suffix)
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
     assert_examples_deliver("keras", tmp_path)
 
 
-def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    lots = np.random.default_rng(0).random((200, 3), np.float32)
-    grey = ramp(cells["crop"])
-    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
+class Noting:
+    """What a watch is told, in order."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[np.ndarray, ...]] = []
+        self.times: list[float] = []
+        self.steps, self.left = 0, False
+
+    def __enter__(self) -> "Noting":
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.left = True
+
+    def batch(self, batch: Any, at: float) -> None:
+        assert self.steps == len(self.batches), "a step follows each batch"
+        self.batches.append(batch)
+        self.times.append(at)
+
+    def step(self) -> None:
+        self.steps += 1
 
 
-def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
-    before = threading.active_count()
-    stream = (batch for batch in cells["make_train_loader"](world(cells), 0, 2))
-    assert len(next(stream)[0]) == cells["scaled"].global_batch_size
-    stream.close()
-    assert threading.active_count() == before
+class Numbers(keras.utils.PyDataset):
+    """Batches of images that are their numbers, which threads read in any order."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers=workers, max_queue_size=2 * workers)
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, k: int) -> tuple[np.ndarray, ...]:
+        self.read.append(k)
+        time.sleep(0.01 * (k % 3))
+        numbers = np.arange(4 * k, 4 * k + 4)
+        return numbers[:, None].astype(np.float32), np.zeros((4, 1), np.float32), numbers
 
 
-def test_every_image_is_evaluated_once(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
-    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
-    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    loader = cells["make_evaluation_loader"](world(cells), part, 2)
-    found = list(loader)
-    assert {len(grey) for grey, _ in found} == {128}  # a fixed shape: one trace
-    assert np.array_equal(np.concatenate([t for _, t in found])[: len(part)], numbered)
-    replica = shallow_replica(cells)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # not that the input ran out of data
-        logits, loss = cells["predict"](replica, iter(loader), len(part))
-    assert logits.shape == (len(part), 14)
-    expected = tf.nn.sigmoid_cross_entropy_with_logits(numbered, logits).numpy().mean()
-    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+def trainer(names: Names) -> tuple[Any, list[float]]:
+    """A model on the notebook's devices, and the images that it is trained or evaluated on."""
+    seen: list[float] = []
+
+    def note(images: np.ndarray) -> np.ndarray:
+        seen.extend(images[:, 0].tolist())
+        return images
+
+    with names["strategy"].scope():
+        layer = keras.layers.Dense(1)
+        layer.build((None, 1))
+        optimizer = keras.optimizers.SGD(0.0)
+        optimizer.build(layer.trainable_variables)
+    images = keras.Input((1,))
+    noted = keras.layers.Lambda(
+        lambda x: tf.ensure_shape(tf.numpy_function(note, [x], x.dtype), x.shape),
+        output_shape=(1,),
+    )(images)
+    model = keras.Model(images, layer(noted))
+    with names["strategy"].scope():
+        model.compile(optimizer, "mse")
+    return model, seen
 
 
-def test_images_are_evaluated_in_order(cells: dict[str, Any]) -> None:
-    """Through `predict`, over the devices: each image's own number comes back."""
-    part = cells["images"].train.iloc[:130]
-    loader = iter(cells["make_evaluation_loader"](world(cells), part, 2))
-    numbers = iter(np.arange(2 * 128, dtype=np.float32))
-
-    def numbered() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for grey, targets in loader:
-            yield np.stack([np.full_like(one, next(numbers), np.float32) for one in grey]), targets
-
-    found, _ = cells["predict"](corners(cells), numbered(), len(part))
-    assert np.array_equal(found[:, 0], np.arange(len(part)))
-
-
-def test_an_evaluation_is_read_before_it_is_asked_for(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``iter`` of its loader does not wait, and begins."""
-    asked, may_continue = threading.Event(), threading.Event()
-
-    def slow(images: image_data.Data, row: int) -> np.ndarray:
-        asked.set()
-        assert may_continue.wait(60)
-        return np.zeros((SIDE, SIDE, 1), np.uint8)
-
-    monkeypatch.setattr(image_data.Data, "read", slow)
-    part = cells["images"].valid
-    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
-    assert asked.wait(60)
-    may_continue.set()
-    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_what_fit_and_predict_take_is_what_is_noted(names: Names, workers: int) -> None:
+    """Each batch once and in order, epoch after epoch, whichever thread reads it."""
+    model, seen = trainer(names)
+    for steps, batches in ((12, Numbers(workers)), (5, islice(Numbers(0), 5)), (2, Numbers(3))):
+        for train in (True, False):
+            seen.clear()
+            noting = Noting()
+            watched: Any = framework.watched(batches if train else Numbers(workers), noting)
+            how = {"callbacks": [watched.callback], "verbose": 0}
+            with names["strategy"].scope(), warnings.catch_warnings():
+                warnings.simplefilter("error")  # not that the input ran out of data
+                if train:
+                    model.fit(watched, steps_per_epoch=steps, **how)
+                else:
+                    model.predict(watched, steps=steps, **how)
+            found = np.concatenate([numbers for _, _, numbers in noting.batches])
+            assert found.tolist() == list(range(4 * steps)) and sorted(seen) == found.tolist()
+            assert noting.steps == steps and noting.left
+            assert noting.times == sorted(noting.times)
 
 
-@pytest.fixture(params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def lower(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """The notebook's names before it trains, in a precision of 16 bits, with a smaller network."""
-    given = {"recipe": recipe_of_resnet44(tmp_path), "precision": request.param}
-    yield namespace_of("Keras_MultiGPU", tmp_path, devices=2, until=CHECKED, **given)
-    keras.config.set_dtype_policy("float32")
+def test_a_loop_may_iterate_by_the_loaders_threads(names: Names) -> None:
+    dataset = Numbers(3)
+    watched = framework.watched(dataset, Noting())
+    for _ in range(2):
+        numbers = [batch[2][0] for batch in watched]
+        assert numbers == list(range(0, 48, 4))
 
 
-def test_the_training_loop_check_is_passed_in_16_bits(lower: dict[str, Any]) -> None:
-    assert lower["this_run"].fairness_check.comparable
-    policies = {layer.dtype_policy.name for layer in lower["model"].layers}
-    assert policies == {"float32", lower["policies"][lower["scaled"].recipe.precision]}
-    assert lower["model"].layers[-1].dtype_policy.name == "float32"
-    assert {variable.dtype for variable in lower["model"].variables} == {"float32"}
-    replica = lower["start"](world(lower), lower["model"])
-    assert replica.dtype_policy.name == "float32", "it is for the network alone"
-    assert lower["criterion"].dtype == "float32"
-    state = framework.dump_optimizer(replica.network, replica.optimizer)
-    assert ("scale" in state) == (lower["scaled"].recipe.precision == "fp16")
-    if "scale" in state:
-        state["scale"] = np.array(8.0)
-        framework.load_optimizer(replica.network, replica.optimizer, state)
-        assert framework.dump_optimizer(replica.network, replica.optimizer)["scale"] == 8
+def test_a_loader_that_leaves_images_out_is_caught(names: Names) -> None:
+    run = names["run"]
+    replica, loader = names["make_replica"](names["build_model"]()), repeat(None)
+    loader = names["make_loader"](run.train_part, True)
+    for _ in run.epochs(replica):
+        with (
+            pytest.raises(LoaderError, match=rf"epoch 1 took 1 of {run.recipe.steps} steps"),
+            run.phase("train"),
+        ):
+            names["train_steps"](replica, loader, 1)
+        break
+    run.monitor.stop()
 
 
-def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
-    replica = shallow_replica(cells)
-    network = replica.network
-    framework.load_optimizer(network, replica.optimizer, {})
-    train(cells, replica, noise(cells), 2)
-    state = framework.dump_optimizer(network, replica.optimizer)
-    assert state["step"] == 2 and len(state) == 1 + 2 * len(network.trainable_variables)
-    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(cells)
-    framework.load_optimizer(again.network, again.optimizer, state)
-    found = framework.dump_optimizer(again.network, again.optimizer)
-    assert found.keys() == state.keys()
-    assert all(np.array_equal(found[name], state[name]) for name in state)
-    assert np.abs(state["second/features.conv0.weight"]).max() > 0
-
-
-def test_fit_takes_every_batch_once_and_in_order(cells: dict[str, Any]) -> None:
-    """Epoch after epoch; Keras would draw some more batches to build the model by."""
-    grey, targets = next(noise(cells))
-    given = ((np.full_like(grey, number), targets) for number in range(20))
-    replica, taken = shallow_replica(cells), []
-
-    class Noting(StepClock):
-        def batches(self, loader: Any) -> Iterator[Any]:
-            for batch in super().batches(loader):
-                shares = cells["strategy"].experimental_local_results(batch[0])
-                taken.append({int(share.numpy().mean()) for share in shares})
-                yield batch
-
-    for steps in (3, 3, 2):
-        with Noting(framework.completion) as clock, warnings.catch_warnings():
-            warnings.simplefilter("error")
-            cells["train_epoch"](replica, given, steps, clock)
-    assert taken == [{number} for number in range(8)]
-    assert next(given)[0].mean() == 8, "what comes next was not read ahead by fit"
-
-
-def test_the_clock_sees_what_fit_waits_for(cells: dict[str, Any]) -> None:
+def test_the_clock_sees_what_fit_waits_for(names: Names) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             time.sleep(0.5)  # longer than a step of this network on any machine
             yield batch
 
-    replica, waited = shallow_replica(cells), []
-    for loader in (noise(cells), slowly(noise(cells))):
-        loss, clock = train(cells, replica, loader, 6)
-        assert len(clock.step_seconds) == 5 and loss > 0
-        waited.append(clock.data_seconds)
+    run, waited = names["run"], []
+    replica = names["make_replica"](names["build_model"]())
+    batch = names["make_loader"](run.train_part, True)[0]
+    for batches in (repeat(batch, 6), slowly(repeat(batch, 6))):
+        assert names["train_steps"](replica, batches, 6) > 0
+        assert len(run.loop.clock.step_seconds) == 5
+        waited.append(run.loop.clock.data_seconds)
     assert waited[1] > waited[0] + 0.5
 
 
-def test_nothing_that_is_iterated_is_tuned(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_that_is_iterated_is_tuned(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     """An iterator that ends would wait for the thread that tunes it."""
-    found, replica = tuned(monkeypatch), shallow_replica(cells)
-    train(cells, replica, cells["make_train_loader"](world(cells), 0, 2), 1)
-    fitted, part = len(found), cells["images"].valid
-    loader = cells["make_evaluation_loader"](world(cells), part, 2)
-    cells["predict"](replica, iter(loader), len(part))
-    assert 1 + len(TWO) <= fitted < len(found), "what Keras makes, and what it has on each device"
+    found, run = tuned(monkeypatch), names["run"]
+    replica = names["make_replica"](names["build_model"]())
+    names["train_steps"](replica, names["make_loader"](run.train_part, True), 1)
+    fitted = len(found)
+    names["predict"](replica, names["make_loader"](run.valid_part, False), len(run.valid_part))
+    assert 0 < fitted < len(found)
     assert not any(found)
 
 
-def test_nothing_is_said_that_none_asked_for(cells: dict[str, Any], heard: Heard) -> None:
+def test_nothing_is_said_that_none_asked_for(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as which devices a strategy reduces to, and how slow it is eagerly."""
-    replica = shallow_replica(cells)
-    next(cells["make_train_loader"](world(cells), 0, 2))
-    _, clock = train(cells, replica, noise(cells), 2)
-    cells["all_reduce_alone"](replica, 2, clock)
-    assert not heard.lines, "in the check of fairness, the training-loop check, or here"
+    heard = Heard(monkeypatch)
+    fairness_check(names)
+    assert not heard.lines
 
 
 def test_the_import_says_nothing() -> None:
@@ -310,76 +301,98 @@ def test_the_import_says_nothing() -> None:
     assert done.stderr == ""
 
 
-def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
-    with pytest.raises(UserError, match="tensor cores"):
-        framework.configure("tf32", "cpu")
+@pytest.mark.parametrize(("precision", "said"), [("tf32", "tensor cores"), ("fp16", "use fp32")])
+def test_other_precisions_are_refused(precision: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        framework.configure(precision, "cpu")
 
 
-def train(
-    cells: dict[str, Any], replica: Any, loader: Iterator[Any], steps: int
-) -> tuple[float, StepClock]:
-    with StepClock(framework.completion) as clock:
-        loss = cells["train_epoch"](replica, loader, steps, clock)
-    return loss, clock
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: str) -> None:
+    """Momentum's velocity and the place in the schedule too, to the last bit."""
+    run = names["run"]
+    batch = names["make_loader"](run.train_part, True)[0]
+    rates = (0.1, 0.1, 0.01)
+
+    def steps(arrays: Any, state: Any, count: int) -> tuple[Any, Any]:
+        replica = names["make_replica"](names["build_model"]())
+        framework.load_weights(replica.network, arrays)
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        names["train_steps"](replica, repeat(batch, count), count)
+        kept = framework.dump_optimizer(replica.network, replica.optimizer)
+        return framework.dump_weights(replica.network), kept
+
+    how = {"optimizer": optimizer, "learning_rate": 1.0, "lr_scaling": "none", "rates": rates}
+    with run.recipe.varied(**how):
+        start = run.initial.arrays
+        whole, _ = steps(start, {}, 3)
+        two, state = steps(start, {}, 2)
+        resumed, after = steps(two, state, 1)
+    assert (state["step"], after["step"]) == (2, 3)
+    for name, array in whole.items():
+        assert np.array_equal(resumed[name], array), name
 
 
-def corners(cells: dict[str, Any]) -> keras.Model:
-    """A model, on the notebook's devices, that gives back each image's first pixel, 14 times."""
-    with cells["scope"]():
-        grey = keras.Input((cells["crop"], cells["crop"], 1))
-        return keras.Model(grey, keras.ops.repeat(grey[:, 0, :1, 0], 14, axis=1))
+def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
+    """Own network, own reader, classes, momentum, warm-up and drops."""
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "keras")
+    assert_own_resumes(NOTEBOOK, tmp_path, recipe, program=PROGRAM)
 
 
-def batches(
-    cells: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The first training batches of a loader that begins with an epoch."""
-    return list(islice(cells["make_train_loader"](world(cells), epoch, workers), count))
+@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path, bits=True, program=PROGRAM)
 
 
-def evaluated(cells: dict[str, Any], part: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and targets of all images of a part."""
-    found = list(cells["make_evaluation_loader"](world(cells), part, 2))
-    pixels, targets = (np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
-    return pixels, targets
+@pytest.mark.parametrize("execution", ["eager", "compiled"])
+def test_a_step_is_executed_as_asked(tmp_path: Path, execution: str) -> None:
+    names = own_names(tmp_path, batch_size=8, execution=execution)
+    run, replica = names["run"], names["make_replica"](names["build_model"]())
+    watch = framework.watch(replica)
+    batch = names["make_loader"](run.train_part, True)[0]
+    names["train_steps"](replica, [batch], 1)
+    assert watch.seen().execution.startswith(execution) and watch.seen().updates == 1
 
 
-def first_batch(cells: dict[str, Any]) -> tuple[np.ndarray, ...]:
-    return batches(cells, 1)[0]
-
-
-@pytest.mark.slow  # the loss of findings is caught every day
-def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
-    def one_hot_sigmoids(sound: Any) -> Any:
-        def criterion(targets: Any, output: Any) -> Any:
-            one_hot = keras.ops.one_hot(keras.ops.reshape(targets, (-1,)), 14)
-            return keras.losses.BinaryCrossentropy(from_logits=True)(one_hot, output)
-
-        return criterion
-
-    rules.assert_wrong_losses_of_classes_are_caught(
-        "Keras_MultiGPU",
-        tmp_path,
-        sigmoids=one_hot_sigmoids,
-        a_sum=lambda sound: keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="sum"
-        ),
+def test_a_rank_of_horovods_passes_the_check_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only one; that several take the mean is tested in Horovod's environment."""
+    monkeypatch.setattr(stand_in_horovod.here, "rank", 0, raising=False)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
+    (tmp_path / "rank").mkdir()
+    place = rank_info.Place(
+        rank=0,
+        ranks=1,
+        nodes=1,
+        virtual=False,
+        devices=1,
+        kind="cpu",
+        hosts=("here",),
+        addresses=("127.0.0.1:0",),
+        interfaces=("lo",),
+        port=0,
+        folder=tmp_path / "rank",
     )
+    monkeypatch.setattr(rank_info._Here, "place", place)
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "keras")
+    with stand_in_horovod.horovod(monkeypatch) as hvd:
+        hvd.world = stand_in_horovod.World(1, stand_in_horovod.mean)
+        found = fairness_check(
+            names_of("Keras_Horovod", tmp_path, recipe=str(recipe), data="auto", batch_size=8)
+        )
+    assert failed(found.checks) == set() and found.comparable
 
 
-def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    copied.assert_trains("Keras_MultiGPU", tmp_path / "other")
+def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
+    copied.assert_script_trains(NOTEBOOK, tmp_path, (sys.executable,), "keras", devices=2)
 
 
-ADAPTER = Adapter(
+ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
     scalar=lambda number, device: tf.constant(number),
-    evaluated=evaluated,
-    first_batch=first_batch,
-    grey={"Keras_MultiGPU": "10971c16b40c81f3"},
-    colour={"Keras_MultiGPU": "d97fcb2c8de0c9ee"},
-    known=frozenset({*KNOWN, "running variance after 5 SGD steps", EPSILON_FIRST}),
+    known=frozenset(OF_NETWORK),
     probe_apart=True,
 )

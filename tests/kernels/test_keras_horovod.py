@@ -1,30 +1,73 @@
-"""Runs in the horovod environment: ``.venvs/horovod/bin/python -m pytest`` with this file."""
+"""Runs in the horovod environment: ``.venvs/horovod/bin/python -m pytest`` with this file.
+
+The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
+"""
 
 from pathlib import Path
+from typing import Any
 
+import own_networks
 import probed
 import pytest
-import with_horovod
+import ranks_tools
+import shared_batches
+from notebook_program import fairness_check, names_of
 
+from helpers.fairness import process_checks, training_loop
 from helpers.frameworks import keras_horovod as framework
-from helpers.frameworks import tensorflow
+from helpers.launch import exchange
 
 NOTEBOOK = "Keras_Horovod"
-TWO = tensorflow.list_devices("cpu", 2)  # of the notebook without Horovod, before all else
+TAPE = "tape = hvd.DistributedGradientTape(tape)  # multi-GPU"
 
 
-def test_two_ranks_train_what_two_devices_train_without_horovod(tmp_path: Path) -> None:
-    with_horovod.assert_as_without(NOTEBOOK, tmp_path, 1e-6)
+def test_on_ranks(tmp_path: Path) -> None:
+    """All that is marked so."""
+    ranks_tools.run_tests(tmp_path, __file__, framework="keras_horovod")
 
 
-def test_without_horovods_tape_the_ranks_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_horovod.assert_ranks_part_without_the_tape(NOTEBOOK, tmp_path, monkeypatch)
+def own_names(folder: Path, **how: Any) -> dict[str, Any]:
+    """On two simulated nodes, of which this process is a rank; a small custom network."""
+    with exchange.first_rank_first():
+        if not folder.exists():
+            own_networks.recipe_of_classes(folder, "keras")
+    recipe = str(folder / "mine.toml")
+    return names_of(NOTEBOOK, folder, recipe=recipe, data="auto", batch_size=8, **how)
 
 
-def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
-    with_horovod.assert_fair(NOTEBOOK, tmp_path)
+@pytest.fixture(scope="module", name="names")
+def names_fixture() -> dict[str, Any]:
+    return own_names(ranks_tools.here().folder.parent / "sound")
+
+
+@pytest.mark.on_ranks
+def test_the_fairness_check_is_passed(names: dict[str, Any]) -> None:
+    found = fairness_check(names)
+    if ranks_tools.here().rank:
+        return  # rank 0 has the rows of all
+    assert found.comparable
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == "replica 0's"
+    assert reasons[process_checks.JOINED] == "2 processes, 2 devices, 1 host"
+
+
+@pytest.mark.on_ranks
+def test_each_rank_has_its_block_of_the_global_batches_of_the_rule(names: dict[str, Any]) -> None:
+    run = names["run"]
+    (found,) = shared_batches.trained_on(names, run.train_part, [1])
+    expected = shared_batches.by_the_rule(run, run.train_part, run.train_part.read, 1, run.rank, 2)
+    shared_batches.assert_same(found, expected)
+
+
+@pytest.mark.on_ranks
+def test_without_horovods_tape_the_ranks_part() -> None:
+    folder = ranks_tools.here().folder.parent / "planted"
+    found = {
+        check.check: check
+        for check in fairness_check(own_names(folder, changes={TAPE: "pass"})).checks
+    }
+    if not ranks_tools.here().rank:
+        assert found[training_loop.TOGETHER].verdict == "fail"
 
 
 def test_the_probe_works(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
 """Runs in the tensorflow environment: ``.venvs/tensorflow/bin/python -m pytest`` with this file."""
 
-from planted import *
-from planted import Tested
-
-TESTED = Tested("keras", ["Keras_MultiGPU"])
+from planted_cells import *
+from plants_keras import TESTED as TESTED

@@ -18,15 +18,9 @@ import probed
 import pytest
 import tensorflow as tf
 from notebook_cells import (
-    CHECKED,
-    EPSILON_FIRST,
-    assert_passed,
     failed,
-    namespace_of,
-    only_the_loop,
 )
 from notebook_program import names_of
-from resuming import write_small_images
 from tensorflow.python.eager import context
 
 from helpers.errors import UserError
@@ -163,41 +157,15 @@ def test_several_nodes_reduce_by_nccl_where_they_can_stand_in(
     assert options.implementation.value == ("RING" if shared else "NCCL")
 
 
-@pytest.fixture
-def loop(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> dict[str, Any]:
-    """Keras's names for two replicas on one or two "GPUs", up to its training-loop check.
-
-    CPU devices compute for them.
-    """
-    there = [Gpu("A"), Gpu("B")]
-    only_the_loop(monkeypatch)
-    monkeypatch.setattr(devices, "visible", lambda: there)
+@pytest.mark.parametrize(("gpus", "sums"), [(2, "NcclAllReduce"), (1, "ReductionToOneDevice")])
+def test_gradients_are_summed_by_nccl_unless_replicas_share_a_gpu_stand_in(
+    gpus: int, sums: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu("A"), Gpu("B")])
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
     monkeypatch.setattr(keras, "list_devices", lambda kind, count, gpus: TWO[:count])
-    return namespace_of(
-        "Keras_MultiGPU",
-        tmp_path,
-        until=CHECKED,
-        checked=False,
-        devices=2,
-        gpus=request.param,
-        recipe="demo",
-        data=str(write_small_images(tmp_path / "data")),
-        batch_size=4,
-    )
-
-
-@pytest.mark.parametrize("loop", [2, 1], indirect=True)
-def test_the_loop_walks_the_path_of_one_device_stand_in(loop: dict[str, Any]) -> None:
-    """Where replicas share a GPU, the first one sums the gradients."""
-    run = loop["this_run"]
-    shared = run.setup.devices.shared_gpus == 1
-    reduction = loop["strategy"].extended._cross_device_ops
-    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
-    run.check_training_loop(**vars(run.functions))
-    assert_passed(run, known={"running variance after 5 SGD steps", EPSILON_FIRST})
+    names = names_of("Keras_MultiGPU", tmp_path, devices=2, gpus=gpus)
+    assert type(names["strategy"].extended._cross_device_ops).__name__ == sums
 
 
 def tf32(x: tf.Tensor) -> tf.Tensor:

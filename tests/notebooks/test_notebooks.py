@@ -94,7 +94,7 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         assert set(mocked) <= {target.id for target in assigned}
         return
     given = [getattr(target, "id", "") for target in assigned]
-    own = {"ChainerMN_MultiNode": ["all_reduce"], "Keras_MultiGPU": ["backend"]}.get(name, [])
+    own = {"ChainerMN_MultiNode": ["all_reduce"]}.get(name, [])
     if name in FRAMEWORK_NOTEBOOKS and is_program(name):  # any other can be a line of its own
         assert given[:4] == ["recipe", "devices", "precision", "epochs"] and len(given) <= 6
         assert set(given) <= {*opening.PARAMETERS, "resume", *own}

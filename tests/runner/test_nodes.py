@@ -52,17 +52,6 @@ def test_a_notebook_of_one_machine_leaves_several_to_its_frameworks_other(suite:
     assert planned(notebooks=named, **two) == [(named[0], 2, 1)]
 
 
-def test_of_a_notebooks_rows_each_says_itself_whether_it_spans_nodes(suite: Suite) -> None:
-    """Keras on JAX does; that on TensorFlow was asked for too, and is skipped with its reason."""
-    suite.notebook("Keras_MultiGPU", framework="Keras")
-    words = ["keras", "keras-jax"]
-    runs = plans.make_plan(recipe="demo", frameworks=words, devices=[1], nnodes=[2]).runs
-    reasons = {run.kernel: why_not(run.notebook, run.kernel, run.devices, 2) for run in runs}
-    assert list(reasons) == ["tiny", "jax"]
-    assert "keras-team/keras/issues/20585" in reasons["tiny"]
-    assert reasons["jax"] == ""
-
-
 def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     state = plans.RunState("PyTorch_MultiGPU", "PyTorch", "pytorch", 2, "", nodes=3)
     assert state.folder == "PyTorch_MultiGPU-3n-2x"

@@ -1,6 +1,0 @@
-"""Runs in the jax environment: ``.venvs/jax/bin/python -m pytest`` with this file."""
-
-from planted import *
-from planted import Tested
-
-TESTED = Tested("keras", ["Keras_MultiGPU"], given={"backend": "jax"})
