@@ -135,7 +135,7 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
         model.call = call
 
 
-class Steps(keras.callbacks.Callback):
+class _Steps(keras.callbacks.Callback):
     """Tells a watch of each step of ``fit``, or of ``predict``, on the batches that these took."""
 
     def __init__(self, watching: Watching, *, twice: bool) -> None:
@@ -182,7 +182,7 @@ class Steps(keras.callbacks.Callback):
         self._end()
 
 
-class WatchedDataset(PyDatasetAdapter):
+class _WatchedDataset(PyDatasetAdapter):
     """A ``PyDataset`` as ``fit`` reads it, with its threads; ``callback`` notes its batches.
 
     Iterated, it gives them whole.
@@ -190,7 +190,7 @@ class WatchedDataset(PyDatasetAdapter):
 
     def __init__(self, batches: keras.utils.PyDataset, watching: Watching) -> None:
         super().__init__(batches)
-        self.callback = Steps(watching, twice=True)
+        self.callback = _Steps(watching, twice=True)
         self._take = self.callback.take
 
     def _standardize_batch(self, batch: Any) -> Any:
@@ -203,14 +203,14 @@ class WatchedDataset(PyDatasetAdapter):
         self.on_epoch_end()
 
 
-class WatchedBatches(GeneratorDataAdapter):
+class _WatchedBatches(GeneratorDataAdapter):
     """Other batches, as ``fit`` reads them; ``callback`` notes them.
 
     A loop may iterate over it instead.
     """
 
     def __init__(self, batches: Iterable[Any], watching: Watching) -> None:
-        self.callback = Steps(watching, twice=False)
+        self.callback = _Steps(watching, twice=False)
         self._batches, self._watching = batches, watching
 
     def get_tf_dataset(self) -> tf.data.Dataset:
@@ -225,11 +225,11 @@ class WatchedBatches(GeneratorDataAdapter):
         self._watching.__exit__(None, None, None)
 
 
-def watched(batches: Iterable[Any], watching: Watching) -> WatchedDataset | WatchedBatches:
+def watched(batches: Iterable[Any], watching: Watching) -> Any:
     watching.__enter__()
     if isinstance(batches, keras.utils.PyDataset):
-        return WatchedDataset(batches, watching)
-    return WatchedBatches(batches, watching)
+        return _WatchedDataset(batches, watching)
+    return _WatchedBatches(batches, watching)
 
 
 def _trained(model: Model) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ def dump_weights(model: Model) -> dict[str, np.ndarray]:
     }
 
 
-def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def state_of(model: Model, weights: Mapping[str, np.ndarray]) -> Any:
     """For ``set_weights``."""
     if not custom.is_own(model):
         recipe = RECIPES["chexnet"]

@@ -109,6 +109,7 @@ POOL = interface_of("WithPool")
 NOTEBOOK = interface_of("Notebook")
 APART = interface_of("Apart")
 LAUNCHED = interface_of("Launched")
+PLACED, READS = interface_of("Placed"), interface_of("Reads")
 
 
 def test_modules_listed_are_those_there() -> None:
@@ -136,10 +137,7 @@ def constants(module: str) -> dict[str, object]:
     return found
 
 
-BACKENDS = [row.module for row in frameworks.ROWS if "backend" in row.parameters]
-
-
-@pytest.mark.parametrize("module", sorted({*NOTEBOOKS, *BACKENDS}))
+@pytest.mark.parametrize("module", sorted(NOTEBOOKS))
 def test_it_is_called_as_in_the_registry(module: str) -> None:
     said = constants(module)
     row = next(row for row in frameworks.ROWS if row.module == module)
@@ -150,7 +148,7 @@ def test_it_is_called_as_in_the_registry(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_it_has_the_functions_of_the_interface(module: str) -> None:
     found, own = functions_of(module), own_functions(module)
-    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK | APART | LAUNCHED
+    known = FRAMEWORK | LOSSES | RANKS | POOL | NOTEBOOK | APART | LAUNCHED | PLACED | READS
     extra = [name for name in own if name not in known]
     assert not extra, f"{module}.py has public functions that interface.py lacks: {extra}"
     ranks = {"rank_gradients": RANKS["rank_gradients"]} if module in OVER_NODES else {}
