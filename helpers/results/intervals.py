@@ -79,19 +79,6 @@ def change(found: Interval) -> str:
     return text if excludes(found, 1.0) else f"{text}: no significant difference"
 
 
-def not_worse(difference: Interval, margin: float) -> str:
-    """Whether something new may be called as good: ``yes``, ``no`` or ``not shown``.
-
-    Args:
-        difference: new minus old, larger is better.
-        margin: the loss that would not matter, in the same unit. *Yes* takes an interval that
-            ends above ``-margin``; *no* one that ends below it.
-    """
-    if difference.low >= -margin:
-        return "yes"
-    return "no" if difference.high < -margin else "not shown"
-
-
 def updates_to(target: float, updates: ArrayLike, values: ArrayLike) -> float:
     """Updates after which a curve first reaches ``target``, straight between its points.
 

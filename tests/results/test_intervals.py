@@ -42,21 +42,6 @@ def test_a_change_that_may_be_none_says_so() -> None:
     assert Interval(0.22, 0.2, 0.25).text(".0%") == "22 % (20 % to 25 %)"
 
 
-@pytest.mark.parametrize(
-    ("difference", "verdict"),
-    [
-        (Interval(0.006, -0.024, 0.036), "not shown"),  # the study's own figures: wide, about 0
-        (Interval(0.006, -0.009, 0.021), "yes"),
-        (Interval(0.006, -0.011, 0.023), "not shown"),
-        (Interval(-0.03, -0.05, -0.011), "no"),
-        (Interval(-0.03, -0.05, -0.009), "not shown"),
-        (Interval(0.2, math.nan, math.nan), "not shown"),  # one seed shows nothing
-    ],
-)
-def test_as_good_takes_an_interval_within_the_margin(difference: Interval, verdict: str) -> None:
-    assert intervals.not_worse(difference, 0.01) == verdict
-
-
 def test_updates_to_a_target() -> None:
     assert intervals.updates_to(0.8, [0, 2, 4], [0.5, 0.7, 0.9]) == pytest.approx(3)
     assert intervals.updates_to(0.8, [0, 2, 4], [0.5, 0.9, 0.6]) == pytest.approx(1.5)
