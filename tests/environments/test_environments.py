@@ -72,8 +72,8 @@ def test_every_kernel_has_the_packages_that_it_imports(lock: str) -> None:
     assert ("cupy-cuda12x" in packages) == (lock == "chainer-gpu.txt")
 
 
-def test_keras_is_the_same_on_every_backend() -> None:
-    """Else a row of it would show another Keras, and not another backend."""
+def test_keras_is_the_same_in_every_environment() -> None:
+    """Else Horovod's row would show another Keras, and not Horovod."""
     found = {lock: locked(lock).get("keras") for lock in LOCKS}
     assert len({version for version in found.values() if version}) == 1, found
 

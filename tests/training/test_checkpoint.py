@@ -125,14 +125,14 @@ def test_other_images_are_refused(tmp_path: Path) -> None:
     assert begin(tmp_path, resume=True).epoch == 1
 
 
-def test_another_framework_or_backend_is_refused(tmp_path: Path) -> None:
+def test_another_framework_or_environment_is_refused(tmp_path: Path) -> None:
     """Its weights would fit, but a record is of one of them."""
     write(tmp_path, framework={"name": "Keras", "kernel": "tensorflow"})
     with pytest.raises(UserError) as refused:
-        begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "jax"})
+        begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "horovod"})
     assert str(refused.value) == (
         f"{tmp_path / checkpoint.FILE}: belongs to a run by Keras in kernel tensorflow, but this "
-        "run uses Keras in kernel jax; resume it there, or remove the file"
+        "run uses Keras in kernel horovod; resume it there, or remove the file"
     )
     assert begin(tmp_path, resume=True, framework={"name": "Keras", "kernel": "tensorflow"}).epoch
 
