@@ -1,21 +1,18 @@
-"""Models, weights and optimisers of Keras 3, the same on every backend.
+"""Models, weights and optimisers of Keras 3.
 
 A model is built by ``keras.applications``, its layers have names of their own, and images are
-channels-last on every backend. The importing module chooses the backend: ``keras`` and
-``keras_jax`` set ``KERAS_BACKEND`` before they import this module.
+channels-last. The importing module sets ``KERAS_BACKEND`` before it imports this one.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
-from keras.src.backend.common import dtypes
 
 from helpers.errors import UserError
 from helpers.frameworks import weight_layout
@@ -124,8 +121,7 @@ def exact(
     keras.config.set_floatx("float64")  # of the input
     keras.config.set_dtype_policy("float64")  # of the layers
     try:
-        with as_wide_as("float64"):
-            return build_model(weights)
+        return build_model(weights)
     finally:
         keras.config.set_floatx(before[0])
         keras.config.set_dtype_policy(before[1])
@@ -149,15 +145,13 @@ def shallow(weights: Mapping[str, np.ndarray], devices: Sequence[Device]) -> Mod
 
 
 def logits(model: Model, images: np.ndarray) -> np.ndarray:
-    with as_wide_as(model.compute_dtype):
-        found = model(_batch(model, images), training=False)
+    found = model(_batch(model, images), training=False)
     return keras.ops.convert_to_numpy(found)
 
 
 def train_forward(model: Model, images: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     before = dump_weights(model)
-    with as_wide_as(model.compute_dtype):
-        found = model(_batch(model, images), training=True)
+    found = model(_batch(model, images), training=True)
     after = dump_weights(model)
     load_weights(model, before)
     return keras.ops.convert_to_numpy(found), after
@@ -175,22 +169,6 @@ PARTS = {
     "moving_variance": "running_var",
 }
 """Keras's names of what a layer holds, and torchvision's."""
-
-
-@contextmanager
-def as_wide_as(dtype: str) -> Iterator[None]:
-    """Inside, Keras computes in float64 where ``dtype`` is that.
-
-    Everywhere but on TensorFlow it makes 32 bits of 64 where types meet, as in BatchNorm, by a
-    table of its own that nothing public changes.
-    """
-    before = dtypes.BIT64_TO_BIT32_DTYPE["float64"]
-    if dtype == "float64":
-        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = dtype
-    try:
-        yield
-    finally:
-        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = before
 
 
 def trained(model: Model) -> dict[str, keras.Variable]:
