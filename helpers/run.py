@@ -21,6 +21,7 @@ import numpy as np
 from helpers.training.run_state import RunState
 
 if TYPE_CHECKING:
+    from helpers.networks.weights import Weights
     from helpers.training.loop import Loop
     from helpers.training.notebook_recipe import NotebookRecipe, Part
     from helpers.training.setup import Setup
@@ -244,6 +245,13 @@ class Run(RunState):
         from helpers.training.loop import Loop
 
         return Loop(self)
+
+    @cached_property
+    def initial(self) -> Weights:
+        """The weights that all frameworks begin with."""
+        from helpers.training import notebook_run
+
+        return notebook_run.initial(self)
 
     def tell(self, method: str, *args: Any) -> None:
         from helpers.training import notebook_run

@@ -185,8 +185,8 @@ def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]],
 
 @contextmanager
 def _initial(run: RunState, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
-    before, run.initial_arrays = run.initial_arrays, arrays
+    before, run.other_arrays = run.other_arrays, arrays
     try:
         yield
     finally:
-        run.initial_arrays = before
+        run.other_arrays = before

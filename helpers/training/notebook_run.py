@@ -137,8 +137,6 @@ def prepare(run: RunState) -> None:
     )
     if here is not None and here.about:
         run.record.add("cluster", dict(here.about))
-    run.initial = _initial(run)
-    run.initial_arrays = run.initial.arrays
 
 
 def described(run: RunState) -> str:
@@ -151,7 +149,8 @@ def described(run: RunState) -> str:
     return f"{versions}\n{devices}\n{setup.recipe}\nImages: {images}\n{run.initial}"
 
 
-def _initial(run: RunState) -> Weights:
+def initial(run: RunState) -> Weights:
+    """Find the initial weights, or make them; not before the notebook has joined its processes."""
     recipe, outputs = run.setup.recipe.recipe, len(run.images.classes)
     if recipe.network == "own":
         found = exchange.of_first(custom.initial(run.framework, recipe, outputs))

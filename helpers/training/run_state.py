@@ -66,9 +66,8 @@ class RunState:
     backend: str
     folder: Path
     images: Data
-    initial: Weights
-    initial_arrays: Mapping[str, np.ndarray]
-    """Those of ``initial``; during the fairness check the reference's."""
+    other_arrays: Mapping[str, np.ndarray] | None = None
+    """The reference's, during the fairness check, in place of the initial weights."""
     names: Mapping[str, Any]
     """The notebook's ``globals()``."""
     given: Mapping[str, Any]
@@ -93,6 +92,16 @@ class RunState:
     def loop(self) -> Noted:
         """What this process notes while it trains."""
         raise NotImplementedError
+
+    @property
+    def initial(self) -> Weights:
+        """The initial weights."""
+        raise NotImplementedError
+
+    @property
+    def initial_arrays(self) -> Mapping[str, np.ndarray]:
+        """Those that a network is built with now."""
+        return self.initial.arrays if self.other_arrays is None else self.other_arrays
 
     def gather(self, value: Any) -> list[Any]:
         """Every process's value, in their order, in each of them.
