@@ -114,14 +114,17 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
 
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
-    """Meanwhile nothing is traced: a graph's function would be given no numbers."""
-    seen, eagerly = list[np.ndarray](), tf.config.functions_run_eagerly()
-    model.note = lambda x: seen.append(tf.cast(x, tf.float32).numpy().transpose(0, 3, 1, 2))
-    tf.config.run_functions_eagerly(True)
+    """By this process's first device. It must not have been traced before."""
+    seen, own = list[np.ndarray](), tensorflow_strategies.own_devices()
+
+    def note(replica: np.ndarray, x: np.ndarray) -> None:
+        if replica % own == 0:
+            seen.append(x.transpose(0, 3, 1, 2))
+
+    model.note = note
     try:
         yield seen
     finally:
-        tf.config.run_functions_eagerly(eagerly)
         model.note = None
 
 
@@ -139,7 +142,7 @@ def _without_tf32() -> Iterator[None]:
 class _Shallow(tf.Module):
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__()
-        self.note: Callable[[tf.Tensor], None] | None = None
+        self.note: Callable[[np.ndarray, np.ndarray], None] | None = None
         self.parts = {
             name: tf.Variable(
                 tf.zeros_like(weight_layout.last(array)), "running" not in name, name=name
@@ -150,7 +153,9 @@ class _Shallow(tf.Module):
     def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         recipe = RECIPES["chexnet"]
         if self.note is not None:
-            self.note(x)
+            context = tf.distribute.get_replica_context()
+            replica = 0 if context is None else context.replica_id_in_sync_group
+            tf.numpy_function(self.note, [replica, tf.cast(x, tf.float32)], [])
         around = [[0, 0], [3, 3], [3, 3], [0, 0]]
         # In the dtype of what it is given, as the notebook's model.
         x = tf.nn.conv2d(x, tf.cast(self.parts["features.conv0.weight"], x.dtype), 2, around)
