@@ -68,9 +68,8 @@ class EpochLines:
         if heartbeat.watched():
             heartbeat.show(line)
         else:
-            line = self._over_the_moving(line)
+            print(self._over_the_moving(line), end="", flush=True)
             self._moving = len(line)
-            print(line, end="", flush=True)
 
     def _over_the_moving(self, line: str) -> str:
         """The line as it takes the place of the moving one, where there is one."""

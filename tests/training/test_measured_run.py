@@ -256,6 +256,8 @@ def test_within_an_epoch_one_line_is_replaced(
         assert (tmp_path / heartbeat.MOVING).read_text() == then
         return
     assert capsys.readouterr().out == first + "\r" + then.ljust(len(first))
+    lines.heard(epochs.Within(25, 30.0))
+    assert capsys.readouterr().out == "\r" + then  # no longer than it has to be
     row = {"epoch": 3, "train_loss": 1.0, "valid_loss": 1.0, "valid_top1": 0.5, "valid_top5": 0.9}
     lines.heard(row | {"images_per_second": 9.0})
     lines.heard(row | {"images_per_second": 9.0})
