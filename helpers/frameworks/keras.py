@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -105,8 +105,8 @@ def set_step(replica: Any, step: int) -> None:
 
 
 def beside(model: Model) -> AbstractContextManager[Any]:
-    scope: AbstractContextManager[Any] = model.variables[0].value.distribute_strategy.scope()
-    return scope
+    strategy = getattr(model.variables[0].value, "distribute_strategy", None)
+    return strategy.scope() if strategy else nullcontext()
 
 
 @contextmanager
