@@ -134,6 +134,7 @@ def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(notebook: str, tmp_
     for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
         run.workers = workers
         each = in_each(names, shared_batches.trained_on, run.train_part, epochs)
+        assert len(each) == (2 if "dist" in names else 1)
         for rank, found in enumerate(each):
             for epoch, batches in zip(epochs, found, strict=True):
                 if (rank, epoch) not in expected:
@@ -256,6 +257,7 @@ def test_a_custom_network_is_trained(adapter: OfPrograms, notebook: str, tmp_pat
     assert unknown == set(custom_network.UNKNOWN)
     reasons = {check["reason"] for check in fairness["checks"] if check["check"] in unknown}
     assert reasons == {"own network"}
+    assert {name for name, verdict in verdicts.items() if verdict == "expected"} <= adapter.known
     for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
         assert verdicts[row] == "pass"
 
