@@ -18,6 +18,7 @@ import data_prep
 from data_prep.readers.catalog_reader import CatalogReader
 from helpers.training import image_data, notebook_recipe
 from helpers.training.numbered_images import in_memory
+from helpers.training.training_notes import FILLED
 
 Batch = tuple[np.ndarray, ...]
 """Pixels, targets and the images' numbers."""
@@ -55,14 +56,17 @@ def trained_on(names: Names, part: Any, epochs: Iterable[int]) -> list[list[Batc
 
 
 def evaluated(names: Names, part: Any) -> Batch:
-    """In a process that trains: all that it evaluates of a part."""
+    """In a process that trains: all that it evaluates of a part, without what fills a batch up."""
     batches = [_arrays(batch) for batch in names["make_loader"](part, False)]
-    return tuple(map(np.concatenate, zip(*batches, strict=True)))
+    pixels, targets, numbers = map(np.concatenate, zip(*batches, strict=True))
+    images = numbers != FILLED
+    return pixels[images], targets[images], numbers[images]
 
 
 def _arrays(batch: Sequence[Any]) -> Batch:
-    assert "uint8" in str(batch[0].dtype)  # MXNet's is a class
-    return tuple(np.array(in_memory(part)) for part in batch)
+    found = tuple(np.array(in_memory(part)) for part in batch)
+    assert found[0].dtype == np.uint8
+    return found
 
 
 def assert_same(found: Sequence[Batch], expected: Sequence[Batch]) -> None:
