@@ -107,16 +107,17 @@ def _pixels(run: RunState, part: Part, seen: np.ndarray | None, numbers: Sequenc
     if seen is None or not numbers:
         return Check(PIXELS, None, None, "this process evaluates no image")
     recipe = run.setup.recipe.recipe
+    limit = training_loop.LIMITS[recipe.precision].values  # a network may see them in 16 bits
     worst = 0.0
     for pixels, number in zip(seen, numbers[0].tolist(), strict=False):
         if number == FILLED:
             continue
         expected = reference_checks.expected_pixels(part.read(number), recipe)
         if pixels.shape != expected.shape:
-            return Check(PIXELS, float("inf"), reference_checks.SINGLE, f"shape {pixels.shape}")
+            return Check(PIXELS, float("inf"), limit, f"shape {pixels.shape}")
         # np.max, because Python's max() loses a NaN
         worst = float(np.max([worst, np.abs(pixels - expected).max()]))
-    return Check(PIXELS, worst, reference_checks.SINGLE)
+    return Check(PIXELS, worst, limit)
 
 
 def _parts(run: RunState) -> tuple[Part, Part, Part]:
