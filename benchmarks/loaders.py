@@ -217,27 +217,17 @@ def notebook(
     name = NOTEBOOKS[framework]
     of = {"data": str(data), "recipe": recipe}
     names = notebook_loops.names_of(name, folder, batch, "## 6.", **of)
-    if name in notebook_loops.CALLING:
-        return partial(batches_of_library, names), names["run"].images
-    return partial(batches, names), names["this_run"].images
-
-
-def batches_of_library(names: dict[str, Any], workers: int) -> Iterator[Any]:
-    """Those of a notebook that calls the library."""
-    run, dist = names["run"], names.get("dist")
-    if dist is not None and not dist.is_initialized():  # the only process
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    run.workers = workers
-    yield from chain.from_iterable(repeat(names["make_loader"](run.train_part, True)))
+    return partial(batches, names), names["run"].images
 
 
 def batches(names: dict[str, Any], workers: int) -> Iterator[Any]:
-    """Those of a notebook that hands its functions to the library."""
-    from helpers.training.world import World
-
-    run = names["this_run"]
-    world = World(0, 1, run.devices, run.setup.devices.kind)
-    yield from names["make_train_loader"](world, 0, workers)
+    """Those of a notebook's training loader, for one device."""
+    run = names["run"]
+    if "dist" in names and not names["dist"].is_initialized():  # the only process
+        dist = names["dist"]
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    run.workers = workers
+    yield from chain.from_iterable(repeat(names["make_loader"](run.train_part, True)))
 
 
 if __name__ == "__main__":

@@ -20,9 +20,6 @@ from helpers.recipe import RECIPES
 
 Take: TypeAlias = Callable[[int], Any]
 """Takes that many training steps, and returns when they are done."""
-CALLING = ("Chainer_MultiGPU", "MXNet_Gluon_MultiGPU", "PyTorch_MultiGPU")
-CALLING += ("PyTorch_MultiGPU_Exp_Loss",)
-"""The notebooks that call the library; the others hand it their functions."""
 
 
 def for_each_framework(
@@ -94,33 +91,9 @@ def with_loops(
 ) -> None:
     """Call ``use`` with the notebook's names and its loop on synthetic data and on files.
 
-    Both are made, as in a run: a loader that exists can change what a step costs. Where replicas
-    are processes of their own, ``use`` runs in each. ``given`` are as in :func:`names_of`.
+    It runs in place of the notebook's measurements, without what comes before them: in each process
+    that would train. ``given`` are as in :func:`names_of`.
     """
-    if notebook in CALLING:
-        _in_calling(notebook, use, _parameters(folder, batch) | given)
-        return
-    from helpers.training import train_loop
-
-    names = names_of(notebook, folder, batch, "this_run.train()", **given)
-
-    def loops(world: Any, work: Any, replica: Any) -> None:
-        def take(loader: Any) -> Take:
-            return lambda steps: train_loop.take_steps(work, replica, loader, steps)
-
-        noise = work.functions.make_fixed_loader(world, work.noise(world, batch))
-        files = work.functions.make_train_loader(world, 0, work.workers)
-        work.functions.ready(replica, [noise, files])
-        use(names, take(noise), take(files))
-
-    del names["__builtins__"]  # where Chainer's kernel has what cannot be sent to a process
-    names["this_run"].with_replica(loops, names["initial"].arrays)
-
-
-def _in_calling(
-    notebook: str, use: Callable[[dict[str, Any], Take, Take], None], given: dict[str, Any]
-) -> None:
-    """Run the notebook with ``use`` in place of its measurements, and without what comes before."""
     from helpers.runner.notebook_code import run_cells
 
     def only_measure(run: Any) -> None:
@@ -138,5 +111,5 @@ def _in_calling(
         checked=False,
         changed=lambda text: text.replace("print(run)", "only_measure(run)"),
         only_measure=only_measure,
-        **given,
+        **_parameters(folder, batch) | given,
     )

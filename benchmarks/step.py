@@ -45,8 +45,8 @@ def measure(framework: str, folder: Path, given: argparse.Namespace) -> None:
     inside.require("bare_loops", framework, "bare loop")
 
     def compare(names: dict[str, Any], noise: Take, files: Take) -> None:
-        run = names.get("this_run") or names["run"]
-        own = len(getattr(run, "own_devices", run.devices))
+        run = names["run"]
+        own = len(run.own_devices)
         loops = importlib.import_module(f"bare_loops.{framework}")
         bare = loops.make(given.pixels, given.batch_size)
         loads = {"ours": noise, "bare": lambda steps: bare(own * steps)}

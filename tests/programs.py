@@ -1,4 +1,4 @@
-"""The notebooks that call ``helpers.begin``: what they show is the program that trains."""
+"""The frameworks' notebooks: what they show is the program that trains."""
 
 import ast
 import re
@@ -8,21 +8,13 @@ from multi_gpu_lines import MARK, code
 from helpers import paths
 from helpers.frameworks import ROWS
 
-
-def is_program(notebook: str) -> bool:
-    """Whether it is one; a notebook that is still to be written will be."""
-    path = paths.NOTEBOOKS / f"{notebook}.ipynb"
-    return not path.exists() or "helpers.begin(" in path.read_text(encoding="utf-8")
+PROGRAMS = list(dict.fromkeys(row.notebook for row in ROWS))
 
 
 def launches(notebook: str) -> bool:
     """Whether it starts its processes itself."""
     path = paths.NOTEBOOKS / f"{notebook}.ipynb"
     return path.exists() and "run.launch(" in path.read_text(encoding="utf-8")
-
-
-NAMES = sorted({*(row.notebook for row in ROWS), *(p.stem for p in paths.NOTEBOOKS.glob("*_M*"))})
-PROGRAMS = [name for name in NAMES if is_program(name)]
 
 
 def definitions(notebook: str) -> dict[str, str]:

@@ -1,26 +1,23 @@
 """Fairness checks across a run's processes: membership, the images read, and the evaluation.
 
 None of them needs a reference, so they apply to custom networks too. Each process answers with the
-output of its own loaders and its own loop (``helpers.training.data_coverage`` asks it), and this
-module combines the answers. ``reference_checks`` compares the gradients of n devices with those of
-one, and ``training_loop`` compares the steps. Where each rank runs these checks itself, this module
-chooses the row that is reported for all ranks.
+output of its own loaders and its own loop (``helpers.training.notebook_coverage``), and this module
+combines the answers. ``reference_checks`` compares the gradients of n devices with those of one,
+and ``training_loop`` compares the steps.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from helpers.fairness import reference
-from helpers.fairness.check_results import EXPECTED, Check
+from helpers.fairness.check_results import Check
 
 JOINED = "processes and devices that joined"
 ONCE = "each training image once an epoch"
 ORDER = "order of the images, epoch 2 / epoch 1"
 EVALUATED = "each evaluated image once, in its place"
-LOSS = "evaluation loss, mean over its images"
 REPLICAS = "logits of all devices after training"
 WEIGHTS = "weights of all processes after training"
 
@@ -47,8 +44,6 @@ class Answer:
     """The same of an epoch of as many images as fill whole batches, int64 (images,)."""
     logits: np.ndarray
     """The logits of all evaluated images, (images, outputs)."""
-    loss: float
-    """Their mean."""
 
 
 def joined(answers: Sequence[Answer], processes: int, devices: int, hosts: int) -> Check:
@@ -122,31 +117,22 @@ def evaluated(
     answers: Sequence[Answer],
     rows: np.ndarray,
     expected: np.ndarray,
-    targets: np.ndarray,
     limit: float,
-) -> list[Check]:
+) -> Check:
     """Whether an evaluation counts every image once, where it belongs.
 
-    A padded image, one left out or two exchanged move logits to other rows; the loss is that of
-    exactly these rows.
+    A padded image, one left out or two exchanged move logits to other rows.
 
     Args:
         answers: of all processes, each of which has all logits.
         rows: int64, numbers of the images that are looked at.
         expected: their logits, float64 (rows, outputs).
-        targets: of all images: float32 (images, outputs), or int64 (images,).
-        limit: of both differences.
+        limit: of the difference.
     """
-    errors, losses = [], []
-    for answer in answers:
-        errors.append(np.abs(answer.logits[rows] - expected).max())
-        losses.append(abs(answer.loss - mean_loss(answer.logits.astype(np.float64), targets)))
+    errors = [np.abs(answer.logits[rows] - expected).max() for answer in answers]
+    said = f"{len(answers[0].logits)} images, the last batch of them uneven"
     # np.max, because Python's max() loses a NaN
-    said = f"{len(targets)} images, the last batch of them uneven"
-    return [
-        Check(EVALUATED, float(np.max(errors)), limit, said),
-        Check(LOSS, float(np.max(losses)), limit),
-    ]
+    return Check(EVALUATED, float(np.max(errors)), limit, said)
 
 
 def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
@@ -161,21 +147,6 @@ def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:
         total = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
         return float((total - logits[np.arange(len(logits)), targets]).mean())
     return float((np.logaddexp(0, logits) - targets * logits).mean())
-
-
-def of_ranks(answers: Sequence[Sequence[Check]], devices: int) -> list[Check]:
-    """Each row as the worst rank has it; the row says how many take part.
-
-    Args:
-        answers: of each rank, the same rows in the same order.
-    """
-    all_ranks = f"{devices} devices on {len(answers)} ranks"
-    found = []
-    for row in zip(*answers, strict=True):
-        rank = max(range(len(row)), key=lambda number: _how_bad(row[number]))
-        who = f"rank {rank} of {all_ranks}" if row[rank].verdict == "fail" else all_ranks
-        found.append(replace(row[rank], reason=f"{row[rank].reason}; {who}"))
-    return found
 
 
 def after_training(
@@ -200,13 +171,6 @@ def after_training(
             said = f"not those of rank 0: rank {', '.join(map(str, others))}"
         checks.append(Check(WEIGHTS, float(len(others)), 0.0, said))
     return checks
-
-
-def _how_bad(check: Check) -> tuple[int, float]:
-    """Sorts checks by their verdict, then by their difference."""
-    difference = math.inf if check.difference is None else check.difference
-    verdicts = ("pass", EXPECTED, "fail", "not checked")
-    return verdicts.index(check.verdict), math.inf if math.isnan(difference) else difference
 
 
 def _epochs(answers: Sequence[Answer]) -> list[np.ndarray]:

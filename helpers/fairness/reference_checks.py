@@ -17,7 +17,7 @@ import numpy as np
 
 from helpers.fairness import reference
 from helpers.fairness.check_results import Check
-from helpers.recipe import RECIPES, Recipe, ScaledRecipe
+from helpers.recipe import RECIPES, Recipe
 
 EXACT, SINGLE = 1e-10, 1e-5
 STATISTICS = 1e-6  # MXNet keeps BatchNorm's momentum in single precision, whatever it computes in
@@ -37,36 +37,6 @@ def same_weights(held: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarra
     # np.max, because Python's max() loses a NaN
     worst = np.max([np.abs(held[name] - array).max() for name, array in initial.items()])
     return Check("initial weights", float(worst), 0.0)
-
-
-def same_inputs(
-    evaluate_pixels: Callable[[np.ndarray], np.ndarray],
-    labels: Sequence[str],
-    classes: Sequence[str],
-    recipe: ScaledRecipe,
-) -> list[Check]:
-    """Pixels at evaluation, order of the labels, and how the recipe is scaled."""
-    image = canonical_image(recipe.recipe.image_size, recipe.recipe.planes)
-    seen = np.asarray(evaluate_pixels(image))
-    expected = expected_pixels(image, recipe.recipe)
-    same_shape = seen.shape == expected.shape
-    pixels = float(np.abs(seen - expected).max()) if same_shape else float("inf")
-    misplaced = sum(ours != theirs for ours, theirs in zip(labels, classes, strict=False))
-    misplaced += abs(len(labels) - len(classes))
-    by, scaling = recipe.devices, recipe.recipe.lr_scaling
-    growth, words = {
-        "linear": (by, "learning rate x devices"),
-        "sqrt": (by**0.5, "learning rate x square root of devices"),
-        "none": (1, "learning rate, whatever the devices"),
-    }[scaling]
-    rate = abs(recipe.learning_rate - recipe.recipe.learning_rate * growth)
-    batch = abs(recipe.global_batch_size - recipe.recipe.batch_size * recipe.devices)
-    return [
-        Check("evaluation pixels", pixels, SINGLE, None if same_shape else f"shape {seen.shape}"),
-        Check("label order", float(misplaced), 0.0),
-        Check(words, rate, 0.0),
-        Check("global batch = batch x devices", float(batch), 0.0),
-    ]
 
 
 def same_network(

@@ -22,7 +22,7 @@ SUFFIX = ".ipynb"
 ALIKE = 0.8
 """How alike two names are of which one is a slip of the keyboard: ``epoch`` and ``epochs`` 0.9."""
 
-_CALLS = ("helpers.begin(", "measured_run.begin(")
+_CALL = "helpers.begin("
 _SET_IT = f"run %env {VARIABLE}=NAME{SUFFIX} in a cell, with this notebook's file name"
 
 
@@ -47,7 +47,7 @@ def find(names: Mapping[str, Any]) -> Path:
     for where, name in said.items():
         if name.endswith(SUFFIX) or (name and where == VARIABLE):
             return _file(name, where)
-    calls = [typed.strip() for typed, _ in history() if any(call in typed for call in _CALLS)]
+    calls = [typed.strip() for typed, _ in history() if _CALL in typed]
     for name in dict.fromkeys(row.notebook for row in ROWS):
         path = paths.NOTEBOOKS / f"{name}{SUFFIX}"
         if calls and calls[-1] in [cell.strip() for cell in code_cells(path)[0]]:

@@ -8,14 +8,13 @@ of the forward pass, since the backward pass has a product for the weights and o
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
 from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
-from helpers.training.world import World
 
 SIZES = {"cpu": 1024, "gpu": 4096}
 """Rows and columns of the matrices, by the kind of device."""
@@ -23,14 +22,16 @@ TURN_SECONDS = 0.1
 """How long a turn should last; on a device that takes longer it is one product."""
 
 
-def seconds_a_product(world: World, framework: ModuleType, precision: str) -> float:
-    """The mean seconds of a product on each of this process's devices at the same time.
+def seconds_a_product(
+    devices: Sequence[Any], kind: str, framework: ModuleType, precision: str
+) -> float:
+    """The mean seconds of a product on each of these devices at the same time.
 
     The first product is not counted. The matrices are released afterwards, because training needs
     the memory.
     """
-    dtype, size = DTYPES[precision], SIZES[world.kind]
-    calls = [framework.matrix_product(size, dtype, one) for one in world.devices]
+    dtype, size = DTYPES[precision], SIZES[kind]
+    calls = [framework.matrix_product(size, dtype, one) for one in devices]
     # The first device is this thread's, so that a single one computes with the threads of training.
     first, *others = calls
     with ThreadPoolExecutor(len(calls)) as threads:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from helpers import terminal
 from helpers.recipe import ScaledRecipe
 from helpers.record import tasks
 from helpers.training import heartbeat
-from helpers.training.epochs import Within
+
+
+class Within(NamedTuple):
+    """How far training is: steps of all epochs, and seconds since this epoch's loop began."""
+
+    steps: int
+    seconds: float
 
 
 class EpochLines:

@@ -29,13 +29,15 @@ from helpers.training import (
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
-from helpers.training.train_loop import RUN, WEIGHTS
 from helpers.training.training_notes import EvaluationNotes, TrainingNotes
 from helpers.training.watching import Watching
 
 if TYPE_CHECKING:
     from helpers.training.run_state import RunState
 
+WEIGHTS = "weights.safetensors"
+RUN = "run"
+"""What their file's metadata calls the id of the run that trained them."""
 METRIC = "metric as the notebook computes it"
 MOST_APART = 1e-6
 """Between a metric of the notebook and the recipe's."""

@@ -8,8 +8,7 @@ of six enclose the median with a probability of 1 - 2 / 2**6 = 97 %, whatever th
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -89,17 +88,6 @@ _PHASES = {
     "loader": "loader alone",
     PRODUCT: "matrix product",
 }
-
-
-def seconds_a_batch(batches: Iterator[Any], ahead: int) -> float:
-    """How long a loader with nothing behind it takes, once ``ahead`` ready batches are taken."""
-    for _ in range(ahead):
-        next(batches)
-    count, start = 0, time.perf_counter()
-    while count < max(ahead, 1) or time.perf_counter() - start < LOADER_SECONDS:
-        next(batches)
-        count += 1
-    return (time.perf_counter() - start) / count
 
 
 def slowest(replicas: Sequence[Seconds]) -> Seconds:

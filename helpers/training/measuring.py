@@ -12,7 +12,6 @@ from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
 from helpers.training import arithmetic, measurement_rounds
 from helpers.training.measurement_rounds import PRODUCT, Seconds
-from helpers.training.world import World
 
 if TYPE_CHECKING:
     from helpers.training.run_state import RunState
@@ -86,9 +85,8 @@ _LOADER_SECONDS = measurement_rounds.LOADER_SECONDS
 
 def _product(run: RunState) -> float:
     """Seconds of a matrix product on each of this process's devices at the same time."""
-    kind, world = run.setup.devices.kind, run.setup.replicas
-    here = World(run.rank, world, run.own_devices, kind)
-    return arithmetic.seconds_a_product(here, run.framework, run.recipe.precision)
+    kind, precision = run.setup.devices.kind, run.recipe.precision
+    return arithmetic.seconds_a_product(run.own_devices, kind, run.framework, precision)
 
 
 def _record(run: RunState, seconds: Seconds, steps: int) -> None:

@@ -17,7 +17,6 @@ from helpers.fairness import process_checks, reference, reference_checks, traini
 from helpers.fairness.check_results import Check
 from helpers.fairness.process_checks import Answer
 from helpers.recipe import MULTICLASS
-from helpers.training import numbered_images
 from helpers.training.notebook_recipe import Part
 from helpers.training.run_state import RunState
 from helpers.training.training_notes import FILLED, joined, parts_of
@@ -31,6 +30,15 @@ MOST_EVEN = 100_000
 LOOKED_AT = 32
 """Evaluated images whose logits are compared."""
 PIXELS = "evaluation pixels"
+
+
+class Black(NamedTuple):
+    """A reader of black images of one shape."""
+
+    shape: tuple[int, ...]
+
+    def read(self, row: int) -> np.ndarray:
+        return np.zeros(self.shape, np.uint8)
 
 
 class Functions(NamedTuple):
@@ -61,11 +69,10 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
         epochs = tuple(_numbers(run, loader, epoch) for epoch in (0, 1))
         whole = _numbers(run, of.make_loader(even, True), 0)
         logits, numbers, seen = run.apart(partial(_evaluated, run, of, valid, network))
-    loss = process_checks.mean_loss(logits.astype(np.float64), valid.targets)
     last = run.framework.slowest(float(run.rank), run.own_devices)
     own = run.setup.replicas // processes
     host = socket.gethostname()  # Slurm may call one by two names
-    answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits, loss)
+    answer = Answer(run.rank, own, host, os.getpid(), last, epochs, whole, logits)
     answers = run.gather(answer)
     used = len(train) // recipe.global_batch_size * recipe.global_batch_size
     places = _looked_at(run.gather(np.concatenate([np.zeros(0, int), *numbers])), len(valid))
@@ -79,7 +86,7 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
         process_checks.joined(answers, processes, run.setup.replicas, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
         process_checks.reshuffled(answers),
-        process_checks.evaluated(answers, places, expected, valid.targets, limit)[0],
+        process_checks.evaluated(answers, places, expected, limit),
     ]
 
 
@@ -131,7 +138,7 @@ def _parts(run: RunState) -> tuple[Part, Part, Part]:
     train = _few(run.train_part, _uneven(min(len(run.train_part), most), batch, batch))
     valid = _few(run.valid_part, _uneven(min(len(run.valid_part), most), 1, batch, world))
     count = max(min(len(run.train_part), MOST_EVEN) // batch, 1) * batch
-    black, targets = numbered_images.Black(run.train_part.read(0).shape), run.train_part.targets
+    black, targets = Black(run.train_part.read(0).shape), run.train_part.targets
     even = Part(range(count), np.resize(targets, (count, *targets.shape[1:])), black.read)
     if r.task == MULTICLASS:
         marks: Any = np.arange(len(valid)) % OUTPUTS

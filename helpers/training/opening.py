@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -41,15 +41,12 @@ class Opened(NamedTuple):
     given: Mapping[str, Any]
 
 
-def open_run(
-    framework: ModuleType, names: Mapping[str, Any], needed: Collection[str] = ()
-) -> Opened:
+def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
     """Resolve the parameters in a notebook's ``globals()``.
 
     Args:
         framework: the framework's module of ``helpers.frameworks``.
         names: the notebook's ``globals()``.
-        needed: the parameters that it has to set.
 
     Raises:
         UserError: what was asked for cannot be had, a parameter is misspelt or not set, or the
@@ -63,7 +60,7 @@ def open_run(
     known = (*PARAMETERS, "resume", *own)
     if wrong := this_notebook.misspelt(file, known, names):
         raise UserError(wrong)
-    if missing := [name for name in (*needed, *own) if name not in names]:
+    if missing := [name for name in own if name not in names]:
         raise UserError(f"the parameters cell of {notebook} does not set {', '.join(missing)}")
     if not isinstance(resume := names.get("resume", False), bool):
         raise UserError(f"resume is {resume!r}: give True or False")

@@ -45,11 +45,18 @@ def chart(run: RunState) -> Any:
 def report(run: RunState) -> None:
     """See :meth:`helpers.run.Run.report`."""
     _check_done(run, "run.report", list(NEEDED))
-    content: Any = run.record.content
-    if not exchange.of_first("monitor" in content):
+    if not exchange.of_first("monitor" in run.record.content):
         chart(run)
     if run.rank:
         return
+    _show_shares(run)
+    print(run.record.finish())
+    checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
+
+
+def _show_shares(run: RunState) -> None:
+    """Where the time of an epoch went."""
+    content: Any = run.record.content
     shares = attribution.attribute(
         content["epochs"],
         {name: content[name] for name in measurement_rounds.KINDS if name in content},
@@ -67,8 +74,6 @@ def report(run: RunState) -> None:
     display(table)
     if (table == run_tables.MISSING).any(axis=None):
         print(f"In the table, {run_tables.MISSING} is a share that this method cannot measure.")
-    print(run.record.finish())
-    checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:

@@ -21,46 +21,11 @@ from helpers.training.figure_style import (
     safe,
     styled,
 )
-from helpers.training.image_data import Data
 
 IMAGES = 8
 CONFUSED = 12
 """Classes in the chart of those most often confused with others."""
 TRAINING, VALIDATION = "#A9B7C2", "#0072B2"
-
-
-@styled
-def images(data: Data, evaluate_pixels: Callable[[np.ndarray], np.ndarray]) -> Figure:
-    """Eight training images as an evaluation shows them to the network, with what is in them.
-
-    Of images with findings those come first, for most have none. The contrast of grey ones is the
-    picture's own.
-    """
-    table = data.train
-    targets = data.targets(table)
-    order = np.arange(len(table))
-    if data.task == MULTILABEL.name:
-        order = np.argsort(targets.sum(axis=1) == 0, kind="stable")
-    figure = Chart(figsize=(WIDTH, WIDTH / 1.7), layout="constrained")
-    for axes, number in zip(figure.subplots(2, IMAGES // 2).flat, order[:IMAGES], strict=False):
-        seen = evaluate_pixels(data.read(int(table["row"].iloc[number])))
-        if data.planes == 1:
-            axes.imshow(seen[0], cmap="gray")
-        else:  # as it was before each plane was normalised
-            mean, std = (
-                np.array(shades)[:, None, None] for shades in (data.recipe.mean, data.recipe.std)
-            )
-            axes.imshow((seen * std + mean).clip(0, 1).transpose(1, 2, 0))
-        axes.set_title(_named(data, targets[number]), fontsize=8, color=INK)
-        axes.set_axis_off()
-    return figure
-
-
-def _named(data: Data, target: np.ndarray) -> str:
-    if data.task == MULTICLASS.name:
-        return data.classes[int(target)]
-    found = [name for name, there in zip(data.classes, target, strict=True) if there]
-    return "\n".join(_shortened(found)) or "no finding"
 
 
 @styled

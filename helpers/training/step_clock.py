@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from helpers.training import heartbeat
 
@@ -22,18 +22,6 @@ Batch = TypeVar("Batch")
 Completion = Callable[[Any], Callable[[], None] | None]
 """A framework module's ``completion``: given what a step returned, a call that returns when the
 devices have computed it; None where they had when the step returned."""
-
-
-class Observes(Protocol):
-    """An observer of a training (``helpers.training.observer``)."""
-
-    shares: int
-
-    def batch(self, batch: Any) -> None:
-        """The loop has got this batch."""
-
-    def step(self) -> None:
-        """The loop has taken a step."""
 
 
 TELL_SECONDS = 5.0
@@ -55,16 +43,14 @@ class StepClock:
         completion: the framework module's.
         report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
             steps that are done and the seconds since the loop's start.
-        observer: notified of each batch that arrives, and of each step that was queued.
     """
 
     def __init__(
         self,
         completion: Completion,
         report: Callable[[int, float], None] | None = None,
-        observer: Observes | None = None,
     ) -> None:
-        self._completion, self._report, self.observer = completion, report, observer
+        self._completion, self._report = completion, report
         self._teller: Thread | None = None
         self._over = Event()
         self._arrived: list[float] = []
@@ -101,8 +87,6 @@ class StepClock:
         """The loader's batches; when each arrived is noted."""
         for batch in loader:
             self.arrived(time.perf_counter())
-            if self.observer is not None:
-                self.observer.batch(batch)
             yield batch
 
     def arrived(self, at: float) -> None:
@@ -112,8 +96,6 @@ class StepClock:
     def queued(self, result: Any) -> None:
         """A step was queued; ``result`` is what it returned."""
         wait = self._completion(result)
-        if self.observer is not None:
-            self.observer.step()
         if wait is None:
             self._note()
             return

@@ -20,7 +20,7 @@ from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
-from helpers.training import numbered_images
+from helpers.training import batch_arrays
 from helpers.training.notebook_recipe import Part
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def parts_of(batch: Any) -> tuple[Any, Any, Any]:
 
 def joined(parts: Iterable[Any]) -> np.ndarray:
     """The same part of several batches, in memory."""
-    return np.concatenate([numbered_images.in_memory(each) for each in parts])
+    return np.concatenate([batch_arrays.in_memory(each) for each in parts])
 
 
 class TrainingNotes:
@@ -91,16 +91,16 @@ class TrainingNotes:
                 would be wrong, and some frameworks would wait for ever for a rank's other shape.
         """
         pixels, targets, numbers = parts_of(batch)
-        if (images := numbered_images.own_length(numbers)) != self.images:
+        if (images := batch_arrays.own_length(numbers)) != self.images:
             raise LoaderError(
                 f"batch {self._taken + 1} of {self.run.recipe.steps} has {images} images, "
                 f"not {self.images}; let the training loader give {self.images} in each batch"
             )
         kept = self.pixels[self._epoch]
         if self._keep and len(kept) * self.images < MOST_PIXELS:
-            kept.append(numbered_images.kept(pixels))
-        self._labels.append(numbered_images.kept(targets))
-        self._numbers.append(numbered_images.kept(numbers))
+            kept.append(batch_arrays.kept(pixels))
+        self._labels.append(batch_arrays.kept(targets))
+        self._numbers.append(batch_arrays.kept(numbers))
 
     def step(self) -> None:
         """The loop has taken a step."""
@@ -125,7 +125,7 @@ class TrainingNotes:
             )
         labels, numbers = joined(self._labels), joined(self._numbers)
         self.pixels[self._epoch] = [
-            numbered_images.in_memory(each) for each in self.pixels[self._epoch]
+            batch_arrays.in_memory(each) for each in self.pixels[self._epoch]
         ]
         targets = self.run.train_part.targets
         known = (numbers >= 0) & (numbers < len(targets))
@@ -196,8 +196,8 @@ class EvaluationNotes:
     def batch(self, batch: Any) -> None:
         """The loop is going to evaluate this batch."""
         _, targets, numbers = parts_of(batch)
-        self._targets.append(numbered_images.kept(targets))
-        self._numbers.append(numbered_images.kept(numbers))
+        self._targets.append(batch_arrays.kept(targets))
+        self._numbers.append(batch_arrays.kept(numbers))
 
     def evaluation(self, name: str, part: Part, rank: int, processes: int) -> Evaluation:
         """What this process evaluated of a part: with all others, every image once."""

@@ -26,10 +26,9 @@ def epoch(seed: int, rank: int) -> np.ndarray:
 
 
 def answer(rank: int, **changes: Any) -> Answer:
-    loss = process_checks.mean_loss(LOGITS, TARGETS)
     epochs = (epoch(1, rank), epoch(2, rank))
     even = np.arange(USED)[rank::RANKS]
-    sound = Answer(rank, 1, "host", 100 + rank, RANKS - 1.0, epochs, even, LOGITS, loss)
+    sound = Answer(rank, 1, "host", 100 + rank, RANKS - 1.0, epochs, even, LOGITS)
     return replace(sound, **changes)
 
 
@@ -186,36 +185,23 @@ LIMIT = 1e-5
 ROWS = np.array([0, 3, 6])
 
 
-def evaluated(second: Answer, targets: np.ndarray = TARGETS) -> list[Check]:
-    answers = [answer(0), second]
-    return process_checks.evaluated(answers, ROWS, LOGITS[ROWS], targets, LIMIT)
+def evaluated(second: Answer) -> Check:
+    return process_checks.evaluated([answer(0), second], ROWS, LOGITS[ROWS], LIMIT)
 
 
 def test_a_sound_evaluation_passes() -> None:
-    places, loss = evaluated(answer(1))
-    assert (places.check, places.difference, places.threshold) == (
-        "each evaluated image once, in its place",
-        0.0,
-        LIMIT,
-    )
-    assert places.reason == "7 images, the last batch of them uneven"
-    assert (loss.check, loss.threshold, loss.verdict) == (
-        "evaluation loss, mean over its images",
-        LIMIT,
-        "pass",
-    )
+    said = "7 images, the last batch of them uneven"
+    name = "each evaluated image once, in its place"
+    assert evaluated(answer(1)) == Check(name, 0.0, LIMIT, said)
 
 
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_logits_and_loss_at_their_limits(by: float, verdict: str, sign: int) -> None:
+def test_logits_at_their_limit(by: float, verdict: str, sign: int) -> None:
     """The second process is moved; what the first one found is sound."""
     moved = LOGITS.copy()
     moved[3, 1] += sign * by * LIMIT
-    loss = process_checks.mean_loss(moved, TARGETS)
-    assert evaluated(answer(1, logits=moved, loss=loss))[0].verdict == verdict
-    other = answer(1, loss=answer(1).loss + sign * by * LIMIT)
-    assert [check.verdict for check in evaluated(other)] == ["pass", verdict]
+    assert evaluated(answer(1, logits=moved)).verdict == verdict
 
 
 def test_the_mean_loss_is_that_of_the_definitions() -> None:
@@ -270,50 +256,6 @@ def test_processes_with_one_device_each_are_compared_by_their_weights() -> None:
     assert (replicas.verdict, weights.verdict) == ("pass", "pass")
 
 
-# The gradients of ranks
-
-EVEN, UNEVEN = "even", "uneven"
-PASSED = Check(UNEVEN, 0.0, 1e-10, "cause")
-
-
-def of_rank(even: float, uneven: float = 0.0, rest: float | None = None) -> list[Check]:
-    return [Check(EVEN, even, 1e-10, "a mean"), Check(UNEVEN, uneven, 1e-10, "cause", rest)]
-
-
-def test_sound_ranks_say_how_many_they_are() -> None:
-    found = process_checks.of_ranks([of_rank(1e-16, 0.3, 0.0), of_rank(2e-16, 0.3, 1e-16)], 4)
-    said = "4 devices on 2 ranks"
-    assert found[0] == Check(EVEN, 2e-16, 1e-10, f"a mean; {said}")
-    assert (found[1].verdict, found[1].reason) == ("expected", f"cause; {said}")
-
-
-@pytest.mark.parametrize("wrong", [1.1e-10, 1.0, np.nan])
-@pytest.mark.parametrize("rank", range(3))
-def test_one_rank_that_is_wrong_is_the_row_of_all(wrong: float, rank: int) -> None:
-    answers = [of_rank(1e-16, 0.3, 0.0) for _ in range(3)]
-    answers[rank] = of_rank(wrong, wrong, 1.0)
-    for check in process_checks.of_ranks(answers, 3):
-        assert check.verdict == "fail" and repr(check.difference) == repr(wrong)
-        assert str(check.reason).endswith(f"; rank {rank} of 3 devices on 3 ranks")
-
-
-def test_of_wrong_ranks_the_worst_is_shown_and_a_known_difference_is_less() -> None:
-    apart = [of_rank(0.1, 5.0, 0.0), of_rank(np.nan, 0.2, 0.2), of_rank(0.3, 1e-16)]
-    even, uneven = process_checks.of_ranks(apart, 3)
-    assert "rank 1" in str(even.reason) and repr(even.difference) == "nan"
-    assert (uneven.verdict, uneven.difference) == ("fail", 0.2)
-    even, _ = process_checks.of_ranks([of_rank(0.1), of_rank(0.3), of_rank(0.2)], 3)
-    assert even.difference == 0.3
-
-
-def test_what_was_not_checked_on_one_rank_is_not_said_to_be() -> None:
-    found = process_checks.of_ranks([of_rank(1.0), [Check(EVEN, None, None, "why"), PASSED]], 2)
-    assert [check.verdict for check in found] == ["not checked", "pass"]
-
-
-def test_processes_that_answer_of_more_or_fewer_rows_or_epochs_are_no_answer() -> None:
-    row = Check("gradients", 0.0, 1e-10, "as one")
-    with pytest.raises(ValueError, match="shorter"):
-        process_checks.of_ranks([[row, row], [row]], 2)
+def test_processes_that_answer_of_more_or_fewer_epochs_are_no_answer() -> None:
     with pytest.raises(ValueError, match="shorter"):
         process_checks.each_once([ANSWERS[0], answer(1, epochs=(epoch(1, 1),))], IMAGES, USED, 40)

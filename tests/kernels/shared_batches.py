@@ -17,7 +17,7 @@ from notebook_program import Names, in_each, names_of
 import data_prep
 from data_prep.readers.catalog_reader import CatalogReader
 from helpers.training import image_data, notebook_recipe
-from helpers.training.numbered_images import in_memory
+from helpers.training.batch_arrays import in_memory
 from helpers.training.training_notes import FILLED
 
 Batch = tuple[np.ndarray, ...]

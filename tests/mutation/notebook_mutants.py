@@ -68,8 +68,7 @@ def mutants(notebook: str) -> list[tuple[str, Mutant]]:
 
 def import_all(notebook: str) -> None:
     """Import what the notebook imports, as it does."""
-    imported = "helpers.begin(" if notebook in PROGRAMS else "import measured_run"
-    texts = [text for _, text in cells_of(notebook) if imported in text]
+    texts = [text for _, text in cells_of(notebook) if "helpers.begin(" in text]
     nodes = [node for text in texts for node in ast.parse(text).body]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(list(imports), []), notebook, "exec"), {})

@@ -8,36 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import is_program
 
 from helpers.frameworks import ROWS, rows_of
 from helpers.runner import plans
-from helpers.runner.notebook_links import section_of_each_cell
-from helpers.training import opening
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 FRAMEWORK_NOTEBOOKS = list(plans.framework_notebooks())
-OF_FUNCTIONS = [name for name in FRAMEWORK_NOTEBOOKS if not is_program(name)]
-"""Those that hand their functions to ``this_run``; test_programs.py has the form of the others."""
 ALL = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 STUDIES = [name for name in ALL if name.startswith("Study_")]
 KERNELS = {row.notebook: rows_of(row.notebook)[0].kernel for row in ROWS}
-SECTIONS = [
-    "1. What this framework's data parallelism does",
-    "2. Parameters",
-    "3. Versions and devices",
-    "4. The recipe on these devices",
-    "5. Data: the native loader",
-    "6. Model and weights",
-    "7. Fairness check",
-    "8. Replicas, loss placement, optimiser",
-    "9. Train and validate, under the monitor",
-    "10. Test: AUC or top-1",
-    "11. Synthetic data and the loader alone",
-    "12. GPU utilisation",
-    "13. Where the time went",
-    "14. The record",
-]
 
 
 def read(name: str) -> dict[str, Any]:
@@ -94,14 +73,11 @@ def test_it_has_one_cell_of_parameters(name: str) -> None:
         assert set(mocked) <= {target.id for target in assigned}
         return
     given = [getattr(target, "id", "") for target in assigned]
-    own = {"ChainerMN_MultiNode": ["all_reduce"]}.get(name, [])
-    if name in FRAMEWORK_NOTEBOOKS and is_program(name):  # any other can be a line of its own
-        assert given[:4] == ["recipe", "devices", "precision", "epochs"] and len(given) <= 6
-        assert set(given) <= {*opening.PARAMETERS, "resume", *own}
+    if name == "Compare":
+        assert given == ["runs"]
         return
-    names = ["recipe", "data", "devices", "gpus", "run", "precision", "num_workers", "batch_size"]
-    names = ["runs"] if name == "Compare" else [*names, "epochs", "resume", *own]
-    assert given == names
+    # Any other parameter can be a line of its own.
+    assert given[:4] == ["recipe", "devices", "precision", "epochs"] and len(given) <= 6
 
 
 EPOCHS = {"mock": {"epochs": 2}}
@@ -115,17 +91,10 @@ def test_all_frameworks_are_tested_with_as_many_epochs(name: str) -> None:
     assert cell["metadata"]["nbmake"] == EPOCHS
 
 
-@pytest.mark.parametrize("name", OF_FUNCTIONS)
-def test_sections_stand_in_the_fixed_order(name: str) -> None:
-    sections = section_of_each_cell(read(name)["cells"])
-    assert [title for title in dict.fromkeys(sections) if title] == SECTIONS
-
-
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_the_notebook_has_its_name_from_its_file(name: str) -> None:
     source = "\n\n".join("".join(cell["source"]) for cell in code(read(name)))
-    begin = "helpers.begin(" if is_program(name) else "measured_run.begin(framework, globals())"
-    assert begin in source and name not in source
+    assert "helpers.begin(" in source and name not in source
 
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
@@ -138,15 +107,7 @@ def test_its_name_begins_with_its_framework(name: str) -> None:
 
 @pytest.mark.parametrize("name", FRAMEWORK_NOTEBOOKS)
 def test_its_last_cell_finishes_the_run(name: str) -> None:
-    last = "run.report()" if is_program(name) else "this_run.finish()"
-    assert "".join(code(read(name))[-1]["source"]) == last
-
-
-# Horovod's environment is not always there, so nothing would try what its notebooks say.
-@pytest.mark.parametrize("name", [name for name in OF_FUNCTIONS if "Horovod" not in name])
-def test_it_ends_with_what_another_project_needs(name: str) -> None:
-    last = "".join(read(name)["cells"][-1]["source"])
-    assert last.startswith("### In another project\n") and "[`standalone.py`]" in last
+    assert "".join(code(read(name))[-1]["source"]) == "run.report()"
 
 
 def set_outside(source: str) -> set[str]:

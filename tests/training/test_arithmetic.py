@@ -11,7 +11,6 @@ import records
 
 from helpers import record
 from helpers.training import arithmetic
-from helpers.training.world import World
 
 
 def framework(seconds: float, made: list[Any], running: list[int] | None = None) -> Any:
@@ -41,9 +40,8 @@ def framework(seconds: float, made: list[Any], running: list[int] | None = None)
 
 def test_a_slower_product_takes_longer() -> None:
     """The first product, in which things are compiled, is not counted."""
-    world = World(0, 2, ("one", "two"), "cpu")
     each = [
-        arithmetic.seconds_a_product(world, framework(seconds, []), "fp32")
+        arithmetic.seconds_a_product(("one", "two"), "cpu", framework(seconds, []), "fp32")
         for seconds in (0.02, 0.15)
     ]
     assert 0.02 <= each[0] < 0.15 <= each[1] < 0.5
@@ -52,8 +50,7 @@ def test_a_slower_product_takes_longer() -> None:
 def test_all_devices_multiply_at_the_same_time() -> None:
     made: list[Any] = []
     running: list[int] = []
-    world = World(0, 3, ("a", "b", "c"), "gpu", 3)
-    arithmetic.seconds_a_product(world, framework(0.05, made, running), "bf16")
+    arithmetic.seconds_a_product("abc", "gpu", framework(0.05, made, running), "bf16")
     assert made == [(arithmetic.SIZES["gpu"], "bfloat16", device) for device in "abc"]
     assert max(running) == 3
 
@@ -66,7 +63,7 @@ def test_one_device_multiplies_with_the_threads_of_training() -> None:
         return lambda: threads.append(threading.current_thread())
 
     one: Any = SimpleNamespace(matrix_product=matrix_product)
-    arithmetic.seconds_a_product(World(0, 2, ("one",), "cpu"), one, "fp32")
+    arithmetic.seconds_a_product(("one",), "cpu", one, "fp32")
     assert set(threads) == {threading.main_thread()}
 
 

@@ -22,9 +22,7 @@ from helpers.training import (
     image_data,
     image_folders,
     image_readers,
-    numbered_images,
     parameters,
-    run_plots,
 )
 from helpers.training.image_data import Data
 
@@ -188,24 +186,6 @@ def test_cifar10_is_in_memory_and_not_sent_to_other_processes(small_sets: Path) 
     assert np.array_equal(copy.read(row), images.read(row)) and copy.format == "memory"
 
 
-@pytest.mark.parametrize("recipe", ["demo", "resnet44-cifar10"])
-def test_black_images_are_as_large_as_a_crop_and_none_is_read(
-    recipe: str, small_sets: Path
-) -> None:
-    images = load(recipe)
-    train = images.train[:6]
-    before, array = images.read(3), images.array
-    with numbered_images.standing_in(images, train, images.task, images.classes, black=True):
-        side = images.recipe.crop
-        assert images.array is None and not images.files
-        assert images.read(3).shape == (side, side, images.planes) and not images.read(3).any()
-        assert not cloudpickle.loads(cloudpickle.dumps(images)).read(3).any(), (
-            "in a worker's process too"
-        )
-    assert np.array_equal(images.read(3), before) and images.array is array
-    assert len(images.train) > 6
-
-
 def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -> None:
     text = 'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\n'
     text += 'image_size = 48\ncrop = 40\n[model]\nnetwork = "resnet44"\n'
@@ -299,22 +279,6 @@ def test_without_size_keys_the_images_keep_theirs(tmp_path: Path) -> None:
     text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "small")
     assert (images.recipe.image_size, images.recipe.crop) == (50, 50)
-
-
-def test_pictures_in_colour_are_shown_with_the_names_of_their_classes(small_sets: Path) -> None:
-    images = load("resnet50-imagenet", batch_size=4)
-    mean, std = (np.array(s)[:, None, None] for s in (images.recipe.mean, images.recipe.std))
-
-    def seen(pixels: np.ndarray) -> np.ndarray:
-        return np.asarray((pixels[:56, :56].transpose(2, 0, 1) / 255 - mean) / std)
-
-    figure = run_plots.images(images, seen)
-    assert [axes.get_title() for axes in figure.axes] == [
-        images.classes[number] for number in images.train["class"][: run_plots.IMAGES]
-    ]
-    shown = np.asarray(figure.axes[2].images[0].get_array())
-    first = images.read(images.train["row"].iloc[2])[:56, :56] / 255
-    assert np.abs(shown - first).max() < 1e-6
 
 
 def of_own(code: str = READER, text: str = OWN, **given: Any) -> Callable[[Path], object]:

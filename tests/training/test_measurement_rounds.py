@@ -80,19 +80,6 @@ def test_a_turn_is_two_seconds_and_an_eighth_of_an_epoch_at_most() -> None:
     assert steps(0.01, 17) == 3
 
 
-def test_a_loader_is_counted_after_what_lay_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-
-    def batches() -> Iterator[None]:
-        nonlocal now
-        for number in range(1000):
-            now += 0.0 if number < 4 else 0.5
-            yield
-
-    monkeypatch.setattr("time.perf_counter", lambda: now)
-    assert measurement_rounds.seconds_a_batch(batches(), ahead=4) == 0.5
-
-
 def test_all_replicas_wait_for_the_slowest() -> None:
     found: list[measurement_rounds.Seconds] = [{"files": [1.0, 2.0]}, {"files": [1.5, 1.0]}]
     assert measurement_rounds.slowest(found) == {"files": [1.5, 2.0]}

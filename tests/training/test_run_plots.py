@@ -10,39 +10,11 @@ import records
 
 import data_prep
 from helpers.record import tasks
-from helpers.training import accuracy, image_data, parameters, run_plots
+from helpers.training import accuracy, run_plots
 from helpers.training.image_data import Data
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    folder = tmp_path_factory.mktemp("images")
-    data_prep.generate_nih(folder / "large", images=40, size=64, progress=False)
-    data_prep.resize_folder(folder / "large", folder / "small", size=38, progress=False)
-    setup = parameters.resolve("T", data=folder / "small", recipe="demo", run=folder / "run")
-    return image_data.load_data(setup)
-
-
-def crop(pixels: np.ndarray) -> np.ndarray:
-    return np.repeat(pixels.transpose(2, 0, 1)[:, 3:35, 3:35] / np.float32(255), 3, axis=0)
-
-
-def test_the_images_shown_are_training_images_with_their_findings(data: Data) -> None:
-    figure = run_plots.images(data, crop)
-    shown = [axes.get_title().replace("\n", ", ") for axes in figure.axes]
-    ill = data.train[data_prep.labels(data.train).any(axis=1)]
-    assert len(shown) == run_plots.IMAGES and len(ill) >= 4
-    for title, (_, row) in zip(shown, ill.iterrows(), strict=False):
-        names = [name.replace("_", " ") for name in data_prep.FINDINGS if row[name]]
-        assert title == (
-            ", ".join(names) if len(names) < 3 else f"{names[0]}, and {len(names) - 1} more"
-        )
-    first = data_prep.read_grey(ill["path"].iloc[0])
-    pixels = np.asarray(figure.axes[0].images[0].get_array())
-    assert np.array_equal(pixels, crop(first[..., None])[0])
-
-
-def test_learning_and_roc_curves_say_what_the_record_says(data: Data) -> None:
+def test_learning_and_roc_curves_say_what_the_record_says() -> None:
     history = [
         {"epoch": e, "train_loss": 1 / e, "valid_loss": 2 / e, "valid_auc": None} for e in (1, 2)
     ]

@@ -1,0 +1,230 @@
+"""How a run begins, and what it says where it cannot; the frameworks' tests train."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ipython_shell import shell_fixture, write_notebook
+from runner_tools import images_fixture
+
+import helpers
+from helpers import paths, record
+from helpers.errors import UnsupportedError, UserError
+from helpers.frameworks import ROWS, rank_info, replicas
+from helpers.frameworks.rank_info import Place
+from helpers.launch import exchange, this_notebook
+from helpers.record import run_identity
+from helpers.results.comparison import Entry
+from helpers.run import Run
+from helpers.training import checkpoint, notebook_run, opening, parameters, reporting
+
+__all__ = ["images_fixture", "shell_fixture"]
+
+
+def test_the_parameters_are_those_of_the_cell() -> None:
+    assert {"recipe", "devices", "gpus", "seed"} <= set(opening.PARAMETERS)
+    assert not {"notebook", "nodes", "simulated_nodes"} & set(opening.PARAMETERS)
+
+
+@pytest.fixture(name="cell")
+def cell_fixture(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Parameters with which a run begins here, of modules that know no framework."""
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(replicas, "warm_up", lambda: None)
+    for row in ROWS:
+        name = f"helpers.frameworks.{row.module}"
+        module = ModuleType(name)
+        module.__dict__.update(
+            KERNEL=row.kernel,
+            NAME=row.framework,
+            SKIPPED={},
+            versions=dict,
+            list_devices=lambda kind, count, gpus: [kind] * count,
+            configure=lambda precision, kind: None,
+        )
+        monkeypatch.setitem(sys.modules, name, module)
+    return {"recipe": "demo", "data": str(images), "devices": 1, "batch_size": 8}
+
+
+def said_to_be(name: str, folder: Path | None = None) -> dict[str, Any]:
+    """What the ``globals()`` of a notebook in VS Code say; with a folder, of one made there."""
+    path = (folder or paths.NOTEBOOKS) / f"{name}.ipynb"
+    if folder is not None:
+        write_notebook(path, "seed = 0", "helpers.begin(framework, globals())")
+    return {this_notebook.VS_CODE: str(path)}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"seed": "one"}, "seed is 'one': give a whole number from 0 to 2147483647$"),
+        ({"seed": -1}, "seed is -1: give"),
+        ({"seed": 1.5}, "seed is 1.5: give"),
+        ({"seed": True}, "seed is True: give"),
+        ({"seed": 2**31}, "seed is 2147483648: give"),
+        ({"data": None}, "data is None: give a name in quotes, or 'auto'"),
+        ({"run": 3}, "run is 3: give a name"),
+        ({"recipe": ["demo"]}, r"recipe is \['demo'\]: give a name"),
+        ({"resume": "False"}, "resume is 'False': give True or False"),
+        ({"warmup_epochs": 10**400}, "warmup_epochs is 1000"),
+    ],
+)
+def test_a_parameter_typed_wrongly_is_named_before_anything_starts(
+    typed: dict[str, Any], said: str, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said):
+        helpers.begin("pytorch", cell | typed | said_to_be("PyTorch_MultiGPU"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_a_network_for_its_framework_nothing_is_begun(
+    cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No image is made: the run is skipped, with the reason."""
+
+    def too_late(*given: Any, **named: Any) -> Any:
+        raise AssertionError("something was prepared")
+
+    monkeypatch.setattr(parameters, "prepare_data", too_late)
+    (tmp_path / "mine.py").write_text("def net(outputs):\n    raise AssertionError\n")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('recipe = "demo"\n[model]\nmxnet = "mine.py:net"\n')
+    names = cell | {"recipe": str(recipe)}
+    reason = "the recipe mine has no network of its own for keras, only for mxnet"
+    with pytest.raises(UnsupportedError, match=reason):
+        helpers.begin("keras", names | said_to_be("Keras_MultiGPU"))
+    with pytest.raises(AssertionError, match="something was prepared"):
+        helpers.begin("mxnet", names | said_to_be("MXNet_Gluon_MultiGPU"))
+
+
+def end(run: Run) -> None:
+    run.record.fail(KeyboardInterrupt())
+
+
+def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) -> None:
+    for name, label in {
+        "PyTorch_MultiGPU": "PyTorch",
+        "PyTorch_MultiGPU-Copy1": "PyTorch-Copy1",
+        "no_flip": "PyTorch no flip",
+    }.items():
+        run = helpers.begin("pytorch", cell | said_to_be(name, tmp_path))
+        assert run.folder == tmp_path / "runs" / "interactive" / f"{name}-1x"
+        said = run.record.content["run"]
+        assert said["notebook"] == name
+        assert said["code"] == run_identity.follow(tmp_path / f"{name}.ipynb")()
+        assert Entry(run.folder, run.record.content).label == label
+        end(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "nodes"),
+    [
+        ("PyTorch_MultiGPU_Exp_Loss-Copy1", "pytorch", "PyTorch_MultiGPU spans"),
+        ("Chainer_MultiGPU-Copy1", "chainer", "ChainerMN_MultiNode is Chainer across"),
+        ("mine", "chainer", "ChainerMN_MultiNode is Chainer across"),
+        ("ChainerMN_MultiNode-Copy1", "chainermn", None),
+        ("mine", "chainermn", None),
+        ("mine", "keras", "TensorFlow_MultiGPU spans"),
+    ],
+)
+def test_a_copy_is_refused_what_its_original_is(
+    name: str,
+    of: str,
+    nodes: str | None,
+    cell: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = cell | said_to_be(name, tmp_path)
+    on_a_rank(monkeypatch, tmp_path)
+    if nodes is None:
+        end(helpers.begin(of, names))
+    else:
+        with pytest.raises(UnsupportedError, match=nodes):
+            helpers.begin(of, names)
+
+
+def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
+    """From now on this process is one of two nodes' ranks; nobody waits for the other."""
+    addresses, names = ("127.0.0.1:1", "127.0.0.1:2"), ("here", "here")
+    given: dict[str, Any] = {"virtual": True, "devices": 1, "kind": "cpu", "port": 3}
+    where = Place(
+        rank, 2, 2, hosts=names, addresses=addresses, interfaces=("lo",) * 2, folder=folder, **given
+    )
+    patch.setattr(rank_info, "here", lambda: where)
+    patch.setattr(exchange, "exchange", lambda value: [value])
+
+
+def test_the_first_ranks_record_is_that_of_all(
+    cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in (1, 0):
+        on_a_rank(monkeypatch, tmp_path, rank)
+        run = helpers.begin("pytorch", cell | said_to_be("PyTorch_MultiGPU"))
+        assert (run.rank, run.setup.replicas) == (rank, 2)
+        run.record.finish() if rank else end(run)
+        assert (run.folder / record.FILE).exists() == (rank == 0)
+
+
+@pytest.mark.parametrize("name", ["ChainerMN_MultiNode", "ChainerMN_MultiNode-Copy1", "mine"])
+def test_a_notebook_of_mpi_says_how_it_is_run(
+    name: str, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    said = (
+        f"which a launcher starts: in a terminal run: rosetta run --notebooks {name} --devices N$"
+    )
+    with pytest.raises(UserError, match=said):
+        helpers.begin("chainermn", cell | said_to_be(name, tmp_path))
+
+
+def test_a_misspelt_parameter_is_asked_about_before_a_run_begins(
+    shell: Any, cell: dict[str, Any], tmp_path: Path
+) -> None:
+    shell.run_cell("epoch = 1", store_history=True)
+    shell.run_cell("pass  # this cell begins the run", store_history=True)
+    with pytest.raises(UserError, match=r"^epoch is not a param.*: recipe, .*, epochs, .*resume$"):
+        helpers.begin("pytorch", cell | {"epoch": 1} | said_to_be("N", tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_parameter_that_was_changed_since_the_run_began_is_named(
+    cell: dict[str, Any], tmp_path: Path
+) -> None:
+    names = cell | said_to_be("N", tmp_path) | {"epochs": 4}
+    run = helpers.begin("pytorch", names)
+    names["epochs"] = 1
+    said = "^epochs is now 1 and was 4 when helpers.begin ran: run that cell again$"
+    for call in (run.chart, run.report, lambda: run.epochs(None), lambda: run.launch(print)):
+        with pytest.raises(UserError, match=said):
+            call()
+    names["epochs"] = 4
+    notebook_run.check_parameters(run)
+    end(run)
+
+
+def test_the_checkpoint_goes_only_once_the_record_is_whole(
+    cell: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run that could not finish its record had nothing left to continue from."""
+    run = helpers.begin("pytorch", cell | said_to_be("N", tmp_path))
+    left = run.folder / checkpoint.FILE
+    left.write_bytes(b"weights")
+    monkeypatch.setattr(reporting, "_check_done", lambda *given: None)
+    monkeypatch.setattr(reporting, "chart", lambda run: None)
+    monkeypatch.setattr(reporting, "_show_shares", lambda run: None)
+
+    def full() -> Path:
+        raise OSError(28, "No space left on device")
+
+    whole = run.record.finish
+    run.record.finish = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="No space"):
+        run.report()
+    assert left.exists()
+    run.record.finish = lambda: whole  # type: ignore[assignment, method-assign, return-value]
+    run.report()
+    assert not left.exists()
+    end(run)
