@@ -126,10 +126,6 @@ def synchronize(devices: Sequence[Device]) -> None:
             device.device.synchronize()
 
 
-def completion(result: Any) -> Callable[[], None] | None:
-    return queued(chainer.backend.get_device_from_array(result))
-
-
 def queued(device: Device) -> Callable[[], None] | None:
     """The event is recorded on the device's current stream now."""
     if device.xp is np:
@@ -234,31 +230,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         synchronize([device])
 
     return multiply
-
-
-class DeviceLosses:
-    def __init__(self, devices: Sequence[Device]) -> None:
-        # Filled at the first loss: to make an array on a GPU now would start CUDA too early.
-        self._sums: list[Any] = [None] * len(devices)
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        array = getattr(loss, "array", loss)
-        total = self._sums[position]
-        device = chainer.backend.get_device_from_array(array)
-        with chainer.using_device(device):
-            if total is None:
-                total = self._sums[position] = device.xp.zeros(2, dtype=np.float64)
-            total[0] += array.astype(np.float64) * images
-            total[1] += images
-
-    def mean(self) -> float:
-        total = self._total()
-        return float(total[0] / total[1])
-
-    def _total(self) -> np.ndarray:
-        """This process's sum of losses times images, and its images."""
-        none = np.zeros(2)  # of a process that had no batch
-        return sum((cuda.to_cpu(part) for part in self._sums if part is not None), none)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

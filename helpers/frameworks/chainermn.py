@@ -104,13 +104,6 @@ def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list
     return mpi_ranks.call("ChainerMN", partial(_reduced, shares), devices)
 
 
-class DeviceLosses(alone.DeviceLosses):
-    def _total(self) -> np.ndarray:
-        """The sum over all ranks."""
-        total: np.ndarray = _mpi().COMM_WORLD.allreduce(super()._total())
-        return total
-
-
 def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
     """Here: nothing is forked after a rank has started, so it may start its GPU."""
     return function()

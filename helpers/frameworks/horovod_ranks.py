@@ -18,7 +18,6 @@ import numpy as np
 
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, import_messages, mpi_ranks, rank_info, weight_layout
-from helpers.frameworks import tensorflow as backend  # it imports TensorFlow quietly
 
 # isort: split
 import tensorflow as tf
@@ -90,11 +89,6 @@ def mean_gradients(
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """In a rank for each device."""
     return mpi_ranks.call("Horovod", partial(_summed, shares), _numbered(devices))
-
-
-class DeviceLosses(backend.DeviceLosses):
-    def _gathered(self, own: np.ndarray) -> np.ndarray:
-        return gathered(own)
 
 
 def make_current(device: Device, threads: int | None) -> None:

@@ -67,16 +67,6 @@ class Watching(AbstractContextManager[Any], Protocol):
         """The step on it is queued."""
 
 
-class Losses(Protocol):
-    """Sums losses where they are computed; the host reads them once per epoch."""
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        """Add the mean ``loss`` over ``images`` images, a scalar on device number ``position``."""
-
-    def mean(self) -> float:
-        """Mean loss per image over all devices; waits for them."""
-
-
 class Framework(Protocol):
     """A framework's module in this folder."""
 
@@ -92,10 +82,6 @@ class Framework(Protocol):
         A name that ends in "on CPUs" or "on GPUs" applies to these devices only. The fairness check
         looks up "training in float64".
         """
-
-    @property
-    def DeviceLosses(self) -> Callable[[Sequence[Device]], Losses]:
-        """The class whose objects sum the losses of one replica a device."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the framework and of the libraries its speed depends on."""
@@ -130,16 +116,6 @@ class Framework(Protocol):
 
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until the devices have finished all queued work; for timing only."""
-
-    def completion(self, result: Any) -> Callable[[], None] | None:
-        """A callable that waits until ``result`` has been computed; None if it already has.
-
-        Args:
-            result: what a step returned.
-
-        Returns:
-            A callable for another thread, which does not wait for work queued later.
-        """
 
     def load_weights(self, model: Model, weights: Mapping[str, np.ndarray]) -> None:
         """Copy canonical weights into ``model``, on every replica.
@@ -183,9 +159,6 @@ class Framework(Protocol):
             velocity (``first/...``) as PyTorch has it, without the rate; the number of steps
             (``step``) and, if something scales fp16's loss, its factor (``scale``).
         """
-
-    def learning_rate(self, optimizer: Any) -> float:
-        """The learning rate of the optimiser's last step."""
 
     def watch(self, replica: Any) -> Watch:
         """Look on while a replica trains; it must not have taken a step yet.

@@ -29,11 +29,10 @@ from helpers.frameworks import keras_models as models
 from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
-    DeviceLosses,
     all_reduced,
-    completion,
     list_devices,
     matrix_product,
+    queued,
     slowest,
     synchronize,
     through_layer,
@@ -79,13 +78,6 @@ def gradients(
         devices,
         equal_shares=True,
     )
-
-
-def queued(device: Device) -> Callable[[], None] | None:
-    if device.startswith("CPU"):
-        return None
-    with tf.device(device):
-        return backend.completion(tf.zeros(()))
 
 
 def free_memory(devices: Sequence[Device]) -> None:

@@ -120,22 +120,6 @@ def synchronize(devices: Sequence[Device]) -> None:
     mx.nd.waitall()  # the engine has one queue for all
 
 
-def completion(result: Any) -> Callable[[], None] | None:
-    """``result`` is a list with one array per device. On the CPU too, because MXNet is asynchronous
-    there as well. Nothing queued later may write to the arrays.
-    """
-
-    def wait() -> None:
-        for array in result:
-            array.wait_to_read()
-
-    return wait
-
-
-def learning_rate(optimizer: Any) -> float:
-    return float(optimizer.learning_rate)
-
-
 def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer.optimizer
     before = optimizer.num_update
@@ -171,7 +155,7 @@ def watch(replica: Any) -> Watch:
             rate_in_velocity=True,
         )
 
-    return Watch(partial(learning_rate, replica.optimizer), seen)
+    return Watch(lambda: float(replica.optimizer.learning_rate), seen)
 
 
 def queued(device: Device) -> Callable[[], None] | None:
@@ -183,7 +167,13 @@ def queued(device: Device) -> Callable[[], None] | None:
     """
     if _Watched.first is None:
         return None
-    return completion([weights.copy() for weights in _Watched.first.list_data()])
+    copies = [weights.copy() for weights in _Watched.first.list_data()]
+
+    def wait() -> None:
+        for each in copies:
+            each.wait_to_read()
+
+    return wait
 
 
 class _Watched:
@@ -218,21 +208,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         mx.nd.dot(matrix, matrix).wait_to_read()
 
     return multiply
-
-
-class DeviceLosses:
-    def __init__(self, devices: Sequence[Device]) -> None:
-        self._sums = [mx.nd.zeros(1, device, dtype="float64") for device in devices]
-        self._images = 0
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        self._sums[position] += loss.astype("float64") * images
-        self._images += images
-
-    def mean(self) -> float:
-        own = np.array([sum(float(total.asscalar()) for total in self._sums), self._images])
-        loss, images = mxnet_ranks.gathered(own).sum(axis=0)
-        return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

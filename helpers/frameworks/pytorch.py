@@ -86,10 +86,6 @@ def synchronize(devices: Sequence[Device]) -> None:
             torch.cuda.synchronize(device)
 
 
-def completion(result: Any) -> Callable[[], None] | None:
-    return queued(result.device)
-
-
 def queued(device: Device) -> Callable[[], None] | None:
     """The event is recorded on the device's current stream now."""
     if device.type == "cpu":
@@ -100,10 +96,6 @@ def queued(device: Device) -> Callable[[], None] | None:
     return wait
 
 
-def learning_rate(optimizer: Any) -> float:
-    return float(optimizer.param_groups[0]["lr"])
-
-
 def watch(replica: Any) -> Watch:
     """A step that fp16 leaves out has no rate: None."""
     rates: list[float] = []
@@ -111,7 +103,7 @@ def watch(replica: Any) -> Watch:
 
     def count(optimizer: Any, *given: Any) -> None:
         updates[0] += 1
-        rates.append(learning_rate(optimizer))
+        rates.append(float(optimizer.param_groups[0]["lr"]))
 
     def rate() -> float | None:
         found = rates[-1] if rates else None
@@ -231,24 +223,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         synchronize([device])
 
     return multiply
-
-
-class DeviceLosses:
-    def __init__(self, devices: Sequence[Device]) -> None:
-        self._sums = [torch.zeros(2, dtype=torch.float64, device=device) for device in devices]
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        total = self._sums[position]
-        total[0] += loss.detach() * images
-        total[1] += images
-
-    def mean(self) -> float:
-        total = self._sums[0].clone()
-        for other in self._sums[1:]:
-            total += other.to(total.device)
-        if dist.is_initialized():
-            dist.all_reduce(total)
-        return float(total[0] / total[1])
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

@@ -152,40 +152,25 @@ def synchronize(devices: Sequence[Device]) -> None:
                 tf.zeros(()).numpy()  # a stream works in order, so this comes last
 
 
-def completion(result: Any) -> Callable[[], None] | None:
-    """``result`` is a tensor or any structure of tensors. Its copy to the host, in a thread, comes
-    after the work that is queued when it begins. So this function returns only once the copy has
-    begun; otherwise the next step might be queued first and be waited for as well.
-    """
-    on_gpus = [part for part in tf.nest.flatten(result) if "GPU" in part.device]
-    if not on_gpus:
-        return None
-    begun = Semaphore(0)
-
-    def copy_to_host(part: Any) -> None:
-        begun.release()  # this thread keeps Python's lock until TensorFlow has the order
-        part.numpy()
-
-    copies = [_WAITING.submit(copy_to_host, part) for part in on_gpus]
-    for _ in copies:
-        begun.acquire()
-
-    def wait() -> None:
-        for copy in copies:
-            copy.result()
-
-    return wait
-
-
 def queued(device: Device) -> Callable[[], None] | None:
+    """A number's copy to the host, in a thread, comes after the work that is queued when it begins:
+    a stream works in order. So this function returns only once the copy has begun; otherwise the
+    next step might be queued first and be waited for as well.
+    """
     if not device.startswith("GPU"):
         return None
+    begun = Semaphore(0)
     with tf.device(device):
-        return completion(tf.zeros(()))  # a stream works in order, so this comes last
+        number = tf.zeros(())
 
+    def copy_to_host() -> None:
+        begun.release()  # this thread keeps Python's lock until TensorFlow has the order
+        number.numpy()
 
-def learning_rate(optimizer: Any) -> float:
-    return float(optimizer.rate.numpy())
+    copy = _WAITING.submit(copy_to_host)
+    begun.acquire()
+    wait: Callable[[], None] = copy.result
+    return wait
 
 
 def watch(replica: Any) -> Watch:
@@ -205,7 +190,7 @@ def watch(replica: Any) -> Watch:
             weights=sum(each.shape.num_elements() for each in optimizer.weights),
         )
 
-    return Watch(partial(learning_rate, optimizer), seen)
+    return Watch(lambda: float(optimizer.rate.numpy()), seen)
 
 
 def _traced(function: Any) -> tuple[bool, set[str]]:
@@ -251,28 +236,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         synchronize([device])
 
     return multiply
-
-
-class DeviceLosses:
-    def __init__(self, devices: Sequence[Device]) -> None:
-        self._devices = list(devices)
-        self._sums = []
-        for device in devices:
-            with tf.device(device):
-                self._sums.append(tf.zeros(2, tf.float64))
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        with tf.device(self._devices[position]):
-            count = tf.cast(images, tf.float64)
-            self._sums[position] += tf.stack([tf.cast(loss, tf.float64) * count, count])
-
-    def mean(self) -> float:
-        total = self._gathered(np.sum([part.numpy() for part in self._sums], axis=0)).sum(axis=0)
-        return float(total[0] / total[1])
-
-    def _gathered(self, own: np.ndarray) -> np.ndarray:
-        """The arrays of all processes."""
-        return tensorflow_ranks.gathered(own)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

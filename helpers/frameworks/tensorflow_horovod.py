@@ -16,7 +16,6 @@ from helpers.frameworks.tensorflow import *
 
 # isort: split
 from helpers.frameworks.horovod_ranks import (
-    DeviceLosses,
     all_reduced,
     list_devices,
     make_current,

@@ -20,8 +20,8 @@ from helpers.training import heartbeat
 
 Batch = TypeVar("Batch")
 Completion = Callable[[Any], Callable[[], None] | None]
-"""A framework module's ``completion``: given what a step returned, a call that returns when the
-devices have computed it; None where they had when the step returned."""
+"""A framework module's ``queued``: a call that returns when a device has computed what it had been
+given until then; None where it had."""
 
 
 TELL_SECONDS = 5.0
@@ -29,7 +29,7 @@ TELL_SECONDS = 5.0
 
 
 class StepClock:
-    """``with StepClock(framework.completion) as clock``, around one epoch's loop::
+    """``with StepClock(framework.queued) as clock``, around one epoch's loop::
 
         for batch in clock.batches(loader):
             clock.queued(train_step(batch))
@@ -40,7 +40,7 @@ class StepClock:
     ``seconds_a_step``, their mean.
 
     Args:
-        completion: the framework module's.
+        completion: the framework module's ``queued``.
         report: called from a thread, every ``TELL_SECONDS`` while the loop runs, with the number of
             steps that are done and the seconds since the loop's start.
     """

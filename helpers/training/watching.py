@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helpers.training.step_clock import StepClock
-
-if TYPE_CHECKING:
-    from helpers.training.loop import Loop
 
 
 class Watching:
@@ -16,7 +13,7 @@ class Watching:
     A context manager: its clock runs inside.
     """
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Any) -> None:
         run, phase = loop.run, loop.phase_now
         self._device, self._training = run.own_devices[0], phase == "train"
         evaluations = {"validate": loop.evaluation, "test": loop.evaluation}

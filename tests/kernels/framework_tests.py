@@ -4,7 +4,7 @@ A framework's test file has them by ``from framework_tests import *``, and says 
 they run on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +30,6 @@ class OfFramework:
     networks: ModuleType
     devices: Sequence[Any]
     """Two CPU devices."""
-    scalar: Callable[[float, Any], Any]
-    """A number as a loss on a device."""
     known: frozenset[str] = frozenset()
     """Rows of the fairness check that are a known difference."""
     probe_apart: bool = False
@@ -59,13 +57,6 @@ def test_weights_that_do_not_fit_are_refused(adapter: OfFramework) -> None:
     transposed = {"classifier.weight": np.ascontiguousarray(arrays["classifier.weight"].T)}
     with pytest.raises((ValueError, RuntimeError), match=r"classifier\.weight"):
         load(model, arrays | transposed)
-
-
-def test_losses_are_weighted_by_images(adapter: OfFramework) -> None:
-    losses, (first, second) = adapter.framework.DeviceLosses(adapter.devices), adapter.devices
-    losses.add(0, adapter.scalar(1.0, first), 3)
-    losses.add(1, adapter.scalar(5.0, second), 1)
-    assert losses.mean() == pytest.approx(2.0)
 
 
 def test_a_matrix_product_is_waited_for(adapter: OfFramework) -> None:

@@ -210,7 +210,6 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: chainer.Variable(np.array(number, np.float32)),
     launchers={NOTEBOOK: (sys.executable,)},
     seen=lambda names, pixels: names["to_network"](pixels),
 )

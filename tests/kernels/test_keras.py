@@ -387,7 +387,6 @@ ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: tf.constant(number),
     known=frozenset(OF_NETWORK),
     probe_apart=True,
 )

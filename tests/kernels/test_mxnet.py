@@ -227,10 +227,9 @@ def test_an_error_that_only_the_clock_has_seen_ends_the_loop() -> None:
     """MXNet tells an error to the first thread that waits, and to no other."""
     with (
         pytest.raises(mx.MXNetError, match="scale parameter"),
-        StepClock(framework.completion) as clock,
+        StepClock(lambda wrong: wrong.wait_to_read) as clock,
     ):
-        wrong = mx.nd.random.normal(0, -1, (2, 2))
-        clock.queued([wrong + 1])
+        clock.queued(mx.nd.random.normal(0, -1, (2, 2)) + 1)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +302,6 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: mx.nd.array([number], device),
     known=frozenset({STEP, "running variance after 5 SGD steps", EPSILON_FIRST}),
     launchers={NOTEBOOK: (sys.executable,)},
     seen=lambda names, pixels: names["to_network"](mx.nd.array(pixels, dtype="uint8")).asnumpy(),

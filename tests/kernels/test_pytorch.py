@@ -70,17 +70,6 @@ def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     same_networks.assert_caught(framework, networks, "resnet50", TWO[:1], spoil=spoil)
 
 
-def test_nothing_in_the_accumulator_waits_for_the_device() -> None:
-    class Unreadable(torch.Tensor):
-        def item(self):  # type: ignore[no-untyped-def]
-            raise AssertionError("the loss was pulled to the host inside the loop")
-
-        __float__ = tolist = cpu = item
-
-    losses = framework.DeviceLosses(TWO[:1])
-    losses.add(0, torch.tensor(1.0).as_subclass(Unreadable), 2)
-
-
 def test_devices_and_versions() -> None:
     assert [device.type for device in TWO] == ["cpu", "cpu"]
     assert framework.versions()["torch"] == torch.__version__
@@ -313,7 +302,6 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: torch.tensor(number),
     known=frozenset({"gradients, uneven batch, n devices / one"}),
     launchers=dict(zip(NOTEBOOKS, (TORCHRUN, (sys.executable,)), strict=True)),
     seen=lambda names, pixels: names["to_network"](torch.from_numpy(pixels)).numpy(),

@@ -153,7 +153,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 def test_the_clock_marks_a_step_where_it_is_queued_stand_in(events: list[Event]) -> None:
-    wait = framework.completion(SimpleNamespace(device=torch.device("cuda:1")))
+    wait = framework.queued(torch.device("cuda:1"))
     (event,) = events
     assert event.how == {"blocking": True}, "it sleeps instead of keeping a core busy"
     assert event.done == ["recorded on the stream of cuda:1"]

@@ -263,7 +263,6 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: tf.constant(number),
     probe_apart=True,
     launchers={NOTEBOOK: (sys.executable,)},
     seen=seen,
