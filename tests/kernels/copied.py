@@ -1,11 +1,8 @@
 """What a notebook's section "In another project" promises: its cells train without ``helpers``."""
 
-import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ from PIL import Image
 
 from helpers import paths, record
 from helpers.launch import this_notebook
-from helpers.runner.notebook_links import section_of_each_cell
 
 SMALL = {
     "epochs: int = 5": "epochs: int = 3",
@@ -25,49 +21,6 @@ SMALL = {
     "crop: int = 224": "crop: int = 32",
 }
 """What a user sets in the copy of `standalone.py`, so that a core trains in seconds."""
-
-
-def assert_trains(
-    notebook: str, folder: Path, launcher: Sequence[str] = (sys.executable,), **env: str
-) -> None:
-    """The cells, copied as the notebook says, tell bright images from dark ones."""
-    text = (paths.NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8")
-    cells = json.loads(text)["cells"]
-    folder.mkdir()
-    write_images(folder / "images")
-    for file in re.findall(r"\]\((\S+\.py)\)", "".join(cells[-1]["source"])):
-        shutil.copy(paths.NOTEBOOKS / file, folder)
-    make_small(folder / "standalone.py")
-    script = f"{copied_cells(cells)}\nimport sys\nassert 'helpers' not in sys.modules\n"
-    (folder / "train.py").write_text(script, encoding="utf-8")
-    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [*launcher, "train.py"],
-        cwd=folder,
-        env=outside | env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "devices=2" in done.stdout, done.stdout  # of the recipe, which section 4 prints
-    epochs = re.findall(r"epoch (\d): training loss (\S+),.*right (\S+),", done.stdout)
-    assert [number for number, *_ in epochs] == ["1", "2", "3"], done.stdout
-    (_, first, _), *_, (_, last, right) = epochs
-    assert float(right) > 0.9, done.stdout
-    assert float(last) < float(first) / 2, done.stdout  # by luck, some weights tell them apart
-
-
-def copied_cells(cells: list[dict]) -> str:
-    """The lines that the last cell shows, which stand for section 3, and sections 4 to 9."""
-    (shown,) = re.findall(r"```python\n(.*?)```", "".join(cells[-1]["source"]), re.S)
-    copied = [
-        "".join(cell["source"])
-        for cell, section in zip(cells, section_of_each_cell(cells), strict=True)
-        if cell["cell_type"] == "code" and re.match(r"[4-9]\.", section)
-    ]
-    return "\n\n".join([shown, *copied])
 
 
 def make_small(settings: Path) -> None:

@@ -1,25 +1,16 @@
-"""Run a notebook's own first cells in a test, on data where every crop is different."""
+"""Images where every crop is different, a notebook's cells by their text, and Adam in float64."""
 
-import ast
 import json
-import re
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from helpers import paths
-from helpers.fairness import check_results, reference
-from helpers.launch import exchange
-from helpers.runner.notebook_code import run_cells
-from helpers.training import data_coverage, measured_run, train_loop
-from helpers.training.world import TrainingFunctions, World
+from helpers.fairness import check_results
 
 COLUMNS = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -62,38 +53,11 @@ def write_different_images(folder: Path, suffix: str) -> Path:
     return target
 
 
-CHECKED = "this_run.train()"
-"""Up to here a notebook has checked itself, and trained nothing."""
-
-
 def recipe_of_resnet44(folder: Path) -> str:
     """A recipe of a smaller network than the demo's: its file."""
     path = folder / "resnet44.toml"
     path.write_text('recipe = "demo"\n[model]\nnetwork = "resnet44"\n', encoding="utf-8")
     return str(path)
-
-
-def namespace_of(
-    notebook: str, folder: Path, *, devices: int = 1, until: str = "## 6.", **given: Any
-) -> dict[str, Any]:
-    """The names a notebook has defined before its first cell that holds ``until``.
-
-    Up to training, also those that section 11 measures with. ``given`` are more parameters. Where
-    nothing is checked there is no ``model`` either: frameworks take seconds to make one.
-    """
-    with exchange.first_rank_first():
-        data = write_noise_images(folder)
-    said: dict[str, Any] = {"data": str(data), "devices": devices}
-    said |= {"run": str(folder / "run"), "recipe": "demo"} | given
-    if not said.get("checked", True):
-        said["changed"] = lambda text: re.sub(r"^model = .*$", "model = None", text, flags=re.M)
-    names = run_cells(notebook, until=until, **said)
-    if until == CHECKED:
-        for name in ("def without_all_reduce(", "def all_reduce_alone("):
-            with suppress(ValueError):  # no cell has it
-                exec(cell_with(notebook, name), names)
-        names["this_run"].functions = functions_with(names)
-    return names
 
 
 def cell_with(notebook: str, text: str) -> str:
@@ -104,111 +68,13 @@ def cell_with(notebook: str, text: str) -> str:
     return found
 
 
-@contextmanager
-def planted(names: dict[str, Any], notebook: str, sound: str, broken: str) -> Iterator[None]:
-    """The notebook with a fault: the functions of one cell made again from a changed text."""
-    functions = [
-        node
-        for node in ast.parse(cell_with(notebook, sound).replace(sound, broken)).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    ]
-    before = dict(names)
-    exec(compile(ast.Module(list(functions), []), notebook, "exec"), names)
-    try:
-        yield
-    finally:
-        names.update(before)
-
-
-@contextmanager
-def other_norms(names: dict[str, Any], **changes: float) -> Iterator[None]:
-    """The notebook with a BatchNorm that is not the recipe's."""
-    scaled = names["scaled"]
-    names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, **changes))
-    try:
-        yield
-    finally:
-        names["scaled"] = scaled
-
-
 def failed(checks: Iterable[check_results.Check]) -> set[str]:
     """Names of the checks that failed."""
     return {check.check for check in checks if check.verdict == "fail"}
 
 
-def assert_passed(
-    run: measured_run.Run, *, known: Iterable[str] = (), survivors: str = "replica 0's"
-) -> None:
-    """Nothing failed or was left unchecked; only ``known`` differs, and for a known reason.
-
-    ``survivors`` tells whose BatchNorm statistics are in the weights.
-    """
-    found = run.fairness_check
-    assert failed(found.checks) == set()
-    assert "not checked" not in set(found.table()["verdict"])
-    assert {check.check for check in found.checks if check.verdict == "expected"} == set(known)
-    reasons = {check.check: check.reason for check in found.checks}
-    assert reasons["which replica's running statistics are kept"] == survivors
-
-
-def only_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """Let the training-loop check take its steps, and nothing else: what is read has own tests."""
-    patch.setattr(data_coverage, "check_fairness", lambda *given, **named: [])
-
-
-def failed_in_training_loop(
-    names: dict[str, Any], notebook: str, sound: str, broken: str
-) -> set[str]:
-    """Names of the checks that a notebook fails whose training loop has a fault in it."""
-    run = names["this_run"]
-    functions, before = run.functions, run.fairness_check
-    with planted(names, notebook, sound, broken), pytest.MonkeyPatch.context() as patch:
-        only_the_loop(patch)
-        run.check_training_loop(**vars(functions_with(names)))
-    found = failed(run.fairness_check.checks)
-    run.take(functions)
-    run.fairness_check = before
-    return found
-
-
-def assert_too_few_images_are_refused(run: measured_run.Run) -> None:
-    """A loader that leaves images out ends an evaluation; none is scored that nobody has seen."""
-
-    def evaluate(world: World, work: train_loop.Work) -> None:
-        functions, part = work.functions, work.images.train
-        with functions.scope():
-            network = work.framework.shallow(reference.shallow_arrays(), world.devices)
-        replica = functions.start(world, network)
-        functions.ready(replica, [])
-        # So few that frameworks which fill up the last batch notice it too.
-        loader = functions.make_evaluation_loader(world, part[:20], 0)
-        train_loop.predict(functions, replica, iter(loader), len(part))
-
-    with pytest.raises(Exception, match=r"(gave|logits for) \d+ of .*\b(140|70)\b.* images"):
-        run.everywhere(evaluate)
-
-
 EPSILON_FIRST = "weight change after 5 Adam steps"
 """A known difference of optimisers that add epsilon before the bias correction."""
-
-
-def functions_with(names: dict[str, Any]) -> TrainingFunctions:
-    """The notebook's functions, of what its names stand for now."""
-    before: TrainingFunctions = names["this_run"].functions
-    settings = ("read_ahead", "processes")
-    handed = [field.name for field in fields(before) if field.name not in settings]
-    return replace(before, **{name: names[name] for name in handed if name in names})
-
-
-def with_loss_of(names: dict[str, Any], notebook: str, task: str) -> None:
-    """Let the notebook define its loss again, for another task."""
-    scaled = names["scaled"]
-    recipe = replace(scaled.recipe, task=task)
-    names["this_run"].recipe = names["scaled"] = replace(scaled, recipe=recipe)
-    for node in ast.parse(cell_with(notebook, "scaled.recipe.task")).body:
-        said = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        if isinstance(node, ast.Assign) and said & {"losses", "criterion"}:
-            exec(compile(ast.Module([node], []), notebook, "exec"), names)
 
 
 def adam(

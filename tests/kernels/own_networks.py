@@ -1,22 +1,15 @@
 """What holds of somebody's own network in every framework, with a small one for each."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from notebook_cells import CHECKED, failed, namespace_of
-from resuming import write_small_images
 
 from helpers.errors import UserError
-from helpers.fairness import custom_network
-from helpers.networks import custom, weights
+from helpers.networks import custom
 from helpers.recipe import Recipe, lookup
-from helpers.training import checkpoint
-from helpers.training.train_loop import take_steps
-from helpers.training.world import World
 
 NETS = {
     "pytorch": """
@@ -275,94 +268,6 @@ def recipe_of_all(folder: Path) -> Path:
 
 def read(path: Path) -> Recipe:
     return lookup(str(path), demo=True)
-
-
-def assert_it_is_trained(
-    notebook: str, module: str, folder: Path, known: set[str], survivors: str
-) -> None:
-    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
-    path = recipe_of(folder / "recipe", module)
-    data = str(write_small_images(folder / "data"))
-    names = namespace_of(
-        notebook,
-        folder,
-        devices=2,
-        until=CHECKED,
-        recipe=str(path),
-        data=data,
-        run=folder / "run",
-    )
-    run = names["this_run"]
-    verdicts = {check.check: check for check in run.fairness_check.checks}
-    assert failed(run.fairness_check.checks) == set()
-    unknown = {name for name, check in verdicts.items() if check.verdict == "not checked"}
-    assert unknown == set(custom_network.UNKNOWN)
-    assert {verdicts[name].reason for name in unknown} == {"own network"}
-    assert {name for name, check in verdicts.items() if check.verdict == "expected"} == known
-    assert verdicts["which replica's running statistics are kept"].reason == survivors
-    for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
-        assert verdicts[row].verdict == "pass"
-    assert run.fairness_check.comparable
-
-    said = run.record.content["weights"]
-    assert said["source"] == "own" and said["sha256"] == run.initial.sha256
-    assert f"drawn by {run.framework.NAME} itself from seed 0" in str(run.initial)
-    assert TRAINED[module] | FIXED[module] <= run.initial.arrays.keys()
-
-    run.train()
-    run.test()
-    after = weights.load(run.folder / "weights.safetensors")
-    assert after.keys() == run.initial.arrays.keys()
-    changed = {name for name, array in run.initial.arrays.items() if (after[name] != array).any()}
-    assert changed >= TRAINED[module] and "fixed" not in changed
-    assert len(run.history) == 3 and all(row["train_loss"] > 0 for row in run.history)
-
-    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
-    assert kept.epoch == 3 and kept.damaged is None
-    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
-    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
-    assert moments >= TRAINED[module] and not moments & FIXED[module]
-    run.monitor.stop()
-    assert_state_is_kept(run)
-
-
-def assert_state_is_kept(run: Any) -> None:
-    """Three steps are one after two that were saved, where nothing is drawn at random."""
-
-    def replica(
-        world: World, work: Any, arrays: Any, state: Mapping[str, np.ndarray], steps: int
-    ) -> tuple[Any, Any]:
-        functions, framework = work.functions, work.framework
-        replica = functions.start(world, functions.build_model(arrays), rates=iter([0.01] * steps))
-        framework.load_optimizer(replica.network, replica.optimizer, state)
-        loader = functions.make_fixed_loader(world, work.noise(world, 4))
-        functions.ready(replica, [loader])
-        without_dropout(replica.network)
-        take_steps(work, replica, loader, steps)
-        found = framework.dump_weights(replica.network)
-        kept = framework.dump_optimizer(replica.network, replica.optimizer)
-        functions.stop(replica)
-        return found, kept
-
-    start = run.initial.arrays
-    whole, _ = run.everywhere(replica, start, {}, 3)[0]
-    two, state = run.everywhere(replica, start, {}, 2)[0]
-    resumed, _ = run.everywhere(replica, two, state, 1)[0]
-    for name, array in whole.items():
-        np.testing.assert_allclose(resumed[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
-    anew, _ = run.everywhere(replica, two, {}, 1)[0]
-    assert any(not np.allclose(anew[name], array, 1e-5, 1e-6) for name, array in whole.items())
-
-
-def without_dropout(network: Any) -> None:
-    """PyTorch's, Gluon's and Flax's nets have some, which draws other numbers each time."""
-    if hasattr(network, "modules"):
-        network.drop.p = 0.0
-    elif hasattr(getattr(network, "drop", None), "rate"):  # of Flax
-        network.drop.rate = 0.0
-    elif hasattr(network, "collect_params"):
-        network[6]._rate = 0
-        network.hybridize()  # what was compiled with it is forgotten
 
 
 def assert_same_seed_same_bytes(framework: Any, module: str, folder: Path) -> None:

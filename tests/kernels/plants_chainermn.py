@@ -10,7 +10,6 @@ NOTEBOOK = "ChainerMN_MultiNode"
 SHUFFLE, IN_ORDER = "random.permutation(len(self))", "else np.arange(len(self))"
 HOOK, PLACES = "optimizer.add_hook(like_pytorch)", "places = np.arange(len(part))\n"
 SCATTER = "chainermn.scatter_dataset(places, communicator, **how)[:]"
-WRAPPED = "create_multi_node_optimizer(optimizer, communicator)  # multi-GPU\n"
 TRAIN = "train_steps(replica, loader, len(loader))"
 BROADCAST = "multi_node.update()  # multi-GPU: sends rank 0's weights to all\n"
 

@@ -1,10 +1,4 @@
-"""Train a notebook's own way, in a process that may be killed; and whether it can go on.
-
-    python tests/kernels/resuming.py NOTEBOOK DATA RUN RESUME RECIPE GIVEN
-
-runs the notebook's cells up to its training, without the fairness check. GIVEN are more of its
-parameters, as JSON.
-"""
+"""Whether a notebook's training can be killed, resumed, and end as a whole one."""
 
 import json
 import os
@@ -21,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import psutil
-from notebook_cells import CHECKED, COLUMNS, namespace_of
+from notebook_cells import COLUMNS
 from PIL import Image
 from safetensors import safe_open
 
 from helpers import record
 from helpers.networks import weights
-from helpers.runner.notebook_code import run_cells
 from helpers.training import checkpoint
 
 TRAINED = "this_run.train()"
@@ -40,35 +33,18 @@ ATTEMPTS = 5
 SAID = "said.txt"
 
 
-def run(
-    notebook: str, data: str, folder: str, resume: bool, recipe: str, more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All cells to the end of the training, 8 images on each of 2 devices unless told otherwise."""
-    given: dict[str, Any] = {"data": data, "devices": 2, "run": folder, "recipe": recipe}
-    given |= {"epochs": EPOCHS, **more}
-    names = run_cells(
-        notebook,
-        after=TRAINED,
-        checked=False,
-        batch_size=8,
-        resume=resume,
-        **given,
-    )
-    names["this_run"].monitor.stop()
-    return names
-
-
 def assert_resumes(
-    notebook: str, folder: Path, *, bits: bool = False, program: str = __file__, **given: Any
+    notebook: str, folder: Path, *, bits: bool = False, program: str, **given: Any
 ) -> None:
     """Killed at a random step and resumed, a run has the losses, AUC and weights of a whole one.
 
     To the last bit with ``bits``, of a framework that trains the same twice from the same seed.
-    ``program`` is what trains, called like this file; ``given`` are more of the notebook's
+    ``program`` is what trains: a file that is called with notebook, data, run, 1 or 0 for resume,
+    recipe, and more of the notebook's parameters as JSON; ``given`` are more of the notebook's
     parameters.
     """
     data = str(write_small_images(folder / "data"))
-    ends = _killed_and_whole(notebook, folder, data, "demo", given=given, program=program)
+    ends = _killed_and_whole(notebook, folder, data, "demo", program, given=given)
     start = weights.canonical("random", seed=0).arrays
     trained = [name for name in start if "running" not in name]
     way, apart = (
@@ -79,13 +55,11 @@ def assert_resumes(
     assert not bits or apart == 0, f"{apart / way:.1e} of the way, and it should repeat itself"
 
 
-def assert_own_resumes(
-    notebook: str, folder: Path, recipe: Path, *, program: str = __file__
-) -> None:
+def assert_own_resumes(notebook: str, folder: Path, recipe: Path, *, program: str) -> None:
     """As :func:`assert_resumes` with ``bits``, for a custom recipe."""
     given = {"epochs": SHORT_EPOCHS}
     killed, whole = _killed_and_whole(
-        notebook, folder, "auto", str(recipe), "valid_top1", given, program
+        notebook, folder, "auto", str(recipe), program, "valid_top1", given
     )
     assert killed.keys() == whole.keys()
     assert all(np.array_equal(killed[name], array) for name, array in whole.items())
@@ -96,9 +70,9 @@ def _killed_and_whole(
     folder: Path,
     data: str,
     recipe: str,
+    program: str,
     metric: str = "valid_auc",
     given: Mapping[str, Any] = MappingProxyType({}),
-    program: str = __file__,
 ) -> list[dict[str, np.ndarray]]:
     """The weights of a run that was killed and resumed, and those of a whole one."""
     whole, most = folder / "whole", given.get("epochs", EPOCHS)
@@ -138,14 +112,6 @@ def write_small_images(folder: Path) -> Path:
         rows.append(f"{name},{finding},0,{patient},50,M,PA,38,38,0.1,0.1")
     (folder / "Data_Entry_2017.csv").write_text("\n".join(rows) + "\n")
     return folder
-
-
-def before_training(
-    notebook: str, folder: Path, *, devices: int = 2, **given: Any
-) -> dict[str, Any]:
-    """The notebook's names before section 9: two devices, 8 small images each, no check."""
-    given = {"data": str(write_small_images(folder / "data")), "batch_size": 8, **given}
-    return namespace_of(notebook, folder, devices=devices, until=CHECKED, checked=False, **given)
 
 
 def _start(
@@ -201,8 +167,3 @@ def epochs_in(folder: Path) -> int:
 def _record(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / record.FILE).read_text(encoding="utf-8"))
     return content
-
-
-if __name__ == "__main__":
-    notebook, data, folder, resumes, recipe, given = sys.argv[1:]
-    run(notebook, data, folder, resumes == "1", recipe, json.loads(given))

@@ -9,8 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
-from notebook_cells import failed, namespace_of, other_norms, recipe_of_resnet44
+from notebook_cells import failed
 
 from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
@@ -84,18 +83,6 @@ def assert_caught(
     assert {"logits, evaluation", "logits, training"} <= failed(checks)
 
 
-def assert_another_momentum_is_caught(
-    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another BatchNorm momentum fails the check; ResNet44 is the smallest network."""
-    framework, build_model, network = names["framework"], names["build_model"], "resnet44"
-    monkeypatch.setitem(names, "architecture", network)
-    with other_norms(names, bn_momentum=0.01):  # Keras's own is 0.99, of the old value
-        model = framework.exact(build_model, reference.arrays(network))
-        checks = reference_checks.same_in_training(framework, build_model, model, network)
-    assert failed(checks) == {"running mean after a step", "running variance after a step"}
-
-
 def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
     """The module again, made from a changed text; for planting faults."""
     source = Path(str(module.__file__)).read_text(encoding="utf-8")
@@ -108,29 +95,3 @@ def with_text(module: ModuleType, *changes: tuple[str, str]) -> ModuleType:
     sys.modules[made.__name__] = made
     exec(compile(source, str(module.__file__), "exec"), made.__dict__)
     return made
-
-
-def assert_notebook_trains_the_recipes_network(
-    notebook: str,
-    folder: Path,
-    known: Iterable[str] = (),
-    **given: Any,
-) -> dict[str, Any]:
-    """ResNet44 is the reference's: from section 2 to the fairness check's end; the names by then.
-
-    What follows in section 9 is the same for every network. ``given`` are more parameters.
-    """
-    recipe = recipe_of_resnet44(folder)
-    names = namespace_of(notebook, folder, devices=2, until="## 8.", recipe=recipe, **given)
-    run = names["this_run"]
-    found = run.fairness_check
-    assert failed(found.checks) == set()
-    assert "not checked" not in set(found.table()["verdict"])
-    expected = {check.check for check in found.checks if check.verdict == "expected"}
-    assert expected == {name for name in known if "after 5" not in name}
-    assert_in_double(found.checks)
-    assert "gradient of layer3.6.bn2" in {check.check for check in found.checks}
-    held = run.framework.dump_weights(names["model"])
-    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
-    run.monitor.stop()
-    return names

@@ -3,11 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import replace
-from functools import partial
-from itertools import islice
+from contextlib import nullcontext
+from itertools import islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,37 +12,28 @@ from typing import Any
 import copied
 import jax
 import jax.numpy as jnp
+import notebook_program
 import numpy as np
+import own_networks
 import pytest
 import rules
 import same_networks
-from adapter import *
-from adapter import Adapter
-from agreed import (
-    assert_half_are_flipped,
-    assert_later_epochs_are_the_same,
-    ramp,
-    steps_of,
-)
-from coverage_checks import failed_in_data_coverage
-from notebook_cells import (
-    CHECKED,
-    adam,
-    failed,
-    failed_in_training_loop,
-    namespace_of,
-)
+import shared_batches
+from framework_tests import *
+from framework_tests import OfFramework
+from notebook_cells import failed, recipe_of_resnet44, write_different_images
+from notebook_program import Names, fairness_check, in_each, names_of
+from resuming import assert_own_resumes, assert_resumes
 
-from helpers.errors import UserError
-from helpers.fairness import process_checks, reference, training_loop
+from helpers.errors import LoaderError, UserError
+from helpers.fairness import custom_network, reference, reference_checks, training_loop
+from helpers.fairness.check_results import FairnessCheck
 from helpers.frameworks import jax as framework
 from helpers.frameworks import switches
 from helpers.networks import jax as networks
 from helpers.networks import weights
-from helpers.recipe import Rule
-from helpers.training import image_data
-from helpers.training.step_clock import StepClock
-from helpers.training.world import World
+from helpers.networks.shapes import shapes
+from helpers.training import checkpoint
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
@@ -55,18 +43,67 @@ NOTEBOOK = "JAX_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 BIASED = "running variance after a step", "running variance after 5 SGD steps"
 """What differs for a known reason: Flax keeps the biased variance."""
+PROGRAM = notebook_program.__file__
+
+
+def own_names(folder: Path, **given: Any) -> Names:
+    """The notebook's names with a small custom network, whose check takes no time."""
+    recipe = own_networks.recipe_of(folder / "recipe", "jax")
+    return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The notebook's names on two virtual devices, before it trains."""
-    folder = tmp_path_factory.mktemp("notebook")
-    return namespace_of(NOTEBOOK, folder, devices=2, until=CHECKED)
+def cells(tmp_path_factory: pytest.TempPathFactory) -> Names:
+    """The notebook's names on two devices, before it trains; nothing is compiled yet."""
+    return own_names(tmp_path_factory.mktemp("notebook"), devices=2, batch_size=2)
 
 
-def test_weights_come_back_bit_for_bit(cells: dict[str, Any]) -> None:
-    initial = weights.canonical("random", seed=0)
-    assert weights.digest(framework.dump_weights(cells["model"])) == initial.sha256
+def assert_passed(found: FairnessCheck) -> None:
+    """Nothing failed or was left unchecked, and two rows differ for a known reason."""
+    assert failed(found.checks) == set()
+    assert {check.check for check in found.checks if check.verdict == "expected"} == {*BIASED}
+    assert "not checked" not in {check.verdict for check in found.checks}
+    assert found.comparable
+    reasons = {check.check: check.reason for check in found.checks}
+    assert reasons["which replica's running statistics are kept"] == training_loop.AVERAGE
+
+
+def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
+    assert_passed(fairness_check(names_of(NOTEBOOK, tmp_path, devices=2)))
+
+
+def test_it_trains_the_recipes_network(tmp_path: Path) -> None:
+    """Not only the one that its text names."""
+    names = names_of(NOTEBOOK, tmp_path, devices=2, recipe=recipe_of_resnet44(tmp_path))
+    found = fairness_check(names)
+    assert_passed(found)
+    same_networks.assert_in_double(found.checks)
+    held = framework.dump_weights(names["build_model"]())
+    assert {name: array.shape for name, array in held.items()} == shapes("resnet44")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_an_own_network_passes_on_each_number_of_devices(precision: str, tmp_path: Path) -> None:
+    for devices in (1, 2):
+        names = own_names(tmp_path / str(devices), devices=devices, precision=precision)
+        found = fairness_check(names)
+        assert failed(found.checks) == set() and found.comparable
+
+
+def test_an_epoch_without_a_step_is_told_at_once(tmp_path: Path) -> None:
+    names = own_names(tmp_path)
+    run, loader = names["run"], names["make_loader"](names["run"].train_part, True)
+    replica = names["make_replica"](names["build_model"]())
+    with pytest.raises(LoaderError, match=r"epoch 1 took 16 of 17 steps"):
+        for _ in run.epochs(replica):
+            with run.phase("train"):
+                names["train_steps"](replica, islice(loader, len(loader) - 1), len(loader))
+
+
+def test_weights_come_back_bit_for_bit(tmp_path: Path) -> None:
+    names = names_of(NOTEBOOK, tmp_path, devices=2)
+    held = framework.dump_weights(names["build_model"]())
+    assert weights.digest(held) == weights.canonical("random", seed=0).sha256
 
 
 def test_flags_for_xla_are_the_users_own_where_there_are_any(
@@ -81,50 +118,12 @@ def test_flags_for_xla_are_the_users_own_where_there_are_any(
         assert os.environ["XLA_FLAGS"] == framework.LESS_OPTIMISED
 
 
-def test_faults_in_the_world_are_caught(cells: dict[str, Any]) -> None:
-    """No reshuffle, and an evaluation whose loss counts what fills up the last batch."""
-    fixed = "own.repeat()", "own.repeat(reseed_each_epoch=False)"
-    assert failed_in_data_coverage(cells, NOTEBOOK, *fixed) == {process_checks.ORDER}
-    cut = "(exchange.in_order(part, total) for part in own)\n    return output,"
-    padded = "own\n    return output[:total],"
-    assert failed_in_data_coverage(cells, NOTEBOOK, cut, padded) == {process_checks.LOSS}
-
-
 def test_a_stride_in_the_wrong_convolution_is_caught() -> None:
     """The image is halved in Caffe's convolution, a block's first. The weights fit."""
     sound = 'convolution(channels, width, 1), "bn1"', "convolution(width, width, 3, stride)"
     wrong = 'convolution(channels, width, 1, stride), "bn1"', "convolution(width, width, 3)"
     broken = same_networks.with_text(networks, *zip(sound, wrong, strict=True))
     same_networks.assert_caught(framework, broken, "resnet50", TWO[:1])
-
-
-def test_a_sum_in_place_of_a_mean_is_caught(cells: dict[str, Any]) -> None:
-    wrong = "jax.lax.pmean(gradient", "jax.lax.psum(gradient"
-    found = failed_in_training_loop(cells, NOTEBOOK, *wrong)
-    assert "weight change after 5 SGD steps" in found
-
-
-def test_statistics_of_the_global_batch_are_seen(cells: dict[str, Any]) -> None:
-    """The form that is taught beside: the fairness check names it."""
-    cells["norm_over"] = "replica"
-    run = cells["this_run"]
-    before = run.fairness_check
-    run.check_training_loop(**vars(run.functions))
-    reasons = {check.check: check.reason for check in run.fairness_check.checks}
-    cells["norm_over"], run.fairness_check = None, before
-    assert reasons["which replica's running statistics are kept"] == training_loop.GLOBAL
-
-
-def test_the_notebooks_adam_is_pytorchs(cells: dict[str, Any]) -> None:
-    """Gradients so small that it shows where epsilon is added."""
-    gradients = [np.array([1e-7, -3e-8, 0.5], np.float32) * n for n in (1, 2)]
-    rule = cells["make_optimizer"](cells["model"], Rule("adam")).rule
-    weight = jnp.ones(3)
-    state = rule.init(weight)
-    for gradient in gradients:
-        change, state = rule.update(jnp.array(gradient), state, weight)
-        weight = weight - cells["scaled"].learning_rate * change
-    assert np.allclose(weight, adam(gradients, cells["scaled"]), atol=1e-7)
 
 
 def test_devices_and_versions() -> None:
@@ -211,139 +210,136 @@ def test_a_step_is_waited_for_alone() -> None:
     assert array.is_ready()
 
 
-def test_no_two_images_draw_the_same_crop(cells: dict[str, Any]) -> None:
-    """The notebook's own loader on equal images, of which every crop is different."""
-    first = crops(cells, seed=0)
-    assert np.array_equal(first, crops(cells, seed=0)), "the same seed must give the same run"
-    assert not np.array_equal(first, crops(cells, seed=1))
-    assert len(np.unique(first, axis=0)) > 0.6 * len(first)
+def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
+    """CPU devices compute in any order, so a number that comes later is not what was queued."""
+
+    def step(array: jax.Array) -> jax.Array:
+        for _ in range(20):
+            array = jnp.sin(array @ array)
+        return array.sum()
+
+    compiled, square = jax.jit(step), jnp.ones((600, 600))
+    compiled(square).block_until_ready()
+    loss = compiled(square)
+    wait = framework.queued(TWO[0])
+    later = compiled(square)
+    if wait is not None:
+        wait()
+    assert loss.is_ready()
+    later.block_until_ready()
+    framework.synchronize(TWO)
+    assert framework.queued(TWO[0]) is None, "nothing is queued"
 
 
-def test_a_run_that_begins_with_a_later_epoch_sees_the_same(cells: dict[str, Any]) -> None:
-    assert_later_epochs_are_the_same(cells, partial(batches, cells))
+def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(tmp_path: Path) -> None:
+    """By the rule of all notebooks, for any number of workers and after a resume."""
+    data = str(write_different_images(tmp_path, ".png"))
+    names = own_names(tmp_path, devices=2, data=data, batch_size=16, seed=3)
+    run = names["run"]
+    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
+        run.workers = workers
+        [found] = in_each(names, shared_batches.trained_on, run.train_part, epochs)
+        for epoch, batches in zip(epochs, found, strict=True):
+            expected = shared_batches.by_the_rule(
+                run, run.train_part, run.train_part.read, epoch, 0, 1
+            )
+            assert len(batches) == 140 // 32
+            shared_batches.assert_same(batches, expected)
 
 
-def test_half_of_the_images_are_flipped(cells: dict[str, Any]) -> None:
-    lots, grey = np.random.default_rng(0).random((200, 3)), ramp(cells["crop"])
-    assert_half_are_flipped(cells["train_transform"](grey, lot) for lot in lots)
+def test_each_device_has_its_block_of_a_batch(cells: Names) -> None:
+    pixels, _, numbers = next(iter(cells["make_loader"](cells["run"].train_part, True)))
+    assert [shard.device for shard in pixels.addressable_shards] == TWO
+    order = np.random.default_rng([cells["r"].seed, 0]).permutation(len(cells["run"].train_part))
+    blocks = [np.asarray(shard.data).tolist() for shard in numbers.addressable_shards]
+    assert blocks == order[:4].reshape(2, 2).tolist()
 
 
-def test_closed_batches_leave_no_worker(cells: dict[str, Any]) -> None:
-    batches = cells["make_train_loader"](world(cells), 0, 2)
-    with closing(batches) as stream:
-        assert len(next(stream)[0]) == cells["scaled"].global_batch_size
-        assert readers()
+def test_closed_batches_leave_no_worker(cells: Names) -> None:
+    batches = iter(cells["make_loader"](cells["run"].train_part, True))
+    next(batches)
+    assert readers()
+    batches.close()
     for thread in readers():
         thread.join(60)
     assert not readers()
 
 
-def test_every_image_is_evaluated_once(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
+    tmp_path: Path, suffix: str
 ) -> None:
-    part = cells["images"].train.iloc[:130]  # two images into a second batch of 128
-    numbered = np.arange(len(part), dtype=np.float32)[:, None].repeat(14, axis=1)
-    monkeypatch.setattr(image_data.Data, "targets", lambda images, part: numbered)
-    loader = cells["make_evaluation_loader"](world(cells), part, 2)
+    shared_batches.assert_grey_is_read(NOTEBOOK, tmp_path, suffix)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
+    tmp_path: Path, suffix: str
+) -> None:
+    names = shared_batches.assert_colour_is_read(NOTEBOOK, tmp_path, suffix)
+    recipe = names["run"].setup.recipe.recipe
+    image = reference_checks.canonical_image(recipe.crop, planes=3)
+    (seen,) = np.asarray(names["to_network"](jnp.asarray(image)[None])).transpose(0, 3, 1, 2)
+    assert np.abs(seen - reference_checks.expected_pixels(image, recipe)).max() < 1e-6, (
+        "three planes, each with its own mean"
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_step_never_waits_for_the_device(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an epoch reads on the host does not grow with its steps."""
+    read = list[Any]()
+    array = type(jnp.zeros(1))
+    for name in ("__float__", "__bool__", "__index__", "block_until_ready", "__array__", "item"):
+        monkeypatch.setattr(array, name, noted(read, getattr(array, name)))
+    names = own_names(tmp_path, devices=2, precision=precision)
+    replica, batch = shallow_replica(names), noise(names)
     found = []
-    for _, targets in loader:
-        shares = cells["on_each"](targets)
-        assert [len(share) for share in shares] == [64, 64], "a fixed shape: one program"
-        found.append(np.asarray(targets))
-    assert np.array_equal(np.concatenate(found)[: len(part)], numbered)
-    logits, loss = cells["predict"](shallow_replica(cells), iter(loader), len(part))
-    assert logits.shape == (len(part), 14)
-    expected = (np.logaddexp(0, logits) - numbered * logits).mean()
-    assert loss == pytest.approx(expected, rel=1e-5), "what fills the last batch does not count"
+    for steps in (1, 1, 3):  # the first compiles
+        read.clear()
+        names["train_steps"](replica, repeat(batch, steps), steps)
+        found.append(len(read))
+    assert found[1] == found[2] > 0
 
 
-def test_an_evaluation_is_read_before_it_is_asked_for(
-    cells: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """``iter`` of its loader does not wait, and begins."""
-    asked, may_continue = threading.Event(), threading.Event()
-    read = image_data.Data.read
+def noted(read: list[Any], function: Any) -> Any:
+    """The same function of an array, and a note of each call."""
 
-    def slow(images: Any, row: int) -> np.ndarray:
-        asked.set()
-        assert may_continue.wait(60)
-        return read(images, row)
+    def noting(array: Any, *given: Any, **more: Any) -> Any:
+        read.append(array)
+        return function(array, *given, **more)
 
-    monkeypatch.setattr(image_data.Data, "read", slow)
-    part = cells["images"].valid
-    batches = iter(cells["make_evaluation_loader"](world(cells), part, 2))
-    assert asked.wait(60)
-    may_continue.set()
-    assert len(list(batches)) == -(-len(part) // cells["scaled"].global_batch_size)
+    return noting
 
 
-@pytest.mark.parametrize("precision", [pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
-def test_the_training_loop_check_is_passed_in_16_bits(tmp_path: Path, precision: str) -> None:
-    """The training-loop check alone: no row before it is computed in the run's precision."""
-    lower = namespace_of(
-        NOTEBOOK, tmp_path, devices=2, until=CHECKED, checked=False, precision=precision
-    )
-    run = lower["this_run"]
-    run.check_training_loop(**vars(run.functions))
-    assert run.fairness_check.checks and failed(run.fairness_check.checks) == set()
-    shallow = framework.shallow(reference.shallow_arrays(), TWO)
-    shallow.eval()  # in training BatchNorm would set variables from inside the trace
-    features = jax.eval_shape(shallow.features, jnp.zeros((2, 32, 32, 3), lower["compute"]))
-    assert features.dtype == lower["compute"] and features.dtype.itemsize == 2
-
-
-def test_a_step_that_overflows_is_left_out(tmp_path: Path) -> None:
-    names = namespace_of(
-        NOTEBOOK, tmp_path, devices=2, until=CHECKED, checked=False, precision="fp16"
-    )
-    replica = shallow_replica(names)
-    replica.optimizer.scale = jnp.array(2.0**120)
-    before = framework.dump_weights(replica.network)
-    with StepClock(framework.completion) as clock:
-        names["train_epoch"](replica, noise(names), 1, clock)
-    assert float(replica.optimizer.scale) == 2.0**119
-    assert framework.dump_optimizer(replica.network, replica.optimizer)["step"] == 0
-    after = framework.dump_weights(replica.network)
-    assert np.array_equal(after["classifier.weight"], before["classifier.weight"])
-
-
-def test_adam_is_where_it_was(cells: dict[str, Any]) -> None:
-    replica = shallow_replica(cells)
-    network, optimizer = replica.network, replica.optimizer
-    framework.load_optimizer(network, optimizer, {})
-    with StepClock(framework.completion) as clock:
-        cells["train_epoch"](replica, noise(cells), 2, clock)
-    optimizer.scale = jnp.array(8.0)
-    state = framework.dump_optimizer(network, optimizer)
-    assert state["step"] == 2 and state["scale"] == 8
-    assert len(state) == 2 + 2 * 5
-    assert state["first/features.conv0.weight"].shape == (64, 3, 7, 7)
-    again = shallow_replica(cells)
-    framework.load_optimizer(again.network, again.optimizer, state)
-    found = framework.dump_optimizer(again.network, again.optimizer)
-    assert found.keys() == state.keys()
-    assert all(np.array_equal(found[name], state[name]) for name in state)
-    assert np.abs(state["second/features.conv0.weight"]).max() > 0
-
-
-def test_the_state_is_donated_and_lies_where_it_lay(cells: dict[str, Any]) -> None:
+def test_the_state_is_donated(cells: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     """One copy on each device: a step writes the new state in the old one's place."""
-    replica, given = shallow_replica(cells), []
-    of = replica.train_step
+    given, step = [], cells["train_step"]
 
-    def noted(graph: Any) -> Any:
-        def step(state: Any, *rest: Any) -> Any:
-            given.append(state)
-            return of(graph)(state, *rest)
+    def noting(graph: Any, state: Any, *batch: Any) -> Any:
+        given.append(state)
+        return step(graph, state, *batch)
 
-        return step
-
-    replica.train_step = noted
-    with StepClock(framework.completion) as clock:
-        cells["train_epoch"](replica, noise(cells), 3, clock)
+    monkeypatch.setitem(cells, "train_step", noting)
+    cells["train_steps"](shallow_replica(cells), repeat(noise(cells), 3), 3)
     assert all(array.is_deleted() for state in given[1:] for array in jax.tree.leaves(state))
-    norms = jax.tree.leaves(given[0].norms)
-    assert {array.sharding.spec for array in norms} == {jax.P("replica")}
+
+
+def test_a_step_is_compiled_once(cells: Names) -> None:
+    """On files and on synthetic batches, after a checkpoint, whatever the rate."""
+    step, evaluate = cells["train_step"], cells["evaluate_step"]
+    replica, part = shallow_replica(cells), cells["run"].valid_part
+    loader = cells["make_loader"](cells["run"].train_part, True)
+    before = step._cache_size(), evaluate._cache_size()
+    state = framework.dump_optimizer(replica.network, replica.optimizer)
+    for batches in (islice(loader, 2), repeat(next(iter(loader)), 2)):
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        framework.set_step(replica, 3)
+        cells["train_steps"](replica, batches, 2)
+        cells["predict"](replica, cells["make_loader"](part, False), len(part))
+    assert (step._cache_size(), evaluate._cache_size()) == (before[0] + 1, before[1] + 1)
 
 
 def test_no_run_has_programs_of_earlier_ones(tmp_path: Path) -> None:
@@ -359,26 +355,6 @@ def test_no_run_has_programs_of_earlier_ones(tmp_path: Path) -> None:
         jax.config.update("jax_compilation_cache_dir", None)
 
 
-def test_a_step_is_compiled_once(cells: dict[str, Any]) -> None:
-    """On files and on synthetic batches, again and again, whatever the rate."""
-    replica, batch = shallow_replica(cells), cells["scaled"].recipe.batch_size
-    files = cells["make_train_loader"](world(cells), 0, 2)
-    fixed = cells["make_fixed_loader"](world(cells), shares(cells, batch))
-    of, steps = replica.train_step, set()
-
-    def noted(graph: Any) -> Any:
-        steps.add(of(graph))
-        return of(graph)
-
-    replica.train_step = noted
-    for loader in (files, fixed, files):
-        replica.rates = iter([0.1, 0.01])
-        with StepClock(framework.completion) as clock:
-            cells["train_epoch"](replica, loader, 2, clock)
-    (step,) = steps
-    assert step._cache_size() == 1
-
-
 def test_tf32_is_refused_where_there_are_no_tensor_cores() -> None:
     with pytest.raises(UserError, match="tensor cores"):
         framework.configure("tf32", "cpu")
@@ -391,86 +367,143 @@ def test_float32_is_float32() -> None:
     assert jax.config.jax_default_matmul_precision == "float32"
 
 
-@pytest.mark.slow  # the loss of findings is caught every day
-def test_a_wrong_loss_of_classes_is_caught(tmp_path: Path) -> None:
-    def one_hot_sigmoids(sound: Any) -> Any:
-        def criterion(output: Any, targets: Any) -> Any:
-            hot = jax.nn.one_hot(targets, 14)
-            return (jnp.logaddexp(0, output) - hot * output).mean(axis=1)
-
-        return criterion
-
-    rules.assert_wrong_losses_of_classes_are_caught(
-        NOTEBOOK,
-        tmp_path,
-        sigmoids=one_hot_sigmoids,
-        a_sum=lambda sound: lambda output, targets: sound(output, targets).sum()[None],
-    )
+DRAWS = """
+import jax
+import jax.numpy as jnp
+from flax import nnx
 
 
-def test_each_replica_draws_its_own_numbers(cells: dict[str, Any]) -> None:
-    """Dropout's; BatchNorm's statistics are the same, until a step has changed them."""
-    norms = {"key": jax.random.key(0), "keys": jax.random.split(jax.random.key(1), 3)}
-    found = cells["for_each"]({**norms, "mean": jnp.arange(3.0)})
-    for name, key in norms.items():
-        draws = jax.vmap(lambda one: jax.random.bits(one, (4,)))(found[name].ravel())
-        assert found[name].shape == (2, *key.shape) and len(np.unique(draws)) == draws.size
-    assert found["mean"].tolist() == [[0.0, 1.0, 2.0]] * 2
+class Net(nnx.Module):
+    def __init__(self, outputs):
+        self.rngs, self.head = nnx.Rngs(0), nnx.Linear(3, outputs, rngs=nnx.Rngs(1))
+        self.once, self.squared = nnx.BatchStat(jnp.zeros(1)), nnx.BatchStat(jnp.zeros(1))
+
+    def __call__(self, x):
+        drawn = jax.random.uniform(self.rngs.dropout(), (1,))
+        self.once[...], self.squared[...] = drawn, drawn**2
+        return self.head(x.mean((1, 2)))
 
 
-def world(names: dict[str, Any]) -> World:
-    """That of the notebook's one process."""
-    run = names["this_run"]
-    return World(0, len(run.devices), run.devices, run.setup.devices.kind)
+def net(outputs):
+    return Net(outputs)
+"""
+"""A network that keeps the mean over the replicas of what each drew, and of its square."""
 
 
-def shallow_replica(names: dict[str, Any]) -> Any:
-    """What the notebook starts for a shallow network."""
-    run = names["this_run"]
-    return names["start"](world(names), framework.shallow(reference.shallow_arrays(), run.devices))
+def test_each_replica_draws_its_own_numbers(tmp_path: Path) -> None:
+    """Dropout's; and others in each step."""
+    recipe = own_networks.recipe_of(tmp_path / "recipe", "jax", DRAWS)
+    names = names_of(NOTEBOOK, tmp_path, devices=2, recipe=str(recipe))
+    replica = names["make_replica"](names["build_model"]())
+    batch, means = noise(names), []
+    for _ in range(2):
+        names["train_steps"](replica, [batch], 1)
+        held = framework.dump_weights(replica.network)
+        means.append(held["once"].item())
+        assert (held["squared"] - held["once"] ** 2).item() > 1e-6
+    assert means[0] != means[1]
 
 
-def shares(names: dict[str, Any], size: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """``size`` images of noise for each of two devices."""
-    crop = names["crop"]
-    grey = np.random.default_rng(0).integers(0, 256, (size, crop, crop, 1), dtype=np.uint8)
-    return [(grey, np.zeros((size, 14), np.float32))] * 2
+SAID = {
+    "sgd": 'optimizer = "sgd"\nmomentum = 0.0',
+    "momentum": 'optimizer = "sgd"\nmomentum = 0.9',
+    "adam": 'optimizer = "adam"',
+}
+"""How a recipe says a rule."""
 
 
-def noise(names: dict[str, Any]) -> Iterator[Any]:
-    """Two images for each device, again and again."""
-    batches: Iterator[Any] = names["make_fixed_loader"](world(names), shares(names, 2))
-    return batches
+@pytest.mark.parametrize(("optimizer", "task"), rules.CASES)
+def test_every_rule_is_the_references(tmp_path: Path, optimizer: str, task: str) -> None:
+    """It walks the reference's way down a task's loss, with weight decay; its state is kept."""
+    of_task = {
+        "multilabel": own_networks.recipe_of,
+        "multiclass": own_networks.recipe_of_classes,
+    }
+    recipe = of_task[task](tmp_path / "recipe", "jax")
+    text = recipe.read_text().replace(SAID["momentum"], SAID[optimizer])
+    assert SAID[optimizer] in text
+    recipe.write_text(text)
+    given: dict[str, Any] = {"data": "auto"} if task == "multiclass" else {}
+    names = names_of(NOTEBOOK, tmp_path, devices=2, recipe=str(recipe), batch_size=8, **given)
+    found = fairness_check(names).checks
+    assert failed(found) == set(), [check for check in found if check.verdict == "fail"]
+    (row,) = (check for check in found if check.check.startswith("weight decay in 5"))
+    assert (row.verdict, row.reason) == ("pass", next(iter(training_loop.DECAYS)))
+    rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[optimizer] * np.array([1, 1, 0.1])
+    start = reference.shallow_arrays()
+    whole, _ = steps_taken(names, task, start, {}, rates)
+    two, state = steps_taken(names, task, start, {}, rates[:2])
+    resumed, _ = steps_taken(names, task, two, state, rates[2:])
+    rules.assert_continues(training_loop.RULES[optimizer], whole, two, state, resumed)
 
 
-def batches(
-    names: dict[str, Any], count: int, *, epoch: int = 0, workers: int = 2
-) -> list[tuple[np.ndarray, ...]]:
-    """The first training batches of a loader that begins with an epoch."""
-    loader = names["make_train_loader"](world(names), epoch, workers)
-    return [tuple(map(np.asarray, batch)) for batch in islice(loader, count)]
+def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndarray) -> list[Any]:
+    """Weights and optimiser after a step at each of the rates."""
+    run = names["run"]
+    pixels, targets = reference.batch_of(task)
+    pixels = np.concatenate([pixels.repeat(run.images.planes, axis=3)] * 2)
+    batch = framework.as_loaded(pixels, np.concatenate([targets] * 2), np.arange(len(pixels)))
+    how = {"learning_rate": 1.0, "lr_scaling": "none", "rates": tuple(map(float, rates))}
+    how |= {"epochs": 1, "steps": len(rates)}
+    with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
+        replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
+        framework.load_optimizer(replica.network, replica.optimizer, state)
+        names["train_steps"](replica, repeat(batch, len(rates)), len(rates))
+    state = framework.dump_optimizer(replica.network, replica.optimizer)
+    return [framework.dump_weights(replica.network), state]
 
 
-def crops(names: dict[str, Any], seed: int) -> np.ndarray:
-    """Corner pixels of all crops of two epochs."""
-    scaled = names["scaled"]
-    names["scaled"] = replace(scaled, recipe=replace(scaled.recipe, seed=seed))
-    try:
-        found = batches(names, 2 * steps_of(names))
-    finally:
-        names["scaled"] = scaled
-    return np.concatenate([grey[:, 0, :4, 0] for grey, _ in found])
+def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
+    """Own network, own reader, classes, momentum, warm-up and drops."""
+    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "jax")
+    # What it draws is not in a checkpoint.
+    code = recipe.with_suffix(".py")
+    code.write_text(code.read_text().replace("Dropout(0.1", "Dropout(0.0"))
+    assert_own_resumes(NOTEBOOK, tmp_path, recipe, program=PROGRAM)
 
 
-def evaluated(names: dict[str, Any], part: Any) -> tuple[np.ndarray, ...]:
-    """Pixels and targets of all images of a part."""
-    loader = names["make_evaluation_loader"](world(names), part, 2)
-    found = [tuple(map(np.asarray, batch)) for batch in loader]
-    return tuple(np.concatenate(piece)[: len(part)] for piece in zip(*found, strict=True))
+@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    assert_resumes(NOTEBOOK, tmp_path, bits=True, program=PROGRAM)
 
 
-def first_batch(names: dict[str, Any]) -> Sequence[np.ndarray]:
-    return batches(names, 1)[0]
+@pytest.mark.slow  # planted_ trains one every day
+def test_a_custom_network_is_trained(tmp_path: Path) -> None:
+    """From its file to trained weights that a checkpoint keeps; what needs no reference counts."""
+    recipe = own_networks.recipe_of(tmp_path / "recipe", "jax")
+    data = str(write_different_images(tmp_path, ".png"))
+    run = notebook_program.train(NOTEBOOK, tmp_path / "run", recipe=str(recipe), data=data)
+    fairness = run.record.content["fairness"]
+    verdicts = {check["check"]: check["verdict"] for check in fairness["checks"]}
+    assert fairness["comparable"] and "fail" not in verdicts.values()
+    unknown = {name for name, verdict in verdicts.items() if verdict == "not checked"}
+    assert unknown == set(custom_network.UNKNOWN)
+    assert {name for name, said in verdicts.items() if said == "expected"} == {BIASED[1]}
+    assert "drawn by JAX itself from seed 0" in str(run.initial)
+    trained, fixed = own_networks.TRAINED["jax"], own_networks.FIXED["jax"]
+    assert trained | fixed <= run.initial.arrays.keys()
+    after = weights.load(run.folder / "weights.safetensors")
+    assert after.keys() == run.initial.arrays.keys()
+    assert {
+        name for name, array in run.initial.arrays.items() if (after[name] != array).any()
+    } >= trained
+    kept = checkpoint.begin(run.record, run.initial.arrays, resume=True)
+    assert kept.epoch == 3 and kept.damaged is None
+    assert all(np.array_equal(kept.weights[name], array) for name, array in after.items())
+    moments = {name.removeprefix("first/") for name in kept.optimizer if "/" in name}
+    assert moments >= trained and not moments & fixed
+
+
+def shallow_replica(names: Names) -> Any:
+    """What the notebook makes of a shallow network."""
+    return names["make_replica"](framework.shallow(reference.shallow_arrays(), TWO))
+
+
+def noise(names: Names) -> Any:
+    """A batch of two images for each device, on the devices."""
+    crop = names["r"].crop
+    grey = np.random.default_rng(0).integers(0, 256, (4, crop, crop, 1), dtype=np.uint8)
+    return framework.as_loaded(grey, np.zeros((4, 14), np.float32), np.arange(4))
 
 
 def readers() -> list[threading.Thread]:
@@ -478,15 +511,11 @@ def readers() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("grain-prefetch")]
 
 
-ADAPTER = Adapter(
+ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
     scalar=lambda number, device: jax.device_put(jnp.array([number]), device),
-    evaluated=evaluated,
-    first_batch=first_batch,
-    grey={NOTEBOOK: "eaeef95c3d199e29"},
-    colour={NOTEBOOK: "cf1b5e5a3790a1f6"},
     known=frozenset(BIASED),
 )
 
@@ -497,5 +526,5 @@ def test_only_the_sums_of_losses_are_in_float64() -> None:
     assert losses.mean() == 1.0 and jnp.ones(1).dtype == jnp.float32
 
 
-def test_its_cells_train_in_another_project(tmp_path: Path) -> None:
-    copied.assert_trains("JAX_MultiGPU", tmp_path / "other")
+def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
+    copied.assert_script_trains(NOTEBOOK, tmp_path, (sys.executable,), "jax", devices=2)
