@@ -24,7 +24,13 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
-PARTS = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state", "chainer_checks")
+PARTS: tuple[str, ...] = (
+    "horovod_ranks",
+    "keras_models",
+    "pytorch_checks",
+    "pytorch_state",
+    "chainer_checks",
+)
 PARTS += ("chainer_state", "mxnet_checks", "mxnet_state")
 PARTS += ("tensorflow_checks", "tensorflow_state")
 """What several modules have for their own, and no row names."""

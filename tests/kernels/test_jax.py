@@ -515,7 +515,6 @@ ADAPTER = OfFramework(
     framework,
     networks,
     TWO,
-    scalar=lambda number, device: jax.device_put(jnp.array([number]), device),
     known=frozenset(BIASED),
 )
 

@@ -57,7 +57,7 @@ def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
 
 def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
     """Not only the one that its text names; weights, classifier and loss stay in float32."""
-    given = {"recipe": recipe_of_resnet44(tmp_path), "precision": "bf16"}
+    given: dict[str, Any] = {"recipe": recipe_of_resnet44(tmp_path), "precision": "bf16"}
     names = names_of(NOTEBOOK, tmp_path, devices=2, **given)
     try:
         found = fairness_check(names)

@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 from torchvision.models import densenet121
 
-from data_prep import FINDINGS
-from helpers.fairness import network_checks, reference, reference_checks
+from helpers.fairness import reference, reference_checks
 from helpers.fairness.check_results import Check
 from helpers.fairness.reference_checks import AVERAGE_OF_AVERAGES
 from helpers.frameworks import pytorch as framework
-from helpers.networks import weights
-from helpers.recipe import lookup
 
 ONE = framework.list_devices("cpu", 1)
 EXACT, SINGLE, STATISTICS = 1e-10, 1e-5, 1e-6
@@ -254,50 +251,3 @@ def test_more_devices_than_half_the_images_get_more_images(devices: Any, on_all:
     assert calls == [(6, 1), (6, 3), (5, 1), (5, 3), (2, 1), (2, 1), (1, 1)]
     devices(by={6: ABOVE * EXACT})
     assert failed(on_all(3)) == [EVEN]
-
-
-def check_fairness(model: Any, count: int) -> Any:
-    recipe = lookup("demo").on(count)
-    return network_checks.check_fairness(
-        framework,
-        model,
-        weights.canonical("random"),
-        recipe,
-        build_model=build_model,
-        devices=ONE * count,
-        evaluate_pixels=lambda grey: reference_checks.expected_pixels(grey, recipe.recipe),
-        labels=FINDINGS,
-        classes=FINDINGS,
-    )
-
-
-def test_the_fairness_check_has_all_rows(devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, now = devices(), [100.0]
-    monkeypatch.setattr(network_checks.time, "perf_counter", lambda: now[0])
-    train_forward = framework.train_forward
-
-    def slow(*given: Any) -> Any:
-        now[0] += 3.0
-        return train_forward(*given)
-
-    monkeypatch.setattr(framework, "train_forward", slow)
-    found = check_fairness(build_model(weights.canonical("random").arrays), 2)
-    assert found.seconds == 3.0
-    assert [check.check for check in found.checks] == [
-        "initial weights",
-        "evaluation pixels",
-        "label order",
-        "learning rate x devices",
-        "global batch = batch x devices",
-        *NETWORK.values(),
-        *dict.fromkeys(TRAINING.values()),
-        EVEN,
-        UNEVEN,
-    ]
-    assert [check.verdict for check in found.checks] == ["pass"] * 14 + ["expected"]
-    assert calls[0] == (4, 1)  # the network by itself is tried on the first device
-
-
-def test_a_model_with_other_weights_is_caught() -> None:
-    model = build_model(reference.arrays())
-    assert failed(check_fairness(model, 1).checks) == ["initial weights"]

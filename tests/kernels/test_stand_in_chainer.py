@@ -125,7 +125,7 @@ def weights_after(folder: Path, how: dict[str, Any], epochs: int, resume: bool) 
     def changed(text: str) -> str:
         return text.replace("in run.epochs(replica)", f"in islice(run.epochs(replica), {epochs})")
 
-    more = {"run": str(folder), "epochs": 2, "resume": resume, "changed": changed}
+    more: dict[str, Any] = {"run": str(folder), "epochs": 2, "resume": resume, "changed": changed}
     names = run_cells(NOTEBOOK, until='with run.phase("test")', checked=False, **how, **more)
     checkpoint.await_epoch(folder, epochs)
     notebook_run.end(names["run"])

@@ -112,10 +112,11 @@ def test_a_copy_runs_under_its_own_name(cell: dict[str, Any], tmp_path: Path) ->
     }.items():
         run = helpers.begin("pytorch", cell | said_to_be(name, tmp_path))
         assert run.folder == tmp_path / "runs" / "interactive" / f"{name}-1x"
-        said = run.record.content["run"]
+        content: Any = run.record.content
+        said = content["run"]
         assert said["notebook"] == name
         assert said["code"] == run_identity.follow(tmp_path / f"{name}.ipynb")()
-        assert Entry(run.folder, run.record.content).label == label
+        assert Entry(run.folder, content).label == label
         end(run)
 
 
