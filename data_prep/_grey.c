@@ -1,12 +1,10 @@
-/* Two steps on the way from a large grey PNG to a small one, where most of the time went, and one
-   on the way from an RGB image to a batch.
+/* Two steps on the way from a large grey PNG to a small one, where most of the time went.
 
    unfilter: the rows of an inflated PNG back to pixels, which NumPy cannot do at once, because
    each pixel of an Average or Paeth row hangs on the one before it (PNG specification, section 9).
    shrink: antialiased bilinear resizing with the weights of Pillow's (src/libImaging/Resample.c).
    It goes down first, where whole rows can be added at once, and keeps eight more bits between the
    passes, so that now and then a pixel rounds to the next level and none further.
-   mirror: an RGB image left to right, which NumPy copies a byte at a time.
 
    Built where there is a C compiler; the package does without, slower. */
 
@@ -299,63 +297,7 @@ static PyObject *shrink(PyObject *self, PyObject *args)
     return Py_NewRef(Py_True);
 }
 
-#if defined(__GNUC__) && !defined(__clang__)
-typedef unsigned char Bytes __attribute__((vector_size(16)));
-#endif
-
-WIDE static void mirror_row(unsigned char *out, const unsigned char *in, Py_ssize_t width)
-{
-    Py_ssize_t left = width;
-#if defined(__GNUC__) && !defined(__clang__)
-    /* Five pixels at once, 15 bytes in 16: a byte before them is read too, and one behind them
-       written, over which the next pixels are written. So this ends while there are some. */
-    const Bytes turned = {13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0};
-    for (; left > 5; left -= 5, out += 15) {
-        Bytes some;
-        memcpy(&some, in + 3 * (left - 5) - 1, 16);
-        some = __builtin_shuffle(some, turned);
-        memcpy(out, &some, 16);
-    }
-#endif
-    for (; left > 0; left--, out += 3)
-        memcpy(out, in + 3 * (left - 1), 3);
-}
-
-/* Rows of pixels that lie one behind the other. */
-static int of_rgb_rows(const Py_buffer *image)
-{
-    return image->ndim == 3 && image->itemsize == 1 && image->shape[2] == 3 &&
-           image->strides[2] == 1 && image->strides[1] == 3;
-}
-
-static PyObject *mirror(PyObject *self, PyObject *args)
-{
-    PyObject *from, *to;
-    Py_buffer in, out;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &from, &to) ||
-        PyObject_GetBuffer(from, &in, PyBUF_STRIDES) < 0)
-        return NULL;
-    if (PyObject_GetBuffer(to, &out, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&in);
-        return NULL;
-    }
-    int fits = of_rgb_rows(&in) && of_rgb_rows(&out) && in.shape[0] == out.shape[0] &&
-               in.shape[1] == out.shape[1];
-    if (fits) {
-        /* Python's lock is kept: to get it back may take longer than this. */
-        for (Py_ssize_t y = 0; y < in.shape[0]; y++)
-            mirror_row((unsigned char *)out.buf + y * out.strides[0],
-                       (const unsigned char *)in.buf + y * in.strides[0], in.shape[1]);
-    }
-    PyBuffer_Release(&in);
-    PyBuffer_Release(&out);
-    return Py_NewRef(fits ? Py_True : Py_False);
-}
-
 static PyMethodDef methods[] = {
-    {"mirror", mirror, METH_VARARGS,
-     "mirror(image, place): copy it left to right; False if these are not two of RGB's rows."},
     {"shrink", shrink, METH_VARARGS,
      "shrink(image, small, width, height, size): fill small; False if the sizes are not for it."},
     {"unfilter", unfilter, METH_VARARGS,

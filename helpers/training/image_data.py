@@ -14,7 +14,6 @@ import numpy as np
 import data_prep
 from data_prep import folder_state
 from data_prep.catalog import part_notes
-from data_prep.compiled import copy_flipped
 from data_prep.files import read_json
 from data_prep.readers import Reader
 from data_prep.readers.catalog_reader import CatalogReader, to_channels
@@ -26,9 +25,6 @@ from helpers.training.setup import Setup
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NATIVE = ("png", "jpg", "jpeg")
-"""Files that frameworks decode themselves."""
 
 LARGEST = 264
 """Above this many pixels images are to be resized first, unless the recipe's own size is larger."""
@@ -96,18 +92,6 @@ class Data:
             array = array[..., np.newaxis]
         return array if array is not None and array.shape[3] == self.planes else None
 
-    @cached_property
-    def files(self) -> bool:
-        """Whether each ``path`` is a PNG or JPEG that every framework decodes to the same pixels.
-
-        What data_prep wrote is, but for colours that are to be grey, of which each framework has
-        its own weights. Others' files may be of 16 bits, of CMYK, or not what their names say.
-        """
-        if self.folder is None or self.format not in NATIVE:
-            return False
-        made = _planes_made(self.folder)
-        return made is not None and self.planes >= made
-
     @property
     def format(self) -> str:
         """``png``, ``jpg``, …, ``packed``, ``memory``, ``tar``, or ``own``."""
@@ -174,17 +158,6 @@ class Data:
         self.__dict__.update(state)
         if state["reader"] is None:
             self.__dict__["reader"] = image_readers.open_images(self.recipe, self.folder)
-
-
-def copy_into(place: np.ndarray, pixels: np.ndarray) -> None:
-    """``place[:] = pixels``, of an image (H, W, planes); if it is mirrored, in far less time.
-
-    NumPy copies such a view, ``image[:, ::-1]``, of three planes three bytes at a time.
-    """
-    if pixels.strides[1] > 0 or pixels.dtype != np.uint8:
-        place[:] = pixels
-    else:
-        copy_flipped(place, pixels[:, ::-1])
 
 
 def fit_to_images(recipe: Recipe, folder: Path | None) -> Recipe:

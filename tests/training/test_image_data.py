@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cloudpickle
 import data_prep_tools
@@ -136,7 +136,7 @@ def test_own_rgb_reader_of_five_classes(tmp_path: Path) -> None:
     for row, target in zip(images.train["row"][:20], targets, strict=False):
         assert row % 5 == target
         assert images.read(row).shape == (40, 36, 3) and images.read(row).dtype == np.uint8
-    assert not images.files and images.array is None
+    assert images.array is None
     section = images.as_record(lookup(str(tmp_path / "mine.toml")).on(1))
     assert section["folder"] == "mine.py:Reader" and section["kind"] == "real"
     assert section["groups"] == {"train": 200, "valid": 40, "test": 60}
@@ -190,7 +190,7 @@ def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -
     text = 'recipe = "resnet44-cifar10"\n[data]\ncolor_mode = "grayscale"\n'
     text += 'image_size = 48\ncrop = 40\n[model]\nnetwork = "resnet44"\n'
     images = load(recipe_of(tmp_path, text), batch_size=8)
-    assert images.folder == small_sets / "demo-cifar10-1-48-grey" and images.files
+    assert images.folder == small_sets / "demo-cifar10-1-48-grey"
     assert images.read(0).shape == (48, 48, 1)
     folder = small_sets / "demo-cifar10-1"
     memory = load(recipe_of(tmp_path, text.replace("48", "32").replace("40", "28")), batch_size=8)
@@ -200,7 +200,7 @@ def test_cifar10_in_grey_and_of_another_size(small_sets: Path, tmp_path: Path) -
 
 def test_imagefolder_is_prepared_as_jpegs_in_the_recipes_size(small_sets: Path) -> None:
     images = load("resnet50-imagenet", batch_size=4)
-    assert images.folder == small_sets / "demo-imagefolder-1-40-rgb" and images.files
+    assert images.folder == small_sets / "demo-imagefolder-1-40-rgb"
     assert (images.format, images.recipe.image_size, images.recipe.crop) == ("jpg", 40, 32)
     row = images.train.iloc[7]
     with Image.open(row["path"]) as image:
@@ -412,13 +412,10 @@ def test_frameworks_decode_themselves_only_what_data_prep_wrote(tmp_path: Path, 
         image.save(path)
     text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), tmp_path / "set")
-    assert not images.files
     how: dict[str, Any] = {"size": 48, "reader": "imagefolder", "progress": False}
     data_prep.resize_folder(tmp_path / "set", tmp_path / "small", channels=3, **how)
     small = load(recipe_of(tmp_path, text), tmp_path / "small")
-    assert small.files and np.array_equal(small.read(7), images.read(7))
-    grey = text.replace("[model]", 'color_mode = "grayscale"\n[model]')
-    assert not load(recipe_of(tmp_path, grey), tmp_path / "small").files
+    assert np.array_equal(small.read(7), images.read(7))
 
 
 def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
@@ -428,7 +425,7 @@ def test_images_in_an_archive_are_checked_and_read(tmp_path: Path) -> None:
     archive = next((tmp_path / "set").glob("*.tar"))
     text = FOLDERS.replace("resnet50", "resnet44") + "batch_size = 4\n"
     images = load(recipe_of(tmp_path, text), archive)
-    assert images.format == "tar" and not images.files and images.read(7).shape[2] == 3
+    assert images.format == "tar" and images.read(7).shape[2] == 3
     image_data.check_images(images.recipe, archive)
 
 
@@ -471,17 +468,3 @@ def test_a_packed_folder_of_the_nihs_is_opened_by_the_reader(tmp_path: Path) -> 
     for i in range(24):
         assert np.array_equal(packed.read(i), files.read(i))
     assert re.fullmatch(r"\d+_\d+\.png", packed.catalog.images[0])
-
-
-@pytest.mark.parametrize("planes", [1, 3])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_an_image_is_copied_into_its_place_mirrored_or_not(
-    planes: int, order: Literal["C", "F"]
-) -> None:
-    draws = np.random.default_rng(0)
-    image = np.array(draws.integers(0, 256, (7, 12, planes), dtype=np.uint8), order=order)
-    crop = image[1:6, 2:9]
-    for pixels in (crop, crop[:, ::-1]):
-        place = np.zeros(crop.shape, np.uint8)
-        image_data.copy_into(place, pixels)
-        assert np.array_equal(place, pixels)
