@@ -21,6 +21,8 @@ from jax.sharding import PartitionSpec as P
 from helpers.frameworks import rank_info
 
 AXIS = "replica"
+HELD: list[jax.Device] = []
+"""This process's devices."""
 
 
 def join() -> None:

@@ -49,10 +49,11 @@ def check(run: RunState, replica: Any, *functions: Any) -> None:
         task=recipe.task,
         skipped=run.framework.SKIPPED,
     )
-    exact = _exact(run, of)
-    rows += run.apart(partial(_on_all_devices, run, of, exact, replica.network))
+    exact, framework = _exact(run, of), _over_all(run, replica.network)
+    rows += run.apart(partial(_on_all_devices, run, of, exact, framework))
     worst = _worst(run.gather(rows))
-    alone = run.apart(partial(_on_one_device, run, of, exact)) if run.rank == 0 else []
+    of_network = partial(_of_network, run, of, exact, framework)
+    alone = run.apart(of_network) if run.rank == 0 else []
     run.framework.free_memory(run.own_devices)
     run.gather(None)  # the others wait here and not in a collective of training
     if run.rank == 0:
@@ -95,6 +96,8 @@ class _Walk:
             learning_rate=1.0,
             lr_scaling="none",
             rates=trial.rates,
+            epochs=1,
+            steps=trial.steps,
             outputs=OUTPUTS,
             batch_size=len(trial.shares[0][0]),
         ):
@@ -130,47 +133,63 @@ def _exact(run: RunState, of: Functions) -> Any:
         return run.framework.exact(_build(run, of), reference.arrays(run.recipe.network))
 
 
-def _on_one_device(run: RunState, of: Functions, exact: Any) -> list[Check]:
-    """The network in float64 against the reference, on this process's first device."""
-    network, framework = run.recipe.network, run.framework
+def _of_network(run: RunState, of: Functions, exact: Any, framework: Any) -> list[Check]:
+    """The network in float64 against the reference, on all devices if this process has them."""
+    network = run.recipe.network
     if network == "own":
         return [Check(name, None, None, custom_network.OWN) for name in custom_network.UNKNOWN]
+    alone, even = run.loop.processes == 1, reference.IMAGES % len(run.own_devices) == 0
+    devices = run.own_devices if alone and even else run.own_devices[:1]
     with run.recipe.varied(outputs=OUTPUTS):
         return [
-            *reference_checks.same_network(framework, exact, run.own_devices[:1], network),
-            *reference_checks.same_in_training(framework, _build(run, of), exact, network),
+            *reference_checks.same_network(framework, exact, devices, network),
+            *reference_checks.same_in_training(run.framework, _build(run, of), exact, network),
         ]
 
 
-def _on_all_devices(run: RunState, of: Functions, exact: Any, beside: Any) -> list[Check]:
+def _on_all_devices(run: RunState, of: Functions, exact: Any, framework: Any) -> list[Check]:
     """Gradients of all devices against one, in float64."""
-    network, framework = run.recipe.network, run.framework
-    world = run.setup.replicas
+    network, world = run.recipe.network, run.setup.replicas
     if world == 1:
         return reference_checks.with_one_device()
-    one_process = run.loop.processes == 1
-
-    def gradients(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
-        if len(devices) == 1 or one_process:
-            on = run.own_devices if len(devices) > 1 else run.own_devices[:1]
-            return framework.gradients(model, images, targets, on)
-        return framework.rank_gradients(model, images, targets, run.own_devices)
-
-    def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
-        return notebook_coverage.shallow(run, arrays, beside)
-
-    over_all = SimpleNamespace(exact=framework.exact, shallow=shallow, gradients=gradients)
     devices = (run.own_devices * world)[:world]  # of other processes, too
     if network == "own":
         return custom_network.same_on_all_devices(
-            over_all,
+            framework,
             _build(run, of),
             run.initial,
             devices,
             run.setup.recipe.recipe,
             run.recipe.outputs,
         )
-    return reference_checks.same_on_all_devices(over_all, exact, devices, network)
+    return reference_checks.same_on_all_devices(framework, exact, devices, network)
+
+
+def _over_all(run: RunState, beside: Any) -> Any:
+    """The framework's functions, over the devices of all processes where there are several.
+
+    The same gradients are computed once: a compiler may take long for them.
+    """
+    framework, one_process = run.framework, run.loop.processes == 1
+    known: dict[tuple[int, bytes, int], tuple[Any, Any]] = {}
+
+    def computed(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
+        if len(devices) == 1 or one_process:
+            on = run.own_devices if len(devices) > 1 else run.own_devices[:1]
+            return framework.gradients(model, images, targets, on)
+        return framework.rank_gradients(model, images, targets, run.own_devices)
+
+    def gradients(model: Any, images: Any, targets: Any, devices: Sequence[Any]) -> Any:
+        given = id(model), images.tobytes(), len(devices)
+        if given not in known:  # and the model is kept, so that no other one has its id
+            known[given] = model, computed(model, images, targets, devices)
+        return known[given][1]
+
+    def shallow(arrays: Mapping[str, np.ndarray], devices: Sequence[Any]) -> Any:
+        return notebook_coverage.shallow(run, arrays, beside)
+
+    found = {"exact": framework.exact, "logits": framework.logits}
+    return SimpleNamespace(**found, shallow=shallow, gradients=gradients)
 
 
 def _build(run: RunState, of: Functions) -> Callable[[Mapping[str, np.ndarray]], Any]:

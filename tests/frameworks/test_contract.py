@@ -19,19 +19,14 @@ if TYPE_CHECKING:  # mypy compares them with the interface, too
     from helpers.frameworks import chainer, chainermn, jax, mxnet, pytorch, tensorflow
 
     _typed: list[interface.Framework] = [chainer, chainermn, jax, mxnet, pytorch, tensorflow]
-    _of_programs: list[interface.Notebook] = [chainer, mxnet, pytorch, tensorflow]
+    _of_programs: list[interface.Notebook] = [chainer, jax, mxnet, pytorch, tensorflow]
     _launched: list[interface.Launched] = [pytorch]
 
 FOLDER = paths.ROOT / "helpers" / "frameworks"
 MODULES = sorted({row.module for row in frameworks.ROWS})
-PARTS: tuple[str, ...] = (
-    "horovod_ranks",
-    "keras_models",
-    "pytorch_checks",
-    "pytorch_state",
-    "chainer_checks",
-)
-PARTS += ("chainer_state", "mxnet_checks", "mxnet_state")
+PARTS: tuple[str, ...] = ("horovod_ranks", "keras_models", "pytorch_checks", "pytorch_state")
+PARTS += ("chainer_checks", "chainer_state", "jax_checks", "jax_rule", "jax_state")
+PARTS += ("mxnet_checks", "mxnet_state")
 PARTS += ("tensorflow_checks", "tensorflow_state")
 """What several modules have for their own, and no row names."""
 OVER_NODES = {row.module for row in frameworks.ROWS if not row.one_node_only}

@@ -1,0 +1,106 @@
+"""What an Optax rule does, as its own steps tell: Optax keeps constants and rates in functions.
+
+A probe has a number in place of each weight, for the rule's own trial steps in float64.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+AT_ONCE = 4096
+"""The steps whose rates are computed together."""
+_TINY = 1e-8
+"""A gradient by which Adam's epsilon shows."""
+
+
+class Probe:
+    """A rule, and a number in place of each weight that it updates."""
+
+    def __init__(self, rule: optax.GradientTransformation, weights: Any) -> None:
+        self.rule = rule
+        self.weights = sum(each.size for each in jax.tree.leaves(weights))
+        """How many numbers the rule updates."""
+        self._like = jax.tree.map(lambda each: 0.0, weights)
+
+    def rates(self, first: int) -> Iterator[float]:
+        """The learning rates of the steps from number ``first`` on; no device is waited for."""
+        known = self._rates(first)
+        for step in count(first):
+            place = (step - first) % AT_ONCE
+            if place == 0 and step > first:
+                known = self._rates(step)
+            yield float(known[place])
+
+    def _rates(self, first: int) -> np.ndarray:
+        """How far each step goes with a gradient of 1 that is the first one."""
+        with jax.enable_x64(True):
+            zeros, ones = self._all(0.0), self._all(1.0)
+            start = self.rule.init(zeros)
+
+            def rate(step: jax.Array) -> jax.Array:
+                change, _ = self.rule.update(ones, _at(start, step), zeros)
+                return -jax.tree.leaves(change)[0]
+
+            steps = jnp.arange(first, first + AT_ONCE, dtype=jnp.int32)
+            return np.asarray(jax.jit(jax.vmap(rate))(steps))
+
+    def constants(self) -> tuple[str, dict[str, tuple[float, float]]]:
+        """The rule's name and constants, each the smallest and the largest of any weight.
+
+        Each weight takes three steps at a time: of 1 without a gradient, which shows the decay, of
+        0 with a gradient of 1, and of 0 with a tiny one.
+        """
+        with jax.enable_x64(True):
+            held, given = self._all([1.0, 0.0, 0.0]), self._all([0.0, 1.0, _TINY])
+            change, first = self.rule.update(given, self.rule.init(held), held)
+            nothing = self._all([0.0, 0.0, 0.0])
+            _, second = self.rule.update(nothing, first, nothing)
+        change = _columns(change)
+        rates = -change[:, 1]
+        found = {"rate factor": rates / rates[0]} if np.ptp(rates) > 1e-9 * abs(rates[0]) else {}
+        kept = {name for name in ("mu", "nu", "trace") if _kept(first, name) is not None}
+        if not kept:
+            return "sgd", _ends(found | {"weight decay": change[:, 0] / change[:, 1]})
+        if kept == {"trace"}:
+            one, other = (_columns(_kept(each, "trace")) for each in (first, second))
+            found |= {"weight decay": one[:, 0] / one[:, 1], "momentum": other[:, 1] / one[:, 1]}
+            return "momentum", _ends(found)
+        if kept != {"mu", "nu"}:
+            return f"a rule that keeps {', '.join(sorted(kept))}", {}
+        mean, square = (_columns(_kept(first, name)) for name in ("mu", "nu"))
+        found |= {"weight decay": mean[:, 0] / mean[:, 1]}
+        found |= {"beta 1": 1 - mean[:, 1], "beta 2": 1 - square[:, 1]}
+        # A first step goes gradient / (gradient + epsilon) of the rate.
+        share = change[:, 2] / change[:, 1]
+        found["epsilon"] = _TINY * (1 - share) / (share - _TINY)
+        return "adam", _ends(found)
+
+    def _all(self, value: Any) -> Any:
+        return jax.tree.map(lambda each: jnp.array(value, jnp.float64), self._like)
+
+
+def _at(state: Any, step: jax.Array) -> Any:
+    """A rule's state in which its schedules have come to a step."""
+
+    def moved(part: Any) -> Any:
+        return part._replace(count=step) if isinstance(part, optax.ScaleByScheduleState) else part
+
+    return jax.tree.map(moved, state, is_leaf=lambda part: hasattr(part, "_fields"))
+
+
+def _kept(state: Any, name: str) -> Any:
+    return optax.tree_utils.tree_get(state, name)
+
+
+def _columns(tree: Any) -> np.ndarray:
+    """(weights, steps); ``optax.flatten`` has those of all weights one after another."""
+    return np.concatenate([np.asarray(each).reshape(-1, 3) for each in jax.tree.leaves(tree)])
+
+
+def _ends(found: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+    return {name: (float(each.min()), float(each.max())) for name, each in found.items()}
