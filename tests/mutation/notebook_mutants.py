@@ -1,9 +1,8 @@
 """Would the fairness check notice? Changes a notebook in small ways, and lets each change train.
 
-A mutant is a notebook with one change in a code cell of section 5, 8 or 9 (of a program, in a cell
-that defines functions): another number, another operator, an argument or a statement left out. It
-is run to the end of its test on two virtual devices, with a small network and 200 images, and ends
-in one of three ways:
+A mutant is a notebook with one change in a code cell that defines functions: another number,
+another operator, an argument or a statement left out. It is run to the end of its test on two
+virtual devices, with a small network and 200 images, and ends in one of three ways:
 
 - an *error*: the notebook does not run to its end, or not within the time limit;
 - *caught*: a row of the fairness check says "fail" or "different";
@@ -37,38 +36,28 @@ from notebook_runs import LATE, Outcome, outcome_of, write_recipes
 
 KERNELS = {"PyTorch": "pytorch", "TensorFlow": "tensorflow", "JAX": "jax"}
 """The environment of a notebook; its network in ``own_networks`` has the same name."""
-PROGRAMS = ("PyTorch", "TensorFlow")
-"""Those of them that call ``helpers.begin``."""
-SECTIONS = ("5", "8", "9")
 TIMES = 4
 """A mutant may take so many times as long as the notebook as it is."""
 
 
-def cells_of(notebook: str) -> Iterator[tuple[str, str]]:
-    """The code cells of a notebook, each with the number of its section."""
-    path, section = ROOT / "notebooks" / f"{notebook}_MultiGPU.ipynb", ""
+def cells_of(notebook: str) -> Iterator[str]:
+    """The texts of a notebook's code cells."""
+    path = ROOT / "notebooks" / f"{notebook}_MultiGPU.ipynb"
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        text = "".join(cell["source"])
-        if text.startswith("## "):
-            section = text.removeprefix("## ").partition(".")[0]
         if cell["cell_type"] == "code":
-            yield section, text
+            yield "".join(cell["source"])
 
 
 @cache
 def mutants(notebook: str) -> list[tuple[str, Mutant]]:
     """Every mutant of a notebook, with the text of the cell that it changes."""
-    cells = [
-        text
-        for section, text in cells_of(notebook)
-        if ("\ndef " in f"\n{text}" if notebook in PROGRAMS else section in SECTIONS)
-    ]
+    cells = [text for text in cells_of(notebook) if "\ndef " in f"\n{text}"]
     return [(text, mutant) for text in cells for mutant in mutants_of(notebook, text)]
 
 
 def import_all(notebook: str) -> None:
     """Import what the notebook imports, as it does."""
-    texts = [text for _, text in cells_of(notebook) if "helpers.begin(" in text]
+    texts = [text for text in cells_of(notebook) if "helpers.begin(" in text]
     nodes = [node for text in texts for node in ast.parse(text).body]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(list(imports), []), notebook, "exec"), {})

@@ -11,20 +11,10 @@ import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-STAGES = (
-    "this_run.check_fairness(",
-    "this_run.check_training_loop(",
-    "this_run.train()",
-    "this_run.test()",
-)
-"""Cells after which the fairness check has new rows: the first that notices something is enough.
-
-PyTorch's notebook has them all in one cell."""
 LATE = "time limit"
 """The error of a mutant that takes too long: on a faster machine it may run to its end."""
 
@@ -117,27 +107,17 @@ def _trained(notebook: str, changes: Mapping[str, str], recipe: Path, folder: Pa
     vars(replicas)["get_context"] = lambda method: multiprocessing.get_context("fork")
 
     def changed(text: str) -> str:
-        new = changes.get(text, text)
-        new = new.replace("run.measure(", "dict(")  # nothing is measured
-        return f"{new}\nlook()" if any(stage in text for stage in STAGES) else new
+        return changes.get(text, text).replace("run.measure(", "dict(")  # nothing is measured
 
     own = folder / "run"
-    given: dict[str, Any] = {"run": str(own), "recipe": str(recipe), "look": partial(_look, own)}
-    given |= {"devices": 2, "batch_size": 8, "epochs": 2, "num_workers": 1}
-    until = "run.chart()" if notebook == "PyTorch" else "## 11."
-    run_cells(f"{notebook}_MultiGPU", until=until, changed=changed, **given)
-    _look(own)
+    given: dict[str, Any] = {"run": str(own), "recipe": str(recipe), "devices": 2, "batch_size": 8}
+    given |= {"epochs": 2, "num_workers": 1}
+    run_cells(f"{notebook}_MultiGPU", until="run.chart()", changed=changed, **given)
     content = record.read(own)
+    checks = content["fairness"]["checks"]
+    if rows := [each["check"] for each in checks if each["verdict"] in ("fail", "different")]:
+        raise Noticed(rows)
     losses = [[row["train_loss"], row["valid_loss"]] for row in content["epochs"]]
     said = json.dumps([losses, content["test"]["loss"]])
     weights = (own / "weights.safetensors").read_bytes()
     return sha256(weights + said.encode()).hexdigest()
-
-
-def _look(folder: Path) -> None:
-    """See whether the record has rows of the fairness check that fail."""
-    from helpers import record
-
-    checks = record.read(folder)["fairness"]["checks"]
-    if rows := [each["check"] for each in checks if each["verdict"] in ("fail", "different")]:
-        raise Noticed(rows)

@@ -23,8 +23,8 @@ ONE = Mutant("JAX", 3, LINE, CHANGE, "")
         ("PyTorch", "255  ->  256"),
         ("PyTorch", "side - r.crop  ->  side + r.crop"),
         ("PyTorch", "without optimizer.zero_grad()"),
-        ("TensorFlow", "images - images % size  ->  images + images % size"),
-        ("JAX", "old - rate * way  ->  old + rate * way"),
+        ("TensorFlow", "without optimizer.apply(gradients)"),
+        ("JAX", "without nnx.update(network, statistics, keys)"),
     ],
 )
 def test_constants_operators_and_statements_are_changed(notebook: str, change: str) -> None:
@@ -34,7 +34,7 @@ def test_constants_operators_and_statements_are_changed(notebook: str, change: s
 @pytest.mark.parametrize("notebook", KERNELS)
 def test_every_mutant_is_a_cell_with_one_change(notebook: str) -> None:
     made = notebook_mutants.mutants(notebook)
-    assert len(made) > 150, "more than lines of code"
+    assert len(made) > 150
     for cell, mutant in made:
         ast.parse(mutant.source)
         assert mutant.source != ast.unparse(ast.parse(cell)), mutant.change
