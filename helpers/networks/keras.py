@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 from helpers.networks import custom
@@ -40,29 +41,12 @@ def build(
 
 def _own(recipe: Recipe, outputs: int) -> Model:
     images = keras.ops.zeros((custom.IMAGES, recipe.crop, recipe.crop, recipe.channels))
-    _seed(recipe.seed)
-    with keras.device(_cpu()):  # where the same seed draws the same
+    tf.random.set_seed(recipe.seed)  # Keras itself draws by Python's
+    with keras.device("cpu"):  # where the same seed draws the same
         model: Model = custom.make(
             "keras", recipe, outputs, keras.Model, lambda model: model(images, training=False).shape
         )
     return model
-
-
-def _cpu() -> Any:
-    """This process's: over several nodes JAX's ``cpu`` is the first one's."""
-    if keras.backend.backend() != "jax":
-        return "cpu"
-    import jax
-
-    return jax.local_devices(backend="cpu")[0]
-
-
-def _seed(seed: int) -> None:
-    """Seed what the network draws by the backend itself; Keras draws by Python's."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.random.set_seed(seed)
 
 
 def _densenet121() -> tuple[Any, Any, str]:
