@@ -110,7 +110,8 @@ def through_layer(
 def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
     """Uses ``psum`` over a mesh, with NCCL between GPUs."""
     mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))
-    spread = jax_ranks.shard(np.stack(shares), NamedSharding(mesh, P(AXIS)))
+    split = NamedSharding(mesh, P(AXIS))
+    spread = jax.make_array_from_process_local_data(split, np.stack(shares))
     reduce = jax.shard_map(
         lambda own: jax.lax.psum(own, AXIS),
         mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False,
@@ -141,18 +142,6 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
             first.promote_dtype = before
 
 
-def equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which image each device gets at each place of its share, and whether it counts there.
-
-    All shares are as long as the longest, as ``shard_map`` requires. A shorter one is filled up
-    with images that do not count.
-    """
-    longest = -(-images // devices)
-    parts = np.array_split(np.arange(images), devices)
-    order = np.concatenate([np.resize(part, longest) for part in parts])
-    return order, np.concatenate([np.arange(longest) < len(part) for part in parts])
-
-
 @contextmanager
 def _as_weights(model: Model) -> Iterator[Any]:
     """The dtype of a model's weights; inside JAX computes in it, and not in 32 bits for 64."""
@@ -165,19 +154,40 @@ def _of_all(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
     """Mean loss, its gradients, and this process's logits."""
-    order, counts = equal_shares(len(images), len(devices))
+    order, counts = _equal_shares(len(images), len(devices))
     weights = counts / targets.size
     mesh = Mesh(np.array(devices), (AXIS,))
     shared, everywhere = NamedSharding(mesh, P(AXIS)), NamedSharding(mesh, P())
     with _as_weights(model) as dtype:
         graph, params, rest = nnx.split(model, nnx.Param, ...)
-        held = jax.tree.map(partial(cut, everywhere), (params, rest))
+        held = jax.tree.map(partial(_cut, everywhere), (params, rest))
         batch = _batch(images[order], dtype), targets[order].astype(dtype), weights.astype(dtype)
-        split = jax.tree.map(partial(cut, shared), batch)
+        split = jax.tree.map(partial(_cut, shared), batch)
         (loss, found), output = _gradients(graph, mesh, *held, *split)
         own = jax_ranks.own_part(output)
         logits = own[counts] if len(own) == len(order) else own
         return float(loss), arrays_of(found, custom.is_own(model)), logits
+
+
+def _equal_shares(images: int, devices: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which image each device gets at each place of its share, and whether it counts there.
+
+    All shares are as long as the longest, as ``shard_map`` requires. A shorter one is filled up
+    with images that do not count.
+    """
+    longest = -(-images // devices)
+    parts = np.array_split(np.arange(images), devices)
+    order = np.concatenate([np.resize(part, longest) for part in parts])
+    return order, np.concatenate([np.arange(longest) < len(part) for part in parts])
+
+
+def _cut(sharding: NamedSharding, array: Any) -> jax.Array:
+    """An array that every process has whole, over devices of which some may be another's."""
+    if jax_ranks.is_key(array):
+        data, drawn_by = jax.random.key_data(array), jax.random.key_impl(array)
+        return jax.random.wrap_key_data(_cut(sharding, data), impl=drawn_by)
+    whole = np.asarray(array)
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=ONCE)
@@ -225,14 +235,6 @@ def _pooling(given: dict[str, jax.Array]) -> jax.Array:
 
 
 _LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
-
-
-def cut(sharding: NamedSharding, array: Any) -> jax.Array:
-    """An array that every process has whole, over devices of which some may be another's."""
-    if jax_ranks.is_key(array):
-        return jax_ranks.placed_key(array, partial(cut, sharding))
-    whole = np.asarray(array)
-    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
 
 def _is_4d(name: str) -> bool:

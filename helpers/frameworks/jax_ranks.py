@@ -2,13 +2,12 @@
 
 ``jax.distributed.initialize`` joins them, and ``jax.devices()`` are those of all nodes from then
 on: a mesh of all of them is all that the notebook's step needs. An array may then lie where this
-process cannot reach it, so each gives its own part (:func:`shard`). XLA exchanges what is on GPUs
-by NCCL, what is on CPUs by Gloo.
+process cannot reach it. XLA exchanges what is on GPUs by NCCL, what is on CPUs by Gloo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -63,35 +62,9 @@ def all_devices(devices: Sequence[jax.Device]) -> list[jax.Device]:
     return found
 
 
-def shard(tree: Any, sharding: NamedSharding) -> Any:
-    """``jax.device_put`` over the devices of all nodes; what lies there already stays.
-
-    Args:
-        tree: arrays: along an axis that is split this node's part, else the same in each node.
-        sharding: on a mesh of :func:`all_devices`.
-    """
-    if jax.process_count() == 1:
-        return jax.device_put(tree, sharding)
-
-    def placed(array: Any) -> jax.Array:
-        if isinstance(array, jax.Array) and not array.is_fully_addressable:
-            return array
-        if is_key(array):
-            return placed_key(array, placed)
-        return jax.make_array_from_process_local_data(sharding, np.asarray(array))
-
-    return jax.tree.map(placed, tree)
-
-
 def is_key(array: Any) -> bool:
     """Whether it is a random key, of a layer that draws: NumPy has no array of those."""
     return bool(jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key))
-
-
-def placed_key(key: jax.Array, placed: Callable[[Any], jax.Array]) -> jax.Array:
-    """The key whose data ``placed`` puts where they belong."""
-    data, drawn_by = jax.random.key_data(key), jax.random.key_impl(key)
-    return jax.random.wrap_key_data(placed(data), impl=drawn_by)
 
 
 def own_part(array: jax.Array) -> np.ndarray:
@@ -122,8 +95,9 @@ def _connect(every: tuple[jax.Device, ...], own: int) -> None:
         lambda own: jax.lax.pmean(own, AXIS),
         mesh=mesh, in_specs=each, out_specs=each, check_vma=False,
     )  # fmt: skip
-    zeros = shard(np.zeros((own, 1), np.float32), NamedSharding(mesh, each))
-    jax.jit(mean)(zeros).block_until_ready()
+    zeros = np.zeros((own, 1), np.float32)
+    split = jax.make_array_from_process_local_data(NamedSharding(mesh, each), zeros)
+    jax.jit(mean)(split).block_until_ready()
 
 
 def _send_over(interface: str) -> None:
