@@ -145,12 +145,6 @@ def peak_bytes(devices: Sequence[Device]) -> int | None:
     return max((each["peak_bytes_in_use"] for each in found if each), default=None)
 
 
-def completion(result: Any) -> Callable[[], None] | None:
-    if all(array.is_ready() for array in jax.tree.leaves(result)):
-        return None
-    return partial(jax.block_until_ready, result)
-
-
 def queued(device: Device) -> Callable[[], None] | None:
     """A GPU computes in order, so what is given to it now is done last.
 
@@ -163,10 +157,6 @@ def queued(device: Device) -> Callable[[], None] | None:
     else:
         pending = [jnp.zeros((), device=device)]
     return partial(jax.block_until_ready, [each + 1 for each in pending]) if pending else None
-
-
-def learning_rate(optimizer: Any) -> float:
-    return next(Probe(optimizer.tx, np.zeros(1)).rates(int(optimizer.step[...]) - 1))
 
 
 def watch(replica: Any) -> Watch:
@@ -223,21 +213,6 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
         jax.block_until_ready(matrix @ matrix)
 
     return multiply
-
-
-class DeviceLosses:
-    def __init__(self, devices: Sequence[Device]) -> None:
-        with jax.enable_x64(True):
-            self._sums = [jnp.zeros(2, jnp.float64, device=device) for device in devices]
-
-    def add(self, position: int, loss: Any, images: int) -> None:
-        with jax.enable_x64(True):
-            self._sums[position] = _added(self._sums[position], loss, images)
-
-    def mean(self) -> float:
-        own = np.sum([np.asarray(part) for part in self._sums], axis=0)
-        loss, images = jax_ranks.gathered(own).sum(axis=0)
-        return float(loss / images)
 
 
 def slowest(seconds: float, devices: Sequence[Device]) -> float:

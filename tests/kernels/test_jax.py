@@ -198,18 +198,6 @@ def test_two_replicas_cannot_share_a_gpu() -> None:
         framework.list_devices("gpu", 2, 1)
 
 
-def test_a_step_is_waited_for_alone() -> None:
-    """What is ready is not waited for, and what is not can be waited for in another thread."""
-    assert framework.completion(jnp.zeros(3).block_until_ready()) is None
-    array = jnp.ones((600, 600))
-    for _ in range(20):
-        array = array @ array / 600
-    wait = framework.completion(array)
-    if wait is not None:
-        wait()
-    assert array.is_ready()
-
-
 def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
     """CPU devices compute in any order, so a number that comes later is not what was queued."""
 
@@ -517,12 +505,6 @@ ADAPTER = OfFramework(
     TWO,
     known=frozenset(BIASED),
 )
-
-
-def test_only_the_sums_of_losses_are_in_float64() -> None:
-    losses = framework.DeviceLosses(TWO)
-    losses.add(0, jnp.array(1.0), 3)
-    assert losses.mean() == 1.0 and jnp.ones(1).dtype == jnp.float32
 
 
 def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
