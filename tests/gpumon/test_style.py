@@ -23,14 +23,15 @@ def lab(colour: str) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
+OF_NOTEBOOKS = ("train", "validate", "test", "files", "synthetic")
+
+
 def phases() -> list[str]:
     """Every phase that a run marks, by itself or in rounds."""
     files = (paths.ROOT / "helpers").rglob("*.py")
     text = "".join(path.read_text(encoding="utf-8") for path in files)
     marked = re.findall(r'phase\("([^"]+)', text)
-    return sorted(
-        {*marked, "files", "synthetic", "without all-reduce", "loader alone", "matrix product"}
-    )
+    return sorted({*marked, *OF_NOTEBOOKS, "without all-reduce", "loader alone", "matrix product"})
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=list(THEMES))
