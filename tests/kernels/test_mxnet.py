@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from itertools import islice, repeat
 from pathlib import Path
@@ -109,8 +110,13 @@ def test_nothing_in_a_step_waits_for_a_device(
     sound, batch = names["train_step"], noise(names, 0)[:2]
     names["train_step"](replica, *batch)  # makes the optimiser's state
 
+    def loops_own() -> bool:
+        """Not in the clock's thread, which waits for each step."""
+        return threading.current_thread() is threading.main_thread()
+
     def refuse(self: Any) -> None:
-        raise AssertionError("a value was pulled to the host inside a step")
+        if loops_own():
+            raise AssertionError("a value was pulled to the host inside a step")
 
     def train_step(*given: Any) -> Any:
         with monkeypatch.context() as patch:
@@ -121,7 +127,8 @@ def test_nothing_in_a_step_waits_for_a_device(
         return losses
 
     def wait(self: Any) -> None:
-        waited.append((queued.index(id(self)), len(queued)))
+        if loops_own():
+            waited.append((queued.index(id(self)), len(queued)))
 
     monkeypatch.setitem(names, "train_step", train_step)
     with monkeypatch.context() as patch:
