@@ -428,7 +428,11 @@ def test_a_device_that_trains_alone_is_noticed() -> None:
 
     for precision in PRECISIONS:
         for task in TASKS:
-            assert failed(checks_of(alone, precision=precision, task=task)) == [TOGETHER]
+            row = checks_of(precision=precision, task=task)[TOGETHER]
+            assert row.reason == "as long as expected: a mean, not a sum"
+            found = checks_of(alone, precision=precision, task=task)
+            assert failed(found) == [TOGETHER]
+            assert "does each device train alone?" in str(found[TOGETHER].reason)
 
 
 def test_on_one_device_none_else_could_survive() -> None:
