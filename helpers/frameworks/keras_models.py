@@ -58,18 +58,13 @@ def load_optimizer(
 ) -> None:
     if not state:
         return
-    for moment, held in _moments(model, optimizer).items():
-        weight_layout.assign(held, under(f"{moment}/", state))
+    weight_layout.assign_moments(_moments(model, optimizer), state)
     optimizer.iterations.assign(int(state["step"]))
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
     """Momentum's velocity is Keras's: minus PyTorch's times the rate."""
-    found = {
-        f"{moment}/{name}": weight_layout.first(variable.numpy())
-        for moment, held in _moments(model, optimizer).items()
-        for name, variable in held.items()
-    }
+    found = weight_layout.moments_of(_moments(model, optimizer))
     return found | {"step": np.array(int(optimizer.iterations.numpy()))}
 
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from helpers.frameworks import tensorflow_strategies, weight_layout
 from helpers.networks import custom
-from helpers.networks.weights import under
 
 Model: TypeAlias = tf.Module
 
@@ -31,17 +30,12 @@ def load_optimizer(
 ) -> None:
     if not state:
         return
-    for moment, variables in _moments(model, optimizer).items():
-        weight_layout.assign(variables, under(f"{moment}/", state))
+    weight_layout.assign_moments(_moments(model, optimizer), state)
     optimizer.step.assign(float(state["step"]))
 
 
 def dump_optimizer(model: Model, optimizer: Any, scaler: Any = None) -> dict[str, np.ndarray]:
-    found = {
-        f"{moment}/{name}": weight_layout.first(variable.numpy())
-        for moment, variables in _moments(model, optimizer).items()
-        for name, variable in variables.items()
-    }
+    found = weight_layout.moments_of(_moments(model, optimizer))
     return found | {"step": np.array(int(optimizer.step.numpy()))}
 
 

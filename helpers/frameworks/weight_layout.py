@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from helpers.networks.weights import under
+
 
 def last(array: np.ndarray) -> np.ndarray:
     """OIHW to HWIO, and the classifier's (out, in) to (in, out)."""
@@ -46,3 +48,20 @@ def assign(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> N
     check(variables, weights)
     for name, variable in variables.items():
         variable.assign(last(weights[name]))
+
+
+def assign_moments(
+    moments: Mapping[str, Mapping[str, Any]], state: Mapping[str, np.ndarray]
+) -> None:
+    """Set an optimiser's variables, by moment and weight, from a checkpoint's state."""
+    for moment, variables in moments.items():
+        assign(variables, under(f"{moment}/", state))
+
+
+def moments_of(moments: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`assign_moments`, of variables that have a ``numpy``."""
+    return {
+        f"{moment}/{name}": first(variable.numpy())
+        for moment, variables in moments.items()
+        for name, variable in variables.items()
+    }
