@@ -105,7 +105,7 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
 def configure(precision: str, kind: str) -> None:
     """Nothing here starts CUDA.
 
-    Its libraries may read their settings as early as ``import chainer``, so a notebook calls
+    Its libraries may read their settings as early as ``import chainer``, so ``helpers.begin`` calls
     ``precisions.allow_tf32`` before that.
     """
     precisions.check(precision, kind, SKIPPED)

@@ -29,8 +29,12 @@ def check(precision: str, kind: str, skipped: Mapping[str, str]) -> None:
         raise UnsupportedError(f"precision {precision}: {reason}; use {others}")
 
 
+WITHOUT_SWITCH = ("chainer", "chainermn", "mxnet")
+"""The modules of frameworks with no switch of their own for TF32."""
+
+
 def allow_tf32(allowed: bool) -> None:
-    """For frameworks with no switch of their own: cuDNN rounds convolutions to TF32 by default.
+    """For :data:`WITHOUT_SWITCH`: cuDNN rounds convolutions to TF32 by default.
 
     CuPy does not let cuBLAS round its matrix products unless ``CUPY_TF32`` is set.
 

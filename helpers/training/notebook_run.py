@@ -52,10 +52,11 @@ def begin(kind: Callable[..., R], framework: str, names: Mapping[str, Any]) -> R
     if isinstance(before := values.get("run"), RunState):
         values["run"] = before.given["run"]
     if id(names) in _LAST:  # the parameters' cell may have set run anew
-        end(_LAST.pop(id(names)))
+        end(_LAST[id(names)])
     if rank_info.here() is None and all(name in os.environ for name in IN_RANKS):
         _join_torchrun(values)
-    precisions.allow_tf32(values.get("precision", "fp32") != "fp32")  # read as libraries are loaded
+    if framework in precisions.WITHOUT_SWITCH:  # it is read as libraries are loaded
+        precisions.allow_tf32(values.get("precision", "fp32") != "fp32")
     module = import_module(f"helpers.frameworks.{framework}")
     opened = open_run(module, values)
     run = kind(opened.notebook, module, opened.setup, opened.devices)
