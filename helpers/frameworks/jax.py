@@ -58,10 +58,7 @@ Model: TypeAlias = nnx.Module
 # What JAX cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
-    "fp16": (
-        "fp16 needs a factor for the loss and steps that are left out; in PyTorch's notebooks "
-        "GradScaler does both, and bf16 needs neither"
-    ),
+    **precisions.LEFT_TO_PYTORCH,
     "the same bits from the same seed on GPUs": (
         "XLA picks its algorithms by their speed, which may be others in another run, and some "
         "add in any order (its flag --xla_gpu_deterministic_ops would end that, at a price in "
@@ -218,8 +215,3 @@ def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
 def slowest(seconds: float, devices: Sequence[Device]) -> float:
     """Each node has one process."""
     return float(jax_ranks.gathered(np.array(seconds)).max())
-
-
-@jax.jit
-def _added(total: jax.Array, loss: jax.Array, images: jax.Array) -> jax.Array:
-    return total + jnp.stack([loss.astype(total.dtype).reshape(()) * images, images])

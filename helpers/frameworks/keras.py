@@ -26,6 +26,7 @@ from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDat
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from helpers.frameworks import keras_models as models
+from helpers.frameworks import precisions
 from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
@@ -46,7 +47,7 @@ SKIPPED = {
         what: backend.SKIPPED[what]
         for what in ("tf32 on CPUs", "the same bits from the same seed on GPUs")
     },
-    "fp16": "Keras trains in bf16, which needs no loss scaling; fp16 is PyTorch's alone",
+    **precisions.LEFT_TO_PYTORCH,
     "weight decay in the gradient": (
         "Keras's optimisers shrink the weights apart from the gradient (decoupled)"
     ),

@@ -128,9 +128,3 @@ def confused(targets: np.ndarray, scores: np.ndarray, result: accuracy.Evaluatio
 
 TEST: dict[str, Callable[..., Figure]] = {MULTILABEL.name: roc, MULTICLASS.name: confused}
 """What shows a test, by task, of its targets, its scores and what they come to."""
-
-
-def _shortened(findings: Sequence[str]) -> list[str]:
-    """Two lines at most."""
-    names = [name.replace("_", " ") for name in findings]
-    return names if len(names) <= 2 else [names[0], f"and {len(names) - 1} more"]

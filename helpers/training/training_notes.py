@@ -161,7 +161,7 @@ class TrainingNotes:
     def _blocks(self) -> Iterator[list[str]]:
         """Digests of the images and crops of each device, of the first epoch's first steps."""
         size = self.run.recipe.batch_size
-        for step, pixels in enumerate(self.pixels.get(1, [])):
+        for step, pixels in enumerate(self.pixels.get(1, [])[: training_checks.FIRST]):
             first = step * self.images
             numbers = self.numbers[1][first : first + self.images].astype(np.int64)
             yield [
