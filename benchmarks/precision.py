@@ -34,7 +34,7 @@ Part: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Grey images, uint8 (N, 1, side, side), and their findings."""
 RECIPE, MARGIN = lookup("demo"), 6
 BATCH, RATE = 64, 1e-3
-"""Of the trainings; the recipe's own rate would show nothing in so short a one."""
+"""The trainings' learning rate: with the recipe's own, so short a training shows nothing."""
 CASTS = {"bf16": "bfloat16", "fp16": "float16"}
 
 

@@ -89,7 +89,7 @@ class Observed:
     switches: Sequence[str] = ()
     """What it had switched on to be fast."""
     blocks: Sequence[Sequence[str]] = ()
-    """Of each of the first epoch's first steps, digests of its devices' images, in their order."""
+    """Digests of the devices' images, in their order, for each of the first epoch's first steps."""
 
 
 def first_batches(observed: Sequence[Observed]) -> list[str]:

@@ -406,7 +406,7 @@ class Reads(Protocol):
 class Launched(Protocol):
     """What a framework's module has in addition if its notebook calls ``run.launch``.
 
-    Of these functions, a notebook of a launcher's ranks needs :meth:`make_current` only.
+    A notebook whose ranks a launcher starts needs :meth:`make_current` only.
     """
 
     def make_current(self, device: Device, threads: int | None) -> None:

@@ -104,7 +104,7 @@ def beside(model: Model) -> AbstractContextManager[Any]:
 
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
-    """Of the first replica, where the network's graph is made inside."""
+    """The graph is changed before it is traced, and notes what the first replica sees."""
     found: list[np.ndarray] = []
     call = model.call
 

@@ -93,7 +93,7 @@ def register() -> None:
     import mxnet as mx
 
     class OverNodes(mx.kv.KVStoreBase):
-        """Of one process's stores; a key's first sum needs no value before it."""
+        """Add up the arrays of one process's stores; a key's first sum needs no value before it."""
 
         type = KIND
 

@@ -105,10 +105,10 @@ class Tested(NamedTuple):
     """What a framework's test file plants."""
 
     module: str
-    """Of ``helpers.networks``, by which a recipe names a custom network."""
+    """The module of ``helpers.networks`` by which a recipe names a custom network."""
     plants: Mapping[str, Plant]
     every_day: Mapping[str, Sequence[str]]
-    """Of each notebook, those that are planted all at once; `make soak` has each."""
+    """The plants that run all at once, by notebook; `make soak` runs each alone."""
     expected: Mapping[int, frozenset[str]] = {}
     """By the number of devices: rows that are an expected difference."""
     processes: Sequence[str] = ()

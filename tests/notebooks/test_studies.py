@@ -153,7 +153,7 @@ def test_scaling_gives_every_rule_and_every_run(capsys: pytest.CaptureFixture[st
 
 
 STEPS = {"plain": 6, "ring": 14, "rsaa 2x4": 8, "rsap 4x2": 6}
-"""Of eight ranks, of some ways; all others take 20."""
+"""The steps of some ways on eight ranks; all others take 20."""
 
 
 def test_a_grid_is_compared_with_mpis_own_at_each_size(

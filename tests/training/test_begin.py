@@ -149,7 +149,7 @@ def test_a_copy_is_refused_what_its_original_is(
 
 
 def on_a_rank(patch: pytest.MonkeyPatch, folder: Path, rank: int = 0) -> None:
-    """From now on this process is one of two nodes' ranks; nobody waits for the other."""
+    """From now on this process is one of two nodes' ranks; no process waits for the other."""
     addresses, names = ("127.0.0.1:1", "127.0.0.1:2"), ("here", "here")
     given: dict[str, Any] = {"virtual": True, "devices": 1, "kind": "cpu", "port": 3}
     where = Place(
