@@ -15,6 +15,7 @@ what a wrong loop does: a sum in place of a mean is a way twice as long, BatchNo
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,6 +91,16 @@ logits (images, 14) that the notebook then validates with: each device those of 
 share after share."""
 
 
+class _Loop(NamedTuple):
+    """What is checked, and by what; the names are those of :func:`check_fairness`."""
+
+    steps: TrainingLoopCheck
+    devices: int
+    limits: Limits
+    task: str
+    skipped: Mapping[str, str]
+
+
 def check_fairness(
     check_training_loop: TrainingLoopCheck,
     *,
@@ -111,81 +122,67 @@ def check_fairness(
     Args:
         skipped: what the framework cannot do, and why.
     """
-    limits = LIMITS[precision]
-    checks = _on_path(check_training_loop, SGD, devices, limits, task, skipped)
+    loop = _Loop(check_training_loop, devices, LIMITS[precision], task, skipped)
+    checks = _on_path(loop, SGD)
     own = replace(RULES[rule.name], weight_decay=0.0)
     if own != SGD:
-        checks += _on_path(check_training_loop, own, devices, limits, task, skipped)
+        checks += _on_path(loop, own)
     if rule.weight_decay:
         decayed = replace(own, weight_decay=reference.DECAY)
-        checks.append(_decay(check_training_loop, decayed, devices, limits, task, skipped))
-    return checks + _statistics(check_training_loop, devices, limits, task)
+        checks.append(_decay(loop, decayed))
+    return checks + _statistics(loop)
 
 
-def _walk(
-    check_training_loop: TrainingLoopCheck, rule: Rule, devices: int, task: str
-) -> tuple[float, Mapping[str, np.ndarray]]:
+def _walk(loop: _Loop, rule: Rule) -> tuple[float, Mapping[str, np.ndarray]]:
     """The mean loss of the loop's steps by ``rule``, and the weights after them."""
-    shares = (reference.batch_of(task),) * devices
+    shares = (reference.batch_of(loop.task),) * loop.devices
     trial = Trial(reference.shallow_arrays(), shares, rule, reference.RATES[rule.name])
-    loss, after, _ = check_training_loop(trial)
+    loss, after, _ = loop.steps(trial)
     return loss, after
 
 
-def _on_path(
-    check_training_loop: TrainingLoopCheck,
-    rule: Rule,
-    devices: int,
-    limits: Limits,
-    task: str,
-    skipped: Mapping[str, str],
-) -> list[Check]:
+def _on_path(loop: _Loop, rule: Rule) -> list[Check]:
     """The loop's first steps by ``rule`` against the reference's."""
-    known, start = reference.paths(task), reference.shallow_arrays()
-    loss, after = _walk(check_training_loop, rule, devices, task)
+    known, start = reference.paths(loop.task), reference.shallow_arrays()
+    loss, after = _walk(loop, rule)
     taken = f"{reference.STEPS} {IN_WORDS[rule.name]} steps"
     there = {name: known[f"{rule.name} {name}"] for name in start}
     loss_error = abs(loss - float(known[f"{rule.name} losses"].mean()))
-    change = _weight_change(f"weight change after {taken}", rule.name, after, limits, task, skipped)
-    of_loss = Check(f"mean loss of {taken}", loss_error, limits.values)
-    if rule == MOMENTUM and RATE_APART in skipped:
+    change = _weight_change(loop, f"weight change after {taken}", rule.name, after)
+    of_loss = Check(f"mean loss of {taken}", loss_error, loop.limits.values)
+    if rule == MOMENTUM and RATE_APART in loop.skipped:
         rest = abs(loss - float(known[f"{reference.LATE} losses"].mean()))
-        of_loss = replace(of_loss, reason=skipped[RATE_APART], rest=rest)
+        of_loss = replace(of_loss, reason=loop.skipped[RATE_APART], rest=rest)
     checks = [of_loss, change]
     if rule != SGD:
         return checks
     norm = "features.norm0"
     norms = {norm: reference.KEPT["densenet121"].norms[norm]}
     return checks + running_statistics(
-        after, there, start, reference.STEPS, limits.values, f"after {taken}", norms
+        after, there, start, reference.STEPS, loop.limits.values, f"after {taken}", norms
     )
 
 
-def _weight_change(
-    name: str,
-    rule: str,
-    after: Mapping[str, np.ndarray],
-    limits: Limits,
-    task: str,
-    skipped: Mapping[str, str],
-) -> Check:
+def _weight_change(loop: _Loop, name: str, rule: str, after: Mapping[str, np.ndarray]) -> Check:
     """How far and in which direction the weights went, against the reference's way.
 
     Adam may also have taken the way of those who add epsilon before the bias correction: a known
     difference, as large as the two formulas make it. Momentum that has the rate in its velocity is
     named, and wrong, but where the framework has no other.
     """
-    found, expected = _way(after), _way_of(rule, task)
+    found, expected = _way(after), _way_of(rule, loop.task)
     difference = reference.relative(found, expected)
-    late = _way_of(reference.LATE, task)
+    late = _way_of(reference.LATE, loop.task)
     if rule == "momentum" and reference.relative(found, late) < difference:
         why = (
             "the velocity contains the learning rate, so the steps shrink late when the rate drops"
         )
         rest = float(np.linalg.norm(found - late) / np.linalg.norm(expected))
-        return Check(name, difference, limits.way, why, rest if RATE_APART in skipped else None)
+        return Check(
+            name, difference, loop.limits.way, why, rest if RATE_APART in loop.skipped else None
+        )
     if rule == "adam":
-        first = _way_of(reference.EPSILON_FIRST, task)
+        first = _way_of(reference.EPSILON_FIRST, loop.task)
         rest = float(np.linalg.norm(found - first) / np.linalg.norm(expected))
         if rest < difference:
             predicted = reference.relative(first, expected)
@@ -193,32 +190,25 @@ def _weight_change(
                 "adds epsilon before the bias correction; this predicts a difference of "
                 f"{predicted:.3g}"
             )
-            return Check(name, difference, limits.way, why, rest)
-    return Check(name, difference, limits.way, scale_in_words(found, expected))
+            return Check(name, difference, loop.limits.way, why, rest)
+    return Check(name, difference, loop.limits.way, scale_in_words(found, expected))
 
 
-def _decay(
-    check_training_loop: TrainingLoopCheck,
-    rule: Rule,
-    devices: int,
-    limits: Limits,
-    task: str,
-    skipped: Mapping[str, str],
-) -> Check:
+def _decay(loop: _Loop, rule: Rule) -> Check:
     """Which weight decay the loop has: found by the path that it is nearest to."""
-    found = _way(_walk(check_training_loop, rule, devices, task)[1])
+    found = _way(_walk(loop, rule)[1])
     candidates = {
-        said: reference.relative(found, _way_of(f"{rule.name} {path}".strip(), task))
+        said: reference.relative(found, _way_of(f"{rule.name} {path}".strip(), loop.task))
         for said, path in DECAYS.items()
     }
     nearest = min(candidates, key=lambda said: candidates[said])  # of equal ones the first
     name = f"weight decay in {reference.STEPS} {IN_WORDS[rule.name]} steps"
-    check = Check(name, candidates[next(iter(DECAYS))], limits.way, nearest)
-    if IN_GRADIENT not in skipped:
+    check = Check(name, candidates[next(iter(DECAYS))], loop.limits.way, nearest)
+    if IN_GRADIENT not in loop.skipped:
         return check
     own = OF_THEIR_OWN.get(rule.name, rule.name)
-    rest = reference.relative(found, _way_of(f"{own} {reference.DECOUPLED}", task))
-    return replace(check, reason=skipped[IN_GRADIENT], rest=rest)
+    rest = reference.relative(found, _way_of(f"{own} {reference.DECOUPLED}", loop.task))
+    return replace(check, reason=loop.skipped[IN_GRADIENT], rest=rest)
 
 
 def _way(end: Mapping[str, np.ndarray], path: str = "") -> np.ndarray:
@@ -232,27 +222,27 @@ def _way_of(path: str, task: str) -> np.ndarray:
     return _way(reference.paths(task), f"{path} ")
 
 
-def _statistics(
-    check_training_loop: TrainingLoopCheck, devices: int, limits: Limits, task: str
-) -> list[Check]:
+def _statistics(loop: _Loop) -> list[Check]:
     """A step for which each device has other images and labels.
 
     Whether its gradients are the mean over the devices (equal batches would not show that each
     trains alone), whose BatchNorm statistics are in the weights, and whether validation normalises
     with those on every device: what is saved and tested later must be what was validated.
     """
-    grey, targets = reference.batch_of(task)
-    shares = tuple((grey // (1 + number), _shifted(targets, number)) for number in range(devices))
+    grey, targets = reference.batch_of(loop.task)
+    shares = tuple(
+        (grey // (1 + number), _shifted(targets, number)) for number in range(loop.devices)
+    )
     start = reference.shallow_arrays()
-    _, after, logits = check_training_loop(Trial(start, shares, SGD, (STEP,)))
+    _, after, logits = loop.steps(Trial(start, shares, SGD, (STEP,)))
     expected = reference.shallow_logits(after, np.concatenate([share for share, _ in shares]))
     validated = Check(
         "validated with the statistics that are saved",
         float(np.abs(logits - expected).max()),
-        limits.values,
+        loop.limits.values,
     )
-    survivor = _survivor(after, start, [share for share, _ in shares], limits)
-    return [_together(after, shares, limits), validated, survivor]
+    survivor = _survivor(after, start, [share for share, _ in shares], loop.limits)
+    return [_together(after, shares, loop.limits), validated, survivor]
 
 
 def _shifted(targets: np.ndarray, by: int) -> np.ndarray:
