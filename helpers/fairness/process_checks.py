@@ -115,6 +115,7 @@ def reshuffled(answers: Sequence[Answer]) -> Check:
 
 def evaluated(
     answers: Sequence[Answer],
+    images: int,
     rows: np.ndarray,
     expected: np.ndarray,
     limit: float,
@@ -125,12 +126,16 @@ def evaluated(
 
     Args:
         answers: of all processes, each of which has all logits.
+        images: that an evaluation has to count.
         rows: int64, numbers of the images that are looked at.
         expected: their logits, float64 (rows, outputs).
         limit: of the difference.
     """
+    few = [answer.logits for answer in answers if len(answer.logits) != images]
+    if few:
+        return Check(EVALUATED, float("nan"), limit, f"{len(few[0])} scores of {images} images")
     errors = [np.abs(answer.logits[rows] - expected).max() for answer in answers]
-    said = f"{len(answers[0].logits)} images, the last batch of them uneven"
+    said = f"{images} images, the last batch of them uneven"
     # np.max, because Python's max() loses a NaN
     return Check(EVALUATED, float(np.max(errors)), limit, said)
 

@@ -86,7 +86,7 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
         process_checks.joined(answers, processes, run.setup.replicas, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
         process_checks.reshuffled(answers),
-        process_checks.evaluated(answers, places, expected, limit),
+        process_checks.evaluated(answers, len(valid), places, expected, limit),
     ]
 
 

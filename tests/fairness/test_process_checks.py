@@ -186,13 +186,17 @@ ROWS = np.array([0, 3, 6])
 
 
 def evaluated(second: Answer) -> Check:
-    return process_checks.evaluated([answer(0), second], ROWS, LOGITS[ROWS], LIMIT)
+    return process_checks.evaluated([answer(0), second], len(LOGITS), ROWS, LOGITS[ROWS], LIMIT)
 
 
 def test_a_sound_evaluation_passes() -> None:
     said = "7 images, the last batch of them uneven"
     name = "each evaluated image once, in its place"
     assert evaluated(answer(1)) == Check(name, 0.0, LIMIT, said)
+
+
+def test_too_few_scores_are_no_evaluation() -> None:
+    assert evaluated(answer(1, logits=LOGITS[:-1])).verdict == "fail"
 
 
 @pytest.mark.parametrize(("by", "verdict"), [(0.8, "pass"), (1.25, "fail"), (np.nan, "fail")])

@@ -235,7 +235,7 @@ def recipe_of(folder: Path, module: str, code: str | None = None, name: str = "n
 def recipe_of_classes(folder: Path, module: str) -> Path:
     """Own network and own reader, momentum, warm-up and drops; of a network without dropout."""
     folder.mkdir(parents=True)
-    code = NETS[module].replace("Dropout(0.1)", "Dropout(0.0)")
+    code = NETS[module].replace("Dropout(0.1", "Dropout(0.0")
     (folder / "mine.py").write_text(code + READER)
     (folder / "mine.toml").write_text(CLASSES.format(module=module))
     return folder / "mine.toml"
@@ -258,7 +258,7 @@ def recipe_of_all(folder: Path) -> Path:
     path = recipe_of_classes(folder, "pytorch")
     path.with_suffix(".py").write_text(READER)
     for module, code in NETS.items():
-        (folder / f"own_{module}.py").write_text(code.replace("Dropout(0.1)", "Dropout(0.0)"))
+        (folder / f"own_{module}.py").write_text(code.replace("Dropout(0.1", "Dropout(0.0"))
     networks = "\n".join(f'{module} = "own_{module}.py:net"' for module in NETS)
     text = path.read_text().replace('pytorch = "mine.py:net"', networks)
     text = text.replace("epochs = 5", "epochs = 3\nbatch_size = 8")

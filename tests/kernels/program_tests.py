@@ -107,9 +107,10 @@ def test_a_loader_that_leaves_images_out_is_caught(
             with run.phase("train"):
                 names["train_steps"](replica, islice(loader, steps - 1), steps)
 
-    names = own_names(adapter, notebook, tmp_path)
+    data = str(write_different_images(tmp_path, ".png"))
+    names = own_names(adapter, notebook, tmp_path, data=data)
     sound = names["make_loader"]
-    with pytest.raises(LoaderError, match=r"epoch 1 took 16 of 17 steps"):
+    with pytest.raises(LoaderError, match=r"epoch 1 took (\d+) of (?!\1)\d+ steps"):
         in_each(names, too_few)
 
     def make_loader(part: Any, training: bool) -> Any:
@@ -206,7 +207,9 @@ def test_every_rule_is_the_references(
     found = fairness_check(names).checks
     assert failed(found) == set(), [check for check in found if check.verdict == "fail"]
     (row,) = (check for check in found if check.check.startswith("weight decay in 5"))
-    assert (row.verdict, row.reason) == ("pass", next(iter(loop_checks.DECAYS)))
+    decoupled = adapter.framework.SKIPPED.get(loop_checks.IN_GRADIENT)
+    has = ("expected", decoupled) if decoupled else ("pass", next(iter(loop_checks.DECAYS)))
+    assert (row.verdict, row.reason) == has
     rule = loop_checks.RULES[optimizer]
     rates = {"sgd": 0.1, "momentum": 0.1, "adam": 1e-3}[optimizer] * np.array([1, 1, 0.1])
     rules.assert_continues(rule, *in_each(names, three_and_two_and_one, task, rates)[0])
@@ -232,6 +235,7 @@ def steps_taken(names: Names, task: str, arrays: Any, state: Any, rates: np.ndar
     numbers = np.arange(len(pixels))
     batch = framework.as_loaded(pixels, np.concatenate([targets] * own), numbers)
     how = {"learning_rate": 1.0, "lr_scaling": "none", "rates": tuple(map(float, rates))}
+    how |= {"epochs": 1, "steps": len(rates)}
     with run.recipe.varied(**how, batch_size=len(targets), outputs=14):
         replica = names["make_replica"](framework.shallow(arrays, run.own_devices))
         scaler = getattr(replica, "scaler", None)
@@ -257,7 +261,8 @@ def test_a_custom_network_is_trained(adapter: OfPrograms, notebook: str, tmp_pat
     assert unknown == set(custom_network.UNKNOWN)
     reasons = {check["reason"] for check in fairness["checks"] if check["check"] in unknown}
     assert reasons == {"own network"}
-    assert {name for name, verdict in verdicts.items() if verdict == "expected"} <= adapter.known
+    expected = {name for name, verdict in verdicts.items() if verdict == "expected"}
+    assert expected == adapter.known & verdicts.keys() - unknown
     for row in ("initial weights", "evaluation pixels", "gradients, n devices / one"):
         assert verdicts[row] == "pass"
 

@@ -9,25 +9,22 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-import copied
 import keras
-import notebook_program
 import numpy as np
 import own_networks
 import pytest
 import same_networks
-import shared_batches
 import stand_in_horovod
 import tensorflow as tf
 from examples import assert_examples_deliver
-from framework_tests import *
-from framework_tests import STEP, OfFramework
+from framework_tests import STEP
 from mirrored import Heard, tuned
-from notebook_cells import EPSILON_FIRST, failed, recipe_of_resnet44, write_different_images
+from notebook_cells import EPSILON_FIRST, failed, recipe_of_resnet44
 from notebook_program import Names, fairness_check, names_of
-from resuming import assert_own_resumes, assert_resumes
+from program_tests import *
+from program_tests import OfPrograms
 
-from helpers.errors import LoaderError, UserError
+from helpers.errors import UserError
 from helpers.fairness import reference
 from helpers.frameworks import keras as framework
 from helpers.frameworks import rank_info
@@ -36,23 +33,14 @@ from helpers.networks import weights
 from helpers.networks.shapes import shapes
 from helpers.recipe import RECIPES
 
+del test_every_rule_is_the_references  # noqa: F821  its variables belong to the notebook's strategy
+
 NOTEBOOK = "Keras_MultiGPU"
-PROGRAM = notebook_program.__file__
 TWO = framework.list_devices("cpu", 2)
 
 UNEVEN = "gradients, uneven batch, n devices / one"
-OF_NETWORK = {STEP, UNEVEN}
-KNOWN = {*OF_NETWORK, "running variance after 5 SGD steps", EPSILON_FIRST}
+KNOWN = {STEP, UNEVEN, "running variance after 5 SGD steps", EPSILON_FIRST}
 """Known differences."""
-
-
-def test_the_fairness_check_is_passed(tmp_path: Path) -> None:
-    found = fairness_check(names_of(NOTEBOOK, tmp_path, devices=2))
-    assert failed(found.checks) == set() and found.comparable
-    assert {check.check for check in found.checks if check.verdict == "expected"} == KNOWN
-    assert "not checked" not in {check.verdict for check in found.checks}
-    reasons = {check.check: check.reason for check in found.checks}
-    assert reasons["which replica's running statistics are kept"] == "replica 0's"
 
 
 def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
@@ -112,35 +100,6 @@ def test_devices_and_versions() -> None:
     assert framework.versions()["keras"] == keras.__version__
     framework.synchronize(TWO)
     assert framework.SKIPPED.get("virtual devices") is None
-
-
-def test_what_is_drawn_depends_on_seed_epoch_and_image_alone(tmp_path: Path) -> None:
-    """By the rule of all notebooks, for any number of threads and after a resume."""
-    data = str(write_different_images(tmp_path, ".png"))
-    names = names_of(NOTEBOOK, tmp_path, devices=2, data=data, batch_size=16, seed=3)
-    run = names["run"]
-    for workers, epochs in ((0, [0, 1, 2]), (1, [2]), (3, [1, 2])):
-        run.workers = workers
-        found = shared_batches.trained_on(names, run.train_part, epochs)
-        for epoch, batches in zip(epochs, found, strict=True):
-            expected = shared_batches.by_the_rule(
-                run, run.train_part, run.train_part.read, epoch, 0, 1
-            )
-            shared_batches.assert_same(batches, expected)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_are_pillows_from_files_and_from_a_packed_folder(
-    tmp_path: Path, suffix: str
-) -> None:
-    shared_batches.assert_grey_is_read(NOTEBOOK, tmp_path, suffix)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_pixels_in_colour_are_pillows_from_files_memory_and_an_own_reader(
-    tmp_path: Path, suffix: str
-) -> None:
-    shared_batches.assert_colour_is_read(NOTEBOOK, tmp_path, suffix)
 
 
 def test_its_documented_loaders_deliver_what_the_benchmark_times(tmp_path: Path) -> None:
@@ -241,20 +200,6 @@ def test_a_loop_may_iterate_by_the_loaders_threads(names: Names) -> None:
         assert numbers == list(range(0, 48, 4))
 
 
-def test_a_loader_that_leaves_images_out_is_caught(names: Names) -> None:
-    run = names["run"]
-    replica, loader = names["make_replica"](names["build_model"]()), repeat(None)
-    loader = names["make_loader"](run.train_part, True)
-    for _ in run.epochs(replica):
-        with (
-            pytest.raises(LoaderError, match=rf"epoch 1 took 1 of {run.recipe.steps} steps"),
-            run.phase("train"),
-        ):
-            names["train_steps"](replica, loader, 1)
-        break
-    run.monitor.stop()
-
-
 def test_the_clock_sees_what_fit_waits_for(names: Names) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -328,17 +273,6 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
         assert np.array_equal(resumed[name], array), name
 
 
-def test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one(tmp_path: Path) -> None:
-    """Own network, own reader, classes, momentum, warm-up and drops."""
-    recipe = own_networks.recipe_of_classes(tmp_path / "recipe", "keras")
-    assert_own_resumes(NOTEBOOK, tmp_path, recipe, program=PROGRAM)
-
-
-@pytest.mark.slow  # three processes train; the run of a custom recipe is killed every day
-def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    assert_resumes(NOTEBOOK, tmp_path, bits=True, program=PROGRAM)
-
-
 @pytest.mark.parametrize("execution", ["eager", "compiled"])
 def test_a_step_is_executed_as_asked(tmp_path: Path, execution: str) -> None:
     names = own_names(tmp_path, batch_size=8, execution=execution)
@@ -379,14 +313,16 @@ def test_a_rank_of_horovods_passes_the_check_stand_in(
     assert failed(found.checks) == set() and found.comparable
 
 
-def test_as_a_script_it_trains_in_another_project(tmp_path: Path) -> None:
-    copied.assert_script_trains(NOTEBOOK, tmp_path, (sys.executable,), "keras", devices=2)
+def seen(names: Names, pixels: np.ndarray) -> np.ndarray:
+    return np.asarray(names["to_network"](pixels)).transpose(0, 3, 1, 2)
 
 
-ADAPTER = OfFramework(
+ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    known=frozenset(OF_NETWORK),
+    known=frozenset(KNOWN),
     probe_apart=True,
+    launchers={NOTEBOOK: (sys.executable,)},
+    seen=seen,
 )
