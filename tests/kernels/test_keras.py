@@ -61,7 +61,7 @@ def test_it_trains_the_recipes_network_in_bf16(tmp_path: Path) -> None:
     assert {variable.dtype for variable in network.variables} == {"float32"}
 
 
-def own_names(folder: Path, **given: Any) -> Names:
+def small(folder: Path, **given: Any) -> Names:
     """The names of the notebook with a small custom network, whose check takes no time."""
     recipe = own_networks.recipe_of(folder / "recipe", "keras")
     return names_of(NOTEBOOK, folder, recipe=str(recipe), **given)
@@ -70,7 +70,7 @@ def own_names(folder: Path, **given: Any) -> Names:
 @pytest.fixture(scope="module", params=[1, 2])
 def names(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Names:
     """On one device and on two, before it trains."""
-    return own_names(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)
+    return small(tmp_path_factory.mktemp("notebook"), devices=request.param, batch_size=8)
 
 
 def test_weights_come_back_bit_for_bit() -> None:
@@ -275,7 +275,7 @@ def test_three_steps_are_one_after_two_that_were_saved(names: Names, optimizer: 
 
 @pytest.mark.parametrize("execution", ["eager", "compiled"])
 def test_a_step_is_executed_as_asked(tmp_path: Path, execution: str) -> None:
-    names = own_names(tmp_path, batch_size=8, execution=execution)
+    names = small(tmp_path, batch_size=8, execution=execution)
     run, replica = names["run"], names["make_replica"](names["build_model"]())
     watch = framework.watch(replica)
     batch = names["make_loader"](run.train_part, True)[0]
