@@ -61,8 +61,6 @@ SIDE_BY_SIDE = 4
 """Parts at a time, for two cores: each of them waits a while for processes that it has started."""
 
 NOTEBOOKS = ROOT / "notebooks"
-DEMO = NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
-"""Executed at demo size every day, as by *Run All*; the others are in batches, and so in soak."""
 NBMAKE = ("--nbmake", "--durations=0")
 KERNELS = "tests/kernels"
 EXECUTED = "tests/executed_notebooks"
@@ -241,7 +239,7 @@ def parts() -> dict[str, Part]:
     found |= {place: partial(tested, "lab", place, "--durations=25") for place in APART}
     files = sorted((ROOT / KERNELS).glob("test_*.py"))
     found |= {_name(file): of_kernel(file) for file in files if takes_long(file)}
-    found |= {"studies": studies, DEMO.stem: partial(executed, DEMO), **quick_tests()}
+    found |= {"studies": studies, **quick_tests()}
     sample = ["--sample", "4", "--jobs", "1"]
     found["mutants"] = partial(command, "lab", "python", "tests/mutation/mutants.py", *sample)
     sample = ["--notebook", "PyTorch", "--sample", "2"]

@@ -32,6 +32,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
 import test_gpu as on_gpu
 
+# Each of their processes compiles; other frameworks take these tests every day.
+pytest.mark.slow(test_as_a_script_it_trains_in_another_project)  # noqa: F405
+pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
+
 NOTEBOOK = "JAX_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 BIASED = "running variance after a step", "running variance after 5 SGD steps"

@@ -35,6 +35,10 @@ from helpers.recipe import RECIPES
 
 del test_every_rule_is_the_references  # noqa: F821  its variables belong to the notebook's strategy
 
+# Each of their processes compiles; other frameworks take these tests every day.
+pytest.mark.slow(test_as_a_script_it_trains_in_another_project)  # noqa: F405
+pytest.mark.slow(test_a_killed_run_of_ones_own_ends_with_the_weights_of_a_whole_one)  # noqa: F405
+
 NOTEBOOK = "Keras_MultiGPU"
 TWO = framework.list_devices("cpu", 2)
 
