@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +98,7 @@ def tree(root: int, besides: int | None = None) -> Iterator[int]:
         if pid == besides:
             continue
         yield pid
-        with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
+        with suppress(OSError), os.scandir(f"{PROC}/{pid}/task") as threads:
             for thread in threads:
                 with suppress(OSError, ValueError):
                     waiting += [int(child) for child in slurp(f"{thread.path}/children").split()]
@@ -131,7 +131,8 @@ def _cpu(root: int) -> Source:
         limits = [limit for limit in looked[0][1] if limit.amount < len(cpus)]
         shares = []
         if len(cpus) < count:
-            busy, total = _busy(cpus)
+            times = busy_and_total(cpus).values()
+            busy, total = sum(b for b, _ in times), sum(t for _, t in times)
             shares.append(_rate(before, frozenset(cpus), busy, total))
         for place, limit in enumerate(limits):
             key = place, limit.amount  # groups may have equal limits, and each its own use
@@ -199,20 +200,21 @@ def _affinity(root: int) -> set[int]:
         raise Unavailable(f"the watched process {root} is gone: {error.strerror}") from error
 
 
-def _busy(cpus: set[int]) -> tuple[float, float]:
-    """Busy and total seconds of these CPUs together."""
-    wanted = {f"cpu{number}".encode() for number in cpus}
-    busy = total = 0.0
-    with open("/proc/stat", "rb") as lines:  # noqa: PTH123 (read line by line, often)
+def busy_and_total(cpus: Collection[int]) -> dict[int, tuple[float, float]]:
+    """Seconds of each of these CPUs that the kernel lists; what a hypervisor took is busy."""
+    wanted = {f"cpu{number}".encode(): number for number in cpus}
+    found = {}
+    with open(f"{PROC}/stat", "rb") as lines:  # noqa: PTH123 (read line by line, often)
         for line in lines:
             if not line.startswith(b"cpu"):
                 break
-            if line.partition(b" ")[0] in wanted:
+            name, *counts = line.split()
+            if name in wanted:
                 # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
-                ticks = [int(count) for count in line.split()[1:9]]
-                total += sum(ticks) * TICK
-                busy += (sum(ticks) - ticks[3] - ticks[4]) * TICK
-    return busy, total
+                ticks = [int(count) for count in counts[:8]]
+                total = sum(ticks) * TICK
+                found[wanted[name]] = total - (ticks[3] + ticks[4]) * TICK, total
+    return found
 
 
 # --- cgroups ---------------------------------------------------------------------------------

@@ -6,7 +6,15 @@ sees half a record.
 """
 
 from helpers.record.file import FILE, check, plain, read, write
-from helpers.record.sections import arithmetic, energy, memory, test, throughput, training
+from helpers.record.sections import (
+    arithmetic,
+    energy,
+    memory,
+    other_programs,
+    test,
+    throughput,
+    training,
+)
 from helpers.record.types import SCHEMA, Record
 from helpers.record.writing import Run, start
 
@@ -19,6 +27,7 @@ __all__ = [
     "check",
     "energy",
     "memory",
+    "other_programs",
     "plain",
     "read",
     "start",

@@ -92,6 +92,15 @@ def _range(values: Sequence[float]) -> dict[str, float]:
     return {"low": min(values), "high": max(values)}
 
 
+def other_programs(found: Mapping[str, Any]) -> str:
+    """The section ``other_programs`` in words."""
+    if found["used"] is None:
+        return f"it is not known whether other programs used its cores: {found['reason']}"
+    cores = f"{found['cores']} core{'s' * (found['cores'] != 1)}"
+    where = f" of {found['host']}" if "host" in found else ""
+    return f"other programs used {round(found['used'], 2):g} of {cores}{where}"
+
+
 def energy(summary: "pd.DataFrame") -> dict[str, Any]:
     """The section ``energy``: joules of all GPUs while training, from ``Monitor.summary()``."""
     unknown = {"joules": None, "images_per_joule": None}

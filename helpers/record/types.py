@@ -99,6 +99,15 @@ class OtherProcesses(TypedDict):
     reason: str | None  # why they could not be asked for
 
 
+class OtherPrograms(TypedDict):
+    """What used the run's CPU devices beside it, in its epochs and its measured rounds."""
+
+    cores: Positive  # logical, of all devices of a host
+    used: Amount | None  # of these cores, on average
+    reason: str | None  # why that is not known
+    host: NotRequired[str]  # of several the one where they used the largest part
+
+
 class Framework(TypedDict):
     name: str
     kernel: str  # the environment
@@ -411,6 +420,7 @@ class Record(TypedDict):
     self_test: NotRequired[SelfTest]
     cluster: NotRequired[Cluster]
     other_processes: NotRequired[OtherProcesses]
+    other_programs: NotRequired[OtherPrograms]
     hardware: NotRequired[Hardware]
     devices: NotRequired[DeviceList]
     recipe: NotRequired[RecipeSettings]

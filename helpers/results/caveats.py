@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from helpers import record
 from helpers.frameworks.capabilities import sharing
 from helpers.frameworks.switches import COMPILED_HERE
 from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
 from helpers.results.tables import Table, table
+
+SPREAD = 1.3
+"""Of the rounds, the fastest by the slowest: more is said."""
 
 _STATES = {
     "running": "still running, or lost with its machine",
@@ -90,6 +94,16 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(f"shared its GPU with {who}, seen {when}: its times are not reliable")
     if reason := content.get("other_processes", {}).get("reason"):
         texts.append(f"it is not known whether another process used its GPUs: {reason}")
+    if comparability.disturbed(content):
+        said = record.other_programs(content["other_programs"])
+        texts.append(f"{said} while it was measured: its times are not reliable")
+    elif content.get("other_programs", {}).get("reason"):
+        texts.append(record.other_programs(content["other_programs"]))
+    for kind, what in (("files", "files"), ("synthetic", "synthetic data")):
+        if (times := content[kind]["high"] / content[kind]["low"]) > SPREAD:
+            texts.append(
+                f"its fastest round on {what} was {times:.1f} times as fast as its slowest"
+            )
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")

@@ -7,6 +7,9 @@ NOT_COMPARABLE = "not comparable"
 DIFFERENT = "trained differently"
 RESUMED = "resumed"
 SHARED = "shared GPU"
+DISTURBED = "disturbed"
+MOST = 0.1
+"""The part of a run's cores that other programs may use."""
 
 
 def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
@@ -15,13 +18,15 @@ def marks(content: Mapping[str, Any]) -> tuple[str, ...]:
     *not comparable*: it failed its fairness check. *trained differently*: it did something else
     than the recipe, as a notebook that was changed on purpose. *resumed*: it resumed from a
     checkpoint, so the measurements cover only its last process. *shared GPU*: another process was
-    on its GPUs. The marks are empty if its times are comparable.
+    on its GPUs. *disturbed*: other programs used more than a tenth of its CPU devices' cores. The
+    marks are empty if its times are comparable.
     """
     found = {
         NOT_COMPARABLE: failed(content),
         DIFFERENT: bool(variants(content)),
         RESUMED: resumed_after(content) > 0,
         SHARED: bool(content.get("other_processes", {}).get("processes")),
+        DISTURBED: disturbed(content),
     }
     return tuple(mark for mark, holds in found.items() if holds)
 
@@ -47,10 +52,16 @@ def resumed_after(content: Mapping[str, Any]) -> int:
     return int(content.get("checkpoint", {}).get("resumed_after", 0))
 
 
+def disturbed(content: Mapping[str, Any]) -> bool:
+    """Whether other programs used too much of its cores; False where that is not known."""
+    others = content.get("other_programs", {"used": None})
+    return others["used"] is not None and others["used"] > MOST * others["cores"]
+
+
 def together(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """The marks of runs that share one figure: every mark that any of them has."""
     found = {mark for one in several for mark in one}
-    marks = (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED)
+    marks = (NOT_COMPARABLE, DIFFERENT, RESUMED, SHARED, DISTURBED)
     return tuple(mark for mark in marks if mark in found)
 
 

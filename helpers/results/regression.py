@@ -65,7 +65,7 @@ def compare(old: Comparison, new: Comparison) -> pd.DataFrame:
     Columns: run, figure, old, new, change (relative; absolute of a metric), allowed, limit from
     (repeats or tolerance), verdict: same, better, worse, lost (``new`` has it no more), fair no
     more (its fairness check fails now), or the mark of a run whose times cannot be compared
-    (resumed, shared GPU), of which nothing but the metric is.
+    (resumed, disturbed), of which nothing but the metric is.
 
     Raises:
         UserError: nothing is comparable: no run in common, or other settings.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from helpers import terminal
+from helpers import record, terminal
 from helpers.frameworks import devices
 from helpers.record import tasks
 from helpers.results import comparability, rates
@@ -65,6 +65,14 @@ def figures(experiment: Experiment, state: RunState) -> tuple[str, str]:
     if low is not None and high is not None:
         text = f"{text.removesuffix(' %')} ± {metric.text((high - low) / 2)}"
     return text, f"{rates.rate(dict(content))[0]:.1f}"
+
+
+def disturbed(experiment: Experiment, state: RunState) -> str:
+    """What other programs used of a finished run's cores, if that was too much; else nothing."""
+    content = _finished(experiment, state)
+    if not content or not comparability.disturbed(content):
+        return ""
+    return record.other_programs(content["other_programs"])
 
 
 def final_table(experiment: Experiment) -> str:

@@ -91,6 +91,7 @@ class Lines:
             measured, speed = messages.figures(self.batch, state)
             metric = recipes.task(self.batch.plan).metric.short
             said += f": {speed} images/s, test {metric} {measured}"
+            said = "; ".join(filter(None, (said, messages.disturbed(self.batch, state))))
         say(f"      {said}")
 
     def _close(self) -> None:
@@ -159,6 +160,8 @@ class Table(Lines):
             line = printable(f"{state.title}: {messages.outcome(state)}")
             with naming("standard output"):
                 self._console.print(line, style="red", markup=False)
+        elif disturbed := messages.disturbed(self.batch, state):
+            self.warn(f"{state.title}: {disturbed}")
         self._refresh()
 
     def _refresh(self) -> None:

@@ -256,11 +256,13 @@ class Loop:
             scaler = getattr(replica, "scaler", None)
             framework.load_optimizer(replica.network, replica.optimizer, start.optimizer, scaler)
         self.notes = TrainingNotes(run, replica, self.processes, start.weights)
-        for number in range(start.epoch, run.recipe.epochs):
-            self._epoch = number + 1
-            yield number
-            if len(self.history) != number + 1:
-                raise LoaderError(f"epoch {number + 1} ended without run.log(loss, scores, metric)")
+        with run.others.during("epochs"):
+            for number in range(start.epoch, run.recipe.epochs):
+                self._epoch = number + 1
+                yield number
+                if len(self.history) != number + 1:
+                    said = f"epoch {number + 1} ended without run.log(loss, scores, metric)"
+                    raise LoaderError(said)
         with launching.ends_in_order(run):
             self._end(replica)
 

@@ -10,7 +10,7 @@ from helpers import record
 from helpers.errors import UserError
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
-from helpers.training import arithmetic, measurement_rounds
+from helpers.training import arithmetic, measurement_rounds, other_programs
 from helpers.training.measurement_rounds import PRODUCT, Seconds
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TURNS = {
 A notebook of several devices has ``no_all_reduce``; or ``all_reduce``, the all-reduce alone, where
 a step without it would have to be compiled. Its time is taken off that of a step on synthetic data.
 """
-FROM_THEM = ("arithmetic", "monitor", "energy", "memory", "attribution")
+FROM_THEM = ("arithmetic", "other_programs", "monitor", "energy", "memory", "attribution")
 """The record's sections that follow from the measurements."""
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
@@ -49,12 +49,16 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     with run.monitor.phase("warm-up"):
         turns["synthetic"](1)
     own = recipe.global_batch_size // run.loop.processes
-    seconds = measurement_rounds.take_turns(run.monitor.phase, timed, steps=steps, images=own)
+    with run.others.during("rounds"):
+        seconds = measurement_rounds.take_turns(run.monitor.phase, timed, steps=steps, images=own)
     if "all_reduce" in turns and world > 1:
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     each: list[Seconds] = run.gather(seconds)
+    others = other_programs.as_record(run.gather(run.others.used()))
     if run.rank == 0:
+        if others["cores"]:
+            run.tell("add", "other_programs", others)
         _record(run, measurement_rounds.slowest(each), steps)
     if not run.launched:
         samplers.stop(run.monitor)

@@ -31,7 +31,14 @@ from helpers.launch import exchange, samplers
 from helpers.networks import custom, weights
 from helpers.networks.weights import Weights
 from helpers.record import tasks
-from helpers.training import heartbeat, image_data, notebook_recipe, run_plots, run_tables
+from helpers.training import (
+    heartbeat,
+    image_data,
+    notebook_recipe,
+    other_programs,
+    run_plots,
+    run_tables,
+)
 from helpers.training.opening import open_run
 from helpers.training.run_state import RunState
 
@@ -125,6 +132,9 @@ def prepare(run: RunState) -> None:
     run.rank = 0 if here is None else here.rank
     # Drawn live, except in an experiment, which runs unattended and is measured.
     run.monitor = samplers.of_process(setup.folder, live=not heartbeat.watched())
+    # Simulated nodes have the same cores: each would take the others for other programs.
+    apart = setup.nodes == 1 or not setup.simulated_nodes
+    run.others = other_programs.Watch(setup.own_cpus if apart else ())
     run.record = record.start(
         setup.folder,
         notebook=run.notebook.stem,

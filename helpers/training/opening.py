@@ -87,7 +87,8 @@ def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
         mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
         cpu_cores.confine(mine)
         of_ranks = exchange.exchange(mine)
-        setup = replace(setup, cpus_of_nodes=tuple(cpu for each in of_ranks for cpu in each))
+        every = tuple(cpu for each in of_ranks for cpu in each)
+        setup = replace(setup, own_cpus=mine, cpus_of_nodes=every)
     physical = gpus if here is None else min(gpus, setup.of_all_nodes.gpus) or None
     devices = tuple(framework.list_devices(kind, count, physical))
     framework.configure(setup.recipe.recipe.precision, kind)

@@ -50,6 +50,9 @@ def report(run: RunState) -> None:
     if run.rank:
         return
     _show_shares(run)
+    if found := run.record.content.get("other_programs"):
+        said = record.other_programs(found)
+        print(f"{said[0].upper()}{said[1:]}. Above a tenth, a run is not ranked.")
     print(run.record.finish())
     checkpoint.remove(run.folder)  # last: only a run that is whole needs none any more
 

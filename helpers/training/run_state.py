@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from helpers.fairness.check_results import Check, FairnessCheck
     from helpers.frameworks.interface import Found
     from helpers.networks.weights import Weights
+    from helpers.training import other_programs
     from helpers.training.checkpoint import Checkpoint
     from helpers.training.epoch_lines import EpochLines
     from helpers.training.image_data import Data
@@ -79,6 +80,8 @@ class RunState:
     """Whether a training has begun of which no epoch was asked for yet."""
     start: Checkpoint
     """From where it continues."""
+    others: other_programs.Watch
+    """What other programs use of its CPU devices."""
     held: int | None
     """The most bytes that a device held in training."""
     utilisation: pd.DataFrame

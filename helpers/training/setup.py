@@ -25,6 +25,8 @@ class Setup:
     """Each has these devices."""
     simulated_nodes: bool = False
     """Whether all nodes are this machine."""
+    own_cpus: tuple[CpuDevice, ...] = ()
+    """The CPU devices that this process drives, or those that its replicas do."""
     cpus_of_nodes: tuple[CpuDevice, ...] = ()
     """The CPU devices of all nodes, in order, where a launcher started several."""
 

@@ -9,7 +9,7 @@ import pytest
 import records
 from matplotlib.text import Text
 
-from helpers import paths
+from helpers import paths, record
 from helpers.__main__ import main
 from helpers.results import (
     caveats,
@@ -200,6 +200,38 @@ def test_who_shared_a_gpu_is_not_ranked(tmp_path: Path) -> None:
         records.load(tmp_path / "all", records.make("PyTorch", gpu=True, **shared))
     )
     assert nobody.verdict == "unknown" and "PyTorch (shared GPU)" in nobody.text
+
+
+def test_who_shared_its_cores_with_other_programs_is_not_ranked(tmp_path: Path) -> None:
+    """From a tenth of them on; where that is not known, this is said."""
+
+    def others(used: float | None, reason: str | None = None) -> dict[str, Any]:
+        return {"other_programs": {"cores": 2, "used": used, "reason": reason}}
+
+    compared = records.load(
+        tmp_path,
+        records.make("PyTorch", speed=400, cores=1, **others(1.4)),
+        records.make("Keras", speed=70, cores=1, **others(0.19)),
+        records.make("Chainer", speed=10, cores=1, **others(None, "no /proc")),
+    )
+    assert conclusions.fastest(compared).verdict == "Keras"
+    assert list(comparison_tables.runs(compared).frame.index) == [
+        "Keras, 2 devices",
+        "Chainer, 2 devices",
+        "PyTorch, 2 devices (disturbed)",
+    ]
+    said = caveats.remarks(compared).frame["remark"]
+    assert "other programs used 1.4 of 2 cores" in said["PyTorch"]
+    assert "no /proc" in said["Chainer"] and not said.str.contains("0.19").any()
+    assert '<span class="badge">disturbed</span>' in report.write(tmp_path).read_text()
+
+
+def test_rounds_that_lie_far_apart_are_said(tmp_path: Path) -> None:
+    apart = record.throughput([100.0, 100.0, 140.0], images=64)
+    compared = records.load(tmp_path, records.make("PyTorch", files=apart), records.make("Keras"))
+    said = caveats.remarks(compared).frame["remark"]
+    (named,) = said.index[said.str.contains("round")]
+    assert named == "PyTorch" and "1.4 times" in said[named]
 
 
 def test_repeats_are_told_by_median_and_spread(tmp_path: Path) -> None:

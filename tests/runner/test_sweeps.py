@@ -16,6 +16,7 @@ import fake_nvml
 import gpumon_tools
 import psutil
 import pytest
+import records
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture, wait_for
 
 from gpumon import gpu_events
@@ -29,6 +30,7 @@ from helpers.results import caveats, comparison
 from helpers.runner import (
     experiments,
     kernel_processes,
+    messages,
     other_gpu_processes,
     plans,
     progress_board,
@@ -312,6 +314,28 @@ def test_the_table_follows_the_run_and_shows_no_markup(tmp_path: Path) -> None:
     assert "1 failed" in plain and "1:05" in plain
     assert r"[red]odd[/red] \x1b[2Jname" in plain and "[bold]boom" in plain
     assert "\x1b[2Jname" not in drawn and "\x1b]0;x" not in drawn
+
+
+def test_a_run_beside_other_programs_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its line, on a terminal above the table, and in the last table."""
+    batch, console_of = batch_of(tmp_path, 1), pytest.importorskip("rich.console").Console
+    (state,), text = batch.runs, io.StringIO()
+    state.state, state.seconds = "finished", 88.0
+    others = {"cores": 2, "used": 1.4, "reason": None}
+    content = records.make(cores=2, devices=1, speed=169.4, other_programs=others)
+    experiments.write_record(tmp_path / state.folder, content)
+    board = progress_board.Lines(batch, History(batch.plan))
+    board.end(state)
+    said = "169.4 images/s, test AUC 0.750 ± 0.030; other programs used 1.4 of 2 cores"
+    assert f"finished after 1:28: {said}\n" in capsys.readouterr().out
+    console = console_of(file=text, force_terminal=True, width=120, height=20)
+    with progress_board.Table(batch, History(batch.plan), console) as shown:
+        shown.end(state)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+    assert f"{state.title}: other programs used 1.4 of 2 cores" in plain
+    assert f"{state.title}, disturbed: its times" in messages.final_table(batch)
 
 
 def test_a_terminal_gets_the_table(suite: Suite) -> None:
