@@ -140,6 +140,9 @@ def queued(device: Device) -> Callable[[], None] | None:
 def watch(replica: Any) -> Watch:
     optimizer, before = replica.optimizer, replica.optimizer.t
 
+    def updates() -> int:
+        return int(optimizer.t) - before
+
     def seen() -> Seen:
         kind = type(optimizer).__name__
         name = {"Adam": "adam", "SGD": "sgd"}.get(kind, kind)
@@ -174,7 +177,7 @@ def watch(replica: Any) -> Watch:
         return Seen(
             name,
             found,
-            optimizer.t - before,
+            updates(),
             str(dtype_of(replica.network)),
             "eager",
             precisions.tf32_allowed(),
@@ -183,7 +186,7 @@ def watch(replica: Any) -> Watch:
             rate_in_velocity=kind == "MomentumSGD",
         )
 
-    return Watch(partial(learning_rate, replica.optimizer), seen)
+    return Watch(partial(learning_rate, replica.optimizer), updates, seen)
 
 
 def make_current(device: Device, threads: int | None) -> None:
@@ -219,14 +222,16 @@ def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
     return found
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
     with chainer.using_device(device):
-        row = device.xp.linspace(-1, 1, size, dtype=dtype)
-        matrix = device.xp.outer(row, row)
+        row = device.xp.linspace(-1, 1, size, dtype="float32")
+        matrix = device.xp.outer(row, row / row.dot(row)).astype(dtype)
 
-    def multiply() -> None:
+    def multiply(times: int) -> None:
         with chainer.using_device(device):
-            device.xp.matmul(matrix, matrix)
+            found = matrix
+            for _ in range(times):
+                found = device.xp.matmul(matrix, found)
         synchronize([device])
 
     return multiply

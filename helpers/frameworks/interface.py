@@ -51,6 +51,8 @@ class Watch(NamedTuple):
 
     rate: Callable[[], float | None]
     """The learning rate of the step that was queued last; None where it changed no weight."""
+    updates: Callable[[], int]
+    """Updates of the weights until now, counted by the optimiser; may wait for the device."""
     seen: Callable[[], Seen]
     """Called once, when training has ended."""
     waits: bool = False
@@ -248,8 +250,11 @@ class Framework(Protocol):
             ``output``, and the gradient of each array except ``gradient``, by its name.
         """
 
-    def matrix_product(self, size: int, dtype: str, device: Device) -> Callable[[], None]:
-        """A callable that multiplies two square matrices on one device and waits for the result.
+    def matrix_product(self, size: int, dtype: str, device: Device) -> Callable[[int], None]:
+        """A callable that multiplies square matrices on one device, so many times, and then waits.
+
+        Each product is multiplied by the same matrix again, so they are computed one after another.
+        The matrix is a projection: no product overflows.
 
         Args:
             size: rows of a matrix, and columns.
@@ -257,7 +262,7 @@ class Framework(Protocol):
             device: a handle from :meth:`list_devices`.
 
         Returns:
-            The callable. The matrices are already on the device.
+            The callable. The matrix is already on the device.
         """
 
     def all_reduced(

@@ -170,20 +170,23 @@ def watch(replica: Any) -> Watch:
 
     nnx.Conv.__call__ = noting  # called where a step is traced, never where it is run
 
+    def updates() -> int:
+        return int(optimizer.step[...]) - before
+
     def seen() -> Seen:
         nnx.Conv.__call__ = call
         name, found = probe.constants()
         return Seen(
             name,
             found,
-            int(optimizer.step[...]) - before,
+            updates(),
             "/".join(sorted(types)) or None,
             "compiled (jax.jit, XLA)",
             jax.config.jax_default_matmul_precision != "float32",
             weights=probe.weights,
         )
 
-    return Watch(partial(next, rates), seen)
+    return Watch(partial(next, rates), updates, seen)
 
 
 def free_memory(devices: Sequence[Device]) -> None:
@@ -201,13 +204,16 @@ def set_epoch(loader: Any, epoch: int) -> None:
     loader.set_epoch(epoch)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
     with jax.default_device(device):
         row = jnp.linspace(-1, 1, size)
-        matrix = jnp.outer(row, row).astype(dtype)
+        matrix = jnp.outer(row, row / row.dot(row)).astype(dtype)
 
-    def multiply() -> None:
-        jax.block_until_ready(matrix @ matrix)
+    def multiply(times: int) -> None:
+        found = matrix
+        for _ in range(times):
+            found = matrix @ found
+        jax.block_until_ready(found)
 
     return multiply
 

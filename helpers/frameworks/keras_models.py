@@ -80,6 +80,9 @@ def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
     before = int(keras.ops.convert_to_numpy(optimizer.iterations))
 
+    def updates() -> int:
+        return int(keras.ops.convert_to_numpy(optimizer.iterations)) - before
+
     def seen() -> Seen:
         name, decay = type(optimizer).__name__, optimizer.weight_decay
         how = {"weight decay": decay or 0.0}
@@ -100,13 +103,13 @@ def watch(replica: Any) -> Watch:
         return Seen(
             name,
             found,
-            int(keras.ops.convert_to_numpy(optimizer.iterations)) - before,
+            updates(),
             "/".join(sorted(types)) or None,
             _execution(replica.model),
             weights=sum(math.prod(each.shape) for each in trained),
         )
 
-    return Watch(partial(learning_rate, optimizer), seen, waits=True)
+    return Watch(partial(learning_rate, optimizer), updates, seen, waits=True)
 
 
 def exact(

@@ -125,6 +125,9 @@ def watch(replica: Any) -> Watch:
     before = optimizer.num_update
     _Watched.first = next(iter(replica.network.collect_params().values()))
 
+    def updates() -> int:
+        return int(optimizer.num_update) - before
+
     def seen() -> Seen:
         kind = type(optimizer).__name__
         momentum = getattr(optimizer, "momentum", 0.0)
@@ -147,7 +150,7 @@ def watch(replica: Any) -> Watch:
         return Seen(
             name,
             found,
-            optimizer.num_update - before,
+            updates(),
             "/".join(sorted(types)) or None,
             "graph (hybridize)" if getattr(replica.network, "_active", False) else "eager",
             precisions.tf32_allowed(),
@@ -155,7 +158,7 @@ def watch(replica: Any) -> Watch:
             rate_in_velocity=True,
         )
 
-    return Watch(lambda: float(replica.optimizer.learning_rate), seen)
+    return Watch(lambda: float(replica.optimizer.learning_rate), updates, seen)
 
 
 def queued(device: Device) -> Callable[[], None] | None:
@@ -200,12 +203,16 @@ def set_step(replica: Any, step: int) -> None:
     replica.optimizer.set_learning_rate(replica.schedule(step - 1))
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
     row = mx.nd.linspace(-1, 1, size, ctx=device)
-    matrix = mx.nd.broadcast_mul(row.expand_dims(1), row.expand_dims(0)).astype(dtype)
+    other = row / mx.nd.dot(row, row)
+    matrix = mx.nd.broadcast_mul(row.expand_dims(1), other.expand_dims(0)).astype(dtype)
 
-    def multiply() -> None:
-        mx.nd.dot(matrix, matrix).wait_to_read()
+    def multiply(times: int) -> None:
+        found = matrix
+        for _ in range(times):
+            found = mx.nd.dot(matrix, found)
+        found.wait_to_read()
 
     return multiply
 

@@ -114,14 +114,13 @@ def watch(replica: Any) -> Watch:
         if layer.training:
             types.add(str(output.dtype).removeprefix("torch."))
 
-    counting = replica.optimizer.register_step_post_hook(count)
+    replica.optimizer.register_step_post_hook(count)
     compiled = replica.network._compiled_call_impl is not None
     layers = (each for each in replica.network.modules() if isinstance(each, torch.nn.Conv2d))
     layer = None if compiled else next(layers, None)
     noting = None if layer is None else layer.register_forward_hook(note)
 
     def seen() -> Seen:
-        counting.remove()
         if noting is not None:
             noting.remove()
         groups = replica.optimizer.param_groups
@@ -151,7 +150,7 @@ def watch(replica: Any) -> Watch:
             sum(each.numel() for each in held),
         )
 
-    return Watch(rate, seen)
+    return Watch(rate, lambda: updates[0], seen)
 
 
 def make_current(device: Device, threads: int | None) -> None:
@@ -214,12 +213,14 @@ def set_step(replica: Any, step: int) -> None:
         group["lr"] = rate * factor(step)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
     row = torch.linspace(-1, 1, size, device=device)
-    matrix = torch.outer(row, row).to(getattr(torch, dtype))
+    matrix = torch.outer(row, row / row.dot(row)).to(getattr(torch, dtype))
 
-    def multiply() -> None:
-        torch.mm(matrix, matrix)
+    def multiply(times: int) -> None:
+        found = matrix
+        for _ in range(times):
+            found = torch.mm(matrix, found)
         synchronize([device])
 
     return multiply

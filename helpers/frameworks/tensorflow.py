@@ -177,20 +177,23 @@ def watch(replica: Any) -> Watch:
     optimizer = replica.optimizer
     before = int(optimizer.step.numpy())
 
+    def updates() -> int:
+        return int(optimizer.step.numpy()) - before
+
     def seen() -> Seen:
         compiled, types = _traced(replica.step)
         execution = "compiled (tf.function, XLA)" if compiled else "graph (tf.function)"
         return Seen(
             optimizer.rule,
             {what: (value, value) for what, value in optimizer.constants.items()},
-            int(optimizer.step.numpy()) - before,
+            updates(),
             "/".join(sorted(types)) or None,
             "eager" if tf.config.functions_run_eagerly() else execution,
             tf.config.experimental.tensor_float_32_execution_enabled(),
             weights=sum(each.shape.num_elements() for each in optimizer.weights),
         )
 
-    return Watch(lambda: float(optimizer.rate.numpy()), seen)
+    return Watch(lambda: float(optimizer.rate.numpy()), updates, seen)
 
 
 def _traced(function: Any) -> tuple[bool, set[str]]:
@@ -225,14 +228,16 @@ def set_step(replica: Any, step: int) -> None:
         next(replica.rates)
 
 
-def matrix_product(size: int, dtype: str, device: Device) -> Callable[[], None]:
+def matrix_product(size: int, dtype: str, device: Device) -> Callable[[int], None]:
     with tf.device(device):
         row = tf.linspace(-1.0, 1.0, size)
-        matrix = tf.cast(row[:, None] * row, dtype)
+        matrix = tf.cast(row[:, None] * row / tf.tensordot(row, row, 1), dtype)
 
-    def multiply() -> None:
+    def multiply(times: int) -> None:
         with tf.device(device):
-            tf.linalg.matmul(matrix, matrix)
+            found = matrix
+            for _ in range(times):
+                found = tf.linalg.matmul(matrix, found)
         synchronize([device])
 
     return multiply

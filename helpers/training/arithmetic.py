@@ -1,12 +1,13 @@
 """Compare the FLOP/s of training with those of a matrix product on the same devices.
 
-The product is measured in the rounds of section 11, by the framework itself, on all devices at the
-same time and in the run's precision. It is a measured reference, not the hardware's limit.
+The product is measured in the same rounds, by the framework itself, on all devices at the same time
+and in the run's precision. It is a measured reference, not the hardware's limit.
 
 FLOPs are counted in convolutions and the last layer: two for a multiply-add, and three times those
 of the forward pass, since the backward pass has a product for the weights and one for the input.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,10 @@ from typing import Any
 from helpers.frameworks.precisions import DTYPES
 from helpers.networks import shapes
 
-SIZES = {"cpu": 1024, "gpu": 4096}
+SIZES = {"cpu": 1024, "gpu": 8192}
 """Rows and columns of the matrices, by the kind of device."""
 TURN_SECONDS = 0.1
-"""How long a turn should last; on a device that takes longer it is one product."""
+"""How long the products take that are queued at once; one that takes longer is alone."""
 
 
 def seconds_a_product(
@@ -27,8 +28,8 @@ def seconds_a_product(
 ) -> float:
     """The mean seconds of a product on each of these devices at the same time.
 
-    The first product is not counted. The matrices are released afterwards, because training needs
-    the memory.
+    Two products are not counted: the first, and one that tells how many to queue before the devices
+    are waited for. The matrices are released afterwards, because training needs the memory.
     """
     dtype, size = DTYPES[precision], SIZES[kind]
     calls = [framework.matrix_product(size, dtype, one) for one in devices]
@@ -36,18 +37,17 @@ def seconds_a_product(
     first, *others = calls
     with ThreadPoolExecutor(len(calls)) as threads:
 
-        def once() -> None:
-            queued = [threads.submit(call) for call in others]
-            first()
+        def seconds_of(times: int) -> float:
+            start = time.perf_counter()
+            queued = [threads.submit(call, times) for call in others]
+            first(times)
             for call in queued:
                 call.result()
+            return time.perf_counter() - start
 
-        once()
-        count, start = 0, time.perf_counter()
-        while count == 0 or time.perf_counter() - start < TURN_SECONDS:
-            once()
-            count += 1
-        return (time.perf_counter() - start) / count
+        seconds_of(1)
+        times = math.ceil(TURN_SECONDS / seconds_of(1))
+        return seconds_of(times) / times
 
 
 def flops_of_product(kind: str, devices: int) -> int:

@@ -15,12 +15,12 @@ def assert_waited_for(framework: Any, device: Any) -> None:
     )
 
 
-def shortest(multiply: Callable[[], None]) -> float:
+def shortest(multiply: Callable[[int], None]) -> float:
     """The seconds of the fastest of twenty, after one in which things are compiled."""
-    multiply()
+    multiply(1)
     each = []
     for _ in range(20):
         start = time.perf_counter()
-        multiply()
+        multiply(1)
         each.append(time.perf_counter() - start)
     return min(each)
