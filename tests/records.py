@@ -156,7 +156,6 @@ def make(
         "attribution": {
             "shares": {"compute": 0.72, "data": 0.18, "validation": 0.1},
             "intervals": {"compute": [0.7, 0.74], "data": [0.16, 0.2], "validation": [0.09, 0.11]},
-            "invalid": None,
             "sentence": "Compute is the limit.",
         },
         "energy": {"joules": None, "images_per_joule": None, "reason": "no GPU"},
@@ -190,7 +189,7 @@ def started(folder: Path, devices: Devices | int = 2, **given: Any) -> record.Ru
 
 
 def rounds(rate: float) -> dict[str, Any]:
-    """What section 11 measured, around ``rate`` images/s."""
+    """What the measured turns came to, around ``rate`` images/s."""
     return record.throughput([rate * part for part in (0.98, 0.99, 1, 1, 1.01, 1.02)], images=128)
 
 

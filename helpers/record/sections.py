@@ -8,7 +8,7 @@ if TYPE_CHECKING:  # a process that trains does not need it
     import pandas as pd
 
 TRAINED = ("files", "synthetic")
-"""The measurements of section 11 that train."""
+"""The measured turns that train."""
 
 
 def training(
@@ -39,16 +39,18 @@ def test(result: Any, loss: float, seconds: float) -> dict[str, Any]:
     return {**result.as_record(), "loss": loss, "seconds": seconds}
 
 
-def throughput(rates: Sequence[float], *, images: int) -> dict[str, Any]:
+def throughput(rates: Sequence[float], *, images: int, steps: int = 1) -> dict[str, Any]:
     """The sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, from their rounds.
 
     Args:
         rates: images/s over all devices, a round each (``helpers.training.measurement_rounds``).
-        images: that each round counted.
+        images: of a step.
+        steps: that each round counted.
     """
     return {
-        "images": images * len(rates),
-        "seconds": sum(images / rate for rate in rates),
+        "steps": steps,
+        "images": images * steps * len(rates),
+        "seconds": sum(images * steps / rate for rate in rates),
         "images_per_second": median(rates),
         "low": min(rates),
         "high": max(rates),

@@ -23,7 +23,6 @@ Share = Fraction | None
 Text = Annotated[str, Meta(min_length=1)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Range = Annotated[list[float], Meta(min_length=2, max_length=2)]
-"""The minimum and maximum of the rounds."""
 Cores = Annotated[list[Count], Meta(min_length=1)]
 """Logical cores, by the system's numbers."""
 Shares = dict[str, float | None]
@@ -318,7 +317,8 @@ class Test(TypedDict):
 
 
 class Throughput(TypedDict):
-    images: Count
+    steps: NotRequired[Positive]  # of a round
+    images: Count  # of all rounds
     seconds: Seconds
     images_per_second: Rate  # the median of the rounds
     low: float  # images/s of the slowest round
@@ -356,26 +356,12 @@ class Arithmetic(TypedDict):
     synthetic: NotRequired[Achieved]
 
 
-class Busy(TypedDict):
-    device: Literal["gpus", "host"]
-    busy: float
-
-
-class Agreement(TypedDict):
-    difference: float
-    agree: bool
-
-
 class Attribution(TypedDict):
     """What training time went to."""
 
-    shares: Shares  # by ablation, after the first epoch; None where the measurement is invalid
+    shares: Shares  # of an epoch after the first, median of the rounds; None where not known
     sentence: str
-    intervals: dict[str, Range]  # of the rounds (of validation: of the epochs)
-    invalid: str | None  # why the shares are not to be used
-    ways: NotRequired[dict[str, Shares]]
-    devices_busy: NotRequired[Busy | None]
-    agreement: NotRequired[dict[str, Agreement]]
+    intervals: dict[str, Range]  # 95 % intervals of the medians (of validation: of the epochs)
 
 
 Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]

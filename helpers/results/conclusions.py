@@ -16,10 +16,11 @@ from helpers.results.ranking import ranked, unranked
 from helpers.results.scaling import speed, speedup_factors
 from helpers.results.shared_settings import differences, of_own_networks, off_the_recipe, unequal
 from helpers.results.tables import share, short_number
+from helpers.training import attribution
 
 UNRANKED = "not ranked here"
 """The verdict on speed where the devices rank nothing."""
-_NAMES = {"data": "data", "communication": "each other"}
+_NAMES = {"data": "data", "communication": "each other", "compiling": "compiling"}
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def fairness(compared: Comparison) -> Answer:
 
 
 def waiting(compared: Comparison) -> Answer:
-    """What the devices waited for, if it is above zero and above the measurement's uncertainty.
+    """What the devices waited for, if the whole interval of that share is above 5 %.
 
     A wait in more than half of the frameworks is an answer for all; otherwise the runs are named.
     With repeats, every one has to show it.
@@ -174,34 +175,36 @@ def waiting(compared: Comparison) -> Answer:
     runs = widest(compared.finished)
     if not runs:
         return Answer(question, "unknown", "No run has finished.")
-    broken, waits = wait_causes.invalid(compared), wait_causes.telling(compared)
+    noisy, waits = wait_causes.noisy(compared), wait_causes.telling(compared)
     doubt = ""
-    if broken:
-        names = "every run" if len(broken) == len(runs) else ", ".join(e.run for e in broken)
-        doubt = f" The measurement is invalid in {names}; the reasons are listed below."
+    if noisy:
+        names = "every run" if len(noisy) == len(runs) else listed(e.label for e in noisy)
+        doubt = f" The rounds are {attribution.NOISY} in {names}."
     if len({(e.label, e.devices) for e in compared.finished}) < len(compared.finished):
         figures = "; the figures are from the last run" if waits else ""
         doubt += f" With repeated runs, a wait counts only if every run shows it{figures}."
     if not waits:
         known = len(wait_causes.bounded(compared))
-        verdict = "hardly anything" if 2 * known > len(runs) else "unknown"
-        said = "No wait is clearly above zero and above the measurement's uncertainty."
-        said = "" if len(broken) == len(runs) else said
+        verdict = attribution.NOISY if 2 * len(noisy) > len(runs) else "no clear wait"
+        verdict = "hardly anything" if 2 * known > len(runs) else verdict
+        said = "" if len(noisy) == len(runs) else "No wait's 95 % interval is above 5 %."
         if known:
             more = len(compared.finished) > len(runs)
-            said += (
-                f" {known} of {len(runs)} runs showed no wait above 10 % of an epoch in any round."
-            )
+            said += f" In {known} of {len(runs)} runs no interval exceeds 10 % of an epoch."
             which = f" The {len(runs)} are each framework's last run on the most devices."
             said += which * more
         return Answer(question, verdict, f"{said}{doubt}".strip())
-    parts = [f"{wait} took {_spent(wait, those, len(runs))}" for wait, those in waits.items()]
+    parts = []
+    for wait, those in waits.items():
+        whole = "the training" if wait == wait_causes.COMPILING else "an epoch"
+        parts.append(f"{wait} took, as a share of {whole}, {_spent(wait, those, len(runs))}")
     wait, those = next(iter(waits.items()))
     verdict = _NAMES[wait]
     if 2 * len(those) <= len(runs):
         verdict += f", in {listed(entry.label for entry, _ in those)} only"
     figure = f"{verdict}, {share(median(found for _, found in those))}"
-    return Answer(question, verdict, f"As a share of an epoch, {'; '.join(parts)}.{doubt}", figure)
+    said = "; ".join(parts)
+    return Answer(question, verdict, f"{said[0].upper()}{said[1:]}.{doubt}", figure)
 
 
 def more_devices(compared: Comparison) -> Answer | None:
@@ -235,7 +238,7 @@ def more_devices(compared: Comparison) -> Answer | None:
 def _spent(wait: str, those: list[tuple[Entry, float]], runs: int) -> str:
     """The minimum and maximum of many, or both of two."""
     rising = [entry for entry, _ in sorted(those, key=lambda pair: pair[1])]
-    said = [f"{wait_causes.percent(entry, wait)} in {entry.run}" for entry in rising]
+    said = [f"{wait_causes.cell(entry, wait)} in {entry.run}" for entry in rising]
     if len(said) <= 2:
         return " and ".join(said)
     return f"{said[0]} to {said[-1]}, in {len(said)} of {runs} runs"

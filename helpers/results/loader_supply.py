@@ -12,7 +12,6 @@ from helpers.results.comparison import KEPT, Comparison, repeats
 from helpers.results.rates import ENDS
 from helpers.results.repeated_runs import summarise
 from helpers.results.tables import ABSENT, Cell, Table, of_row, ranged, share, short_number
-from helpers.results.wait_causes import INVALID
 from helpers.training import loader_advice
 
 NOTHING = "nothing"
@@ -26,8 +25,8 @@ def numbers(compared: Comparison) -> pd.DataFrame:
 
     Columns: label, devices, runs, kind, marks, the rates of files, loader and synthetic data, fed
     (how many devices the loader feeds; missing of devices that share hardware), workers, cores (on
-    which the loader may work), invalid (whether a measurement contradicts itself) and change (what
-    to change first: ``NOTHING`` where supply suffices, empty where the record tells nothing).
+    which the loader may work) and change (what to change first: ``NOTHING`` where supply suffices,
+    empty where the record tells nothing).
     """
     groups = repeats(compared.finished)
     rows: list[dict[str, Any]] = []
@@ -41,8 +40,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
             for rate in (_SUPPLY, _DEMAND, _FILES)
             for end in ENDS
         }
-        invalid = any(content["attribution"]["invalid"] for content in contents)
-        told = row["kind"] in RANKED and not invalid
+        told = row["kind"] in RANKED
         # The interval's ends: the slowest loader with the fastest devices, and the reverse.
         for end, demand in zip(ENDS, ("", "_high", "_low"), strict=True):
             each = row[f"{_DEMAND}{demand}"] / row["devices"]
@@ -51,7 +49,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
         found["cores"] = loader_advice.cores(last)
         enough = row[f"{_SUPPLY}_low"] >= row[f"{_DEMAND}_high"]
         change = NOTHING if enough else loader_advice.first_change(last)
-        rows.append(found | {"invalid": invalid, "change": "" if invalid else change})
+        rows.append(found | {"change": change})
     return pd.DataFrame(rows)
 
 
@@ -62,9 +60,7 @@ def table(compared: Comparison) -> Table:
         cells = {
             "supply": ranged(row, _SUPPLY, short_number),
             "demand": ranged(row, _DEMAND, short_number),
-            "devices fed": ranged(
-                row, "fed", "{:,.0f}".format, missing=INVALID if row["invalid"] else ABSENT
-            ),
+            "devices fed": ranged(row, "fed", "{:,.0f}".format, missing=ABSENT),
             "workers": Cell(row["workers"], "{:.0f}".format, missing=ABSENT),
             "cores": Cell(row["cores"], "{:.0f}".format, missing=ABSENT),
             "change first": row["change"] or ABSENT,
@@ -87,7 +83,7 @@ def faster_loading(compared: Comparison) -> list[str]:
     never, pays = [], []
     rows = numbers(compared).to_dict("records")
     for row in rows:
-        if row["invalid"] or not row[_SUPPLY] > 0 or not row[_DEMAND] > 0:
+        if not row[_SUPPLY] > 0 or not row[_DEMAND] > 0:
             continue
         if row["change"] == NOTHING:
             never.append(row[_SUPPLY] / row[_DEMAND])

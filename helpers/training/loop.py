@@ -29,7 +29,7 @@ from helpers.training import (
 from helpers.training.epoch_lines import Within
 from helpers.training.step_clock import StepClock
 from helpers.training.stopwatch import stopwatch
-from helpers.training.training_notes import EvaluationNotes, TrainingNotes
+from helpers.training.training_notes import EvaluationNotes, TrainingNotes, TurnNotes
 from helpers.training.watching import Watching
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Loop:
         self._epoch, self.phase_now = 0, ""
         self._data_seconds = float("nan")
         self.evaluation = EvaluationNotes()
+        self.turn: TurnNotes | None = None
+        """What a measured turn's loop is noted in."""
 
     @cached_property
     def processes(self) -> int:
@@ -132,6 +134,15 @@ class Loop:
         """Tell how far the epoch is."""
         before = (self._epoch - 1) * self.run.recipe.steps
         self.run.tell("progress", Within(before + steps, seconds))
+
+    @property
+    def typical_step(self) -> float:
+        """Seconds of a step in training: the median, without the first of each epoch.
+
+        The last epoch's mean where no epoch of this process had two steps.
+        """
+        last = self.history[-1]
+        return median(self._step_seconds or [last["train_seconds"] / last["steps"]])
 
     def _trained_an_epoch(self) -> None:
         self.notes.end()

@@ -1,28 +1,36 @@
-"""Take the measurements of section 11 in rounds, so that a slow minute affects all of them.
+"""Take a notebook's measured turns in rounds, so that a slow minute affects all of them.
 
 In each round every measurement has one turn: training on *files*, on *synthetic* data that lies
 ready, the same *silent* (without all-reduce, where there is more than one device), the *loader*
 alone, and a matrix *product* for comparison (``helpers.training.arithmetic``). What is compared was
-then measured seconds apart, and the spread of the rounds is its interval: the minimum and maximum
-of six enclose the median with a probability of 1 - 2 / 2**6 = 97 %, whatever the distribution.
+then measured seconds apart.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
 from helpers import record
 
-ROUNDS = 6
-TURN_SECONDS = 2.0
-"""How long a turn should last; on a device that takes longer for a step it is one step."""
+TURN_SECONDS = 1.0
+"""How long a turn of training lasts at least."""
+STEPS, STEPS_SECONDS = 10, 2.0
+"""It has so many steps where these take less than so many seconds."""
 LOADER_SECONDS = 0.3
+LEAST_ROUNDS = 5
+NARROW = 0.05
+"""More rounds are taken until the interval of each median is narrower than this part of it,"""
+MOST_SECONDS = 60.0
+"""as long as so many seconds in all can be expected to suffice."""
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
 """Those that are counted in images."""
+TRAINED = ("files", "synthetic")
 IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
 """Why several devices have no measurement without all-reduce."""
 PRODUCT = "product"
@@ -34,8 +42,6 @@ _ORDERS = (
     ("no_allreduce", "synthetic", PRODUCT, "loader", "files"),
 )
 
-_TRAINING = ("files", "synthetic")
-
 Turn = Callable[[int], float]
 """Takes that many steps, after one more that is not counted; the mean seconds of a step."""
 Seconds = dict[str, list[float]]
@@ -43,41 +49,67 @@ Seconds = dict[str, list[float]]
 product: of one on each device), a round each."""
 
 
-def steps_of_a_turn(history: Sequence[Mapping[str, Any]]) -> int:
-    """How many steps a turn counts, from what one took in training; at most an eighth of an epoch.
+def steps_of_a_turn(seconds: float) -> int:
+    """How many steps a turn counts, of so many seconds each."""
+    enough = math.ceil(TURN_SECONDS / seconds)
+    return max(enough, STEPS) if STEPS * seconds < STEPS_SECONDS else enough
 
-    Six rounds of three turns, each with a step more that is not counted, take a short training
-    long enough.
+
+def median_of(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, and the ends of its 95 % confidence interval, by order statistics.
+
+    The interval asks nothing of how the values scatter. Of fewer than nine it is their minimum and
+    maximum, which at five enclose the median in 94 %.
     """
-    last = history[-1]
-    wanted = round(TURN_SECONDS * last["steps"] / last["train_seconds"])
-    return max(1, min(wanted, math.ceil(last["steps"] / 8)))
+    ordered, count = sorted(values), len(values)
+    left_out, chance = 0, 0.5**count  # that so many or fewer values are below the true median
+    while (chance := chance + math.comb(count, left_out + 1) * 0.5**count) <= 0.025:
+        left_out += 1
+    return median(ordered), ordered[left_out], ordered[-1 - left_out]
+
+
+def another(seconds: Seconds, spent: float) -> bool:
+    """Whether to take one more round, after so many seconds.
+
+    An interval becomes narrower with the square root of the rounds. One that ``MOST_SECONDS`` could
+    not make narrow enough is left as it is, and shown as wide.
+    """
+    taken = len(seconds["files"])
+    each = [median_of(seconds[kind]) for kind in TRAINED]
+    width = max((high - low) / middle for middle, low, high in each)
+    needed = max(taken + 1, taken * (width / NARROW) ** 2)
+    return width > NARROW and spent * needed / taken <= MOST_SECONDS
 
 
 def take_turns(
     phase: Callable[..., AbstractContextManager[Any]],
     turns: Mapping[str, Turn],
     *,
-    steps: int,
+    steps: Mapping[str, int],
     images: int,
+    first: Callable[[bool], bool],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Seconds:
     """The seconds of a step in every turn.
 
     Args:
         phase: ``monitor.phase``; each turn is marked with its kind.
         turns: by kind; one device has none without all-reduce.
-        steps: that a turn counts; all replicas must take equally many.
+        steps: that a turn counts, by kind; all replicas must take equally many.
         images: in a step, over the devices whose work ``phase`` is to count. Only training's:
             the loader's are as many as come in its time, and without all-reduce some frameworks
             do nothing but reduce.
+        first: returns rank 0's value in every process, which must take equally many rounds.
     """
     seconds: Seconds = {kind: [] for kind in turns}
-    for number in range(ROUNDS):
+    start, number = clock(), 0
+    while number < LEAST_ROUNDS or first(another(seconds, clock() - start)):
         for kind in _ORDERS[number % 2]:
             if kind in turns:
-                trained = {"items": (steps + 1) * images} if kind in _TRAINING else {}
+                trained = {"items": (steps[kind] + 1) * images} if kind in TRAINED else {}
                 with phase(_PHASES[kind], **trained):
-                    seconds[kind].append(turns[kind](steps))
+                    seconds[kind].append(turns[kind](steps[kind]))
+        number += 1
     return seconds
 
 
@@ -109,14 +141,19 @@ def without_the_impossible(seconds: Seconds) -> Seconds:
     return {kind: turns for kind, turns in seconds.items() if kind != "no_allreduce"}
 
 
-def as_record(seconds: Seconds, *, steps: int, images: int) -> dict[str, dict[str, Any]]:
+def as_record(
+    seconds: Seconds, *, steps: Mapping[str, int], images: int
+) -> dict[str, dict[str, Any]]:
     """The record's sections ``files``, ``synthetic``, ``no_allreduce`` and ``loader``, by name.
 
     Args:
+        steps: as in :func:`take_turns`; of the loader, whose turns have none, one batch counts.
         images: the global batch.
     """
     return {
-        kind: record.throughput([images / turn for turn in turns], images=images * steps)
+        kind: record.throughput(
+            [images / turn for turn in turns], images=images, steps=steps.get(kind, 1)
+        )
         for kind, turns in seconds.items()
         if kind in KINDS
     }

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import record
-from helpers.errors import UserError
+from helpers.errors import LoaderError, UserError
+from helpers.fairness.check_results import Check
 from helpers.frameworks.precisions import DTYPES
 from helpers.launch import samplers
 from helpers.training import arithmetic, measurement_rounds, other_programs
-from helpers.training.measurement_rounds import PRODUCT, Seconds
+from helpers.training.measurement_rounds import PRODUCT, TRAINED, Seconds
+from helpers.training.training_notes import TurnNotes
 
 if TYPE_CHECKING:
     from helpers.training.run_state import RunState
+
+T = TypeVar("T")
 
 TURNS = {
     "files": "files",
@@ -32,6 +37,18 @@ FROM_THEM = ("arithmetic", "other_programs", "monitor", "energy", "memory", "att
 """The record's sections that follow from the measurements."""
 READ_AHEAD = 2
 """Batches that each loader worker has ready: ``DataLoader``'s default."""
+AMOUNT = "steps, updates and images in the measured turns"
+
+
+@dataclass
+class Amount:
+    """What one process did in its turns on files, or on synthetic data."""
+
+    wanted: int = 0
+    """Steps that it was asked for."""
+    steps: int = 0
+    updates: int = 0
+    images: int = 0
 
 
 def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
@@ -41,42 +58,73 @@ def measure(run: RunState, turns: Mapping[str, Callable[[int], Any]]) -> None:
     run.loop.check_trained("run.measure")
     run.tell("remove", *TURNS.values(), *FROM_THEM)
     recipe, world = run.setup.recipe, run.setup.replicas
-    steps = run.gather(measurement_rounds.steps_of_a_turn(run.loop.history))[0]
-    timed = {TURNS[name]: _timed(run, name, turn) for name, turn in turns.items()}
+    done = {kind: Amount() for kind in TRAINED}
+    timed = {TURNS[name]: _timed(run, name, turn, done) for name, turn in turns.items()}
     if world == 1:
         timed.pop("no_allreduce", None)
     timed[PRODUCT] = lambda steps: _product(run)
-    with run.monitor.phase("warm-up"):
-        turns["synthetic"](1)
+
+    def first(value: T) -> T:
+        found: T = run.gather(value)[0]
+        return found
+
+    many = first(measurement_rounds.steps_of_a_turn(run.loop.typical_step))
+    with run.monitor.phase("warm-up"):  # which tells how long a step on synthetic data takes
+        quick = first(measurement_rounds.steps_of_a_turn(timed["synthetic"](many)))
+    steps = {"files": many, "synthetic": quick, "no_allreduce": quick, "loader": 1, PRODUCT: 1}
     own = recipe.global_batch_size // run.loop.processes
     with run.others.during("rounds"):
-        seconds = measurement_rounds.take_turns(run.monitor.phase, timed, steps=steps, images=own)
+        seconds = measurement_rounds.take_turns(
+            run.monitor.phase, timed, steps=steps, images=own, first=first
+        )
     if "all_reduce" in turns and world > 1:
         pairs = zip(seconds["synthetic"], seconds["no_allreduce"], strict=True)
         seconds["no_allreduce"] = [step - reduction for step, reduction in pairs]
     each: list[Seconds] = run.gather(seconds)
     others = other_programs.as_record(run.gather(run.others.used()))
+    amounts: list[dict[str, Amount]] = run.gather(done)
     if run.rank == 0:
         if others["cores"]:
             run.tell("add", "other_programs", others)
+        run.loop.updated([amount(amounts, own, overflows=run.recipe.precision == "fp16")])
         _record(run, measurement_rounds.slowest(each), steps)
     if not run.launched:
         samplers.stop(run.monitor)
 
 
-def _timed(run: RunState, name: str, turn: Callable[[int], Any]) -> measurement_rounds.Turn:
-    """A turn that returns the mean seconds of a step, without the first."""
+def _timed(
+    run: RunState, name: str, turn: Callable[[int], Any], done: Mapping[str, Amount]
+) -> measurement_rounds.Turn:
+    """A turn that returns the mean seconds of a step, without the first; what it did is counted."""
 
     def of_steps(steps: int) -> float:
+        notes = run.loop.turn = TurnNotes() if name in done else None
+        before = run.loop.notes.watch.updates()
+        vars(run.loop).pop("clock", None)
         turn(steps + 1)
-        clock = run.loop.clock  # of the steps that it really took, one device after another
-        return clock.seconds_a_step * clock.steps / (steps + 1)
+        run.loop.turn = None
+        clock = getattr(run.loop, "clock", None)
+        if clock is None or clock.steps < 2:
+            raise LoaderError(
+                f"run.measure: {name} took fewer than 2 of {steps + 1} steps; let it take a step "
+                "for each batch of run.watch(...)"
+            )
+        if notes is not None:
+            counted = done[name]
+            counted.wanted += steps + 1
+            counted.steps += clock.steps
+            counted.updates += run.loop.notes.watch.updates() - before
+            counted.images += notes.images
+        # Some take more steps, one device after another.
+        seconds: float = clock.seconds_a_step * clock.steps / (steps + 1)
+        return seconds
 
     def of_batches(steps: int) -> float:
         ahead = READ_AHEAD * run.workers * len(run.own_devices)
         turn(ahead)
         count, start = 0, time.perf_counter()
-        while count < max(ahead, 1) or time.perf_counter() - start < _LOADER_SECONDS:
+        least = measurement_rounds.LOADER_SECONDS
+        while count < max(ahead, 1) or time.perf_counter() - start < least:
             turn(1)
             count += 1
         return (time.perf_counter() - start) / count
@@ -84,7 +132,30 @@ def _timed(run: RunState, name: str, turn: Callable[[int], Any]) -> measurement_
     return of_batches if name == "loader" else of_steps
 
 
-_LOADER_SECONDS = measurement_rounds.LOADER_SECONDS
+def amount(each: Sequence[Mapping[str, Amount]], own: int, *, overflows: bool) -> Check:
+    """Steps that the loop's clock counted, updates that the optimiser did, images that came.
+
+    Args:
+        each: of each process, by kind of turn.
+        own: how many images a process trains on in a step.
+        overflows: whether the precision leaves out some updates.
+    """
+    wrong: dict[str, int] = {}
+    for process in each:
+        for kind, found in process.items():
+            steps, images = found.wanted, own * found.wanted
+            if found.steps != steps:
+                wrong[f"{kind}: {found.steps} instead of {steps} steps"] = found.steps - steps
+            if found.updates != steps and not (overflows and found.updates < steps):
+                wrong[f"{kind}: {found.updates} updates in {steps} steps"] = found.updates - steps
+            if found.images != images:
+                wrong[f"{kind}: {found.images} instead of {images} images"] = found.images - images
+    fair = "; ".join(
+        f"{kind}: {found.wanted} steps, {found.updates} updates, {found.images} images"
+        for kind, found in each[0].items()
+    )
+    worst = max(map(abs, wrong.values()), default=0)
+    return Check(AMOUNT, float(worst), 0.0, "; ".join(wrong) or fair)
 
 
 def _product(run: RunState) -> float:
@@ -93,7 +164,7 @@ def _product(run: RunState) -> float:
     return arithmetic.seconds_a_product(run.own_devices, kind, run.framework, precision)
 
 
-def _record(run: RunState, seconds: Seconds, steps: int) -> None:
+def _record(run: RunState, seconds: Seconds, steps: Mapping[str, int]) -> None:
     """Show and record the rounds, of which each is the slowest process's."""
     kind, world = run.setup.devices.kind, run.setup.replicas
     seconds = measurement_rounds.without_the_impossible(seconds)

@@ -13,7 +13,6 @@ from helpers.training import (
     attribution,
     checkpoint,
     loader_advice,
-    measurement_rounds,
     notebook_run,
     run_tables,
 )
@@ -33,7 +32,7 @@ def chart(run: RunState) -> Any:
     if run.rank:
         return None
     trace = samplers.read(run.folder)
-    run.utilisation = utilisation = trace.summary().to_pandas()
+    utilisation = trace.summary().to_pandas()
     run.record.add("monitor", trace.metadata())
     run.record.add("energy", record.energy(utilisation))
     run.record.add("memory", record.memory(utilisation, run.held))
@@ -61,22 +60,15 @@ def _show_shares(run: RunState) -> None:
     """Where the time of an epoch went."""
     content: Any = run.record.content
     shares = attribution.attribute(
-        content["epochs"],
-        {name: content[name] for name in measurement_rounds.KINDS if name in content},
+        content,
         devices=run.setup.short,
-        utilisation=run.utilisation,
         way_out=loader_advice.first_change(content),
         resumed_after=run.start.epoch,
-        cluster=content.get("cluster"),
         replicas=run.setup.replicas,
     )
     run.record.add("attribution", shares)
     print(shares["sentence"])
-    print(attribution.agreement(shares))
-    table = attribution.table(shares)
-    display(table)
-    if (table == run_tables.MISSING).any(axis=None):
-        print(f"In the table, {run_tables.MISSING} is a share that this method cannot measure.")
+    display(attribution.table(shares))
 
 
 def _check_done(run: RunState, what: str, needed: list[str]) -> None:

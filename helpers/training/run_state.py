@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     import gpumon
     from helpers import record
     from helpers.fairness.check_results import Check, FairnessCheck
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from helpers.training.notebook_recipe import NotebookRecipe, Part
     from helpers.training.setup import Setup
     from helpers.training.step_clock import StepClock
+    from helpers.training.training_notes import TrainingNotes, TurnNotes
 
 
 class Noted(Protocol):
@@ -32,12 +31,19 @@ class Noted(Protocol):
     fairness: FairnessCheck
     history: list[dict[str, Any]]
     clock: StepClock
+    notes: TrainingNotes
+    turn: TurnNotes | None
+    """What a measured turn's loop is noted in."""
     predict: Any
     """The notebook's, which ``run.check`` was given."""
 
     @property
     def processes(self) -> int:
         """How many processes train."""
+
+    @property
+    def typical_step(self) -> float:
+        """Seconds of a step in training."""
 
     def updated(self, checks: list[Check], seconds: float = 0.0) -> None:
         """Take these rows into the fairness check, and record it."""
@@ -84,8 +90,6 @@ class RunState:
     """What other programs use of its CPU devices."""
     held: int | None
     """The most bytes that a device held in training."""
-    utilisation: pd.DataFrame
-    """The monitor's summary, once there is a chart of it."""
     # Only in the notebook's process:
     record: record.Run
     lines: EpochLines

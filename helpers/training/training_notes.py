@@ -186,6 +186,16 @@ class TrainingNotes:
                 )
 
 
+class TurnNotes:
+    """How many images one process was given in a measured turn."""
+
+    images = 0
+
+    def batch(self, batch: Any) -> None:
+        """The loop is going to take a step on this batch."""
+        self.images += batch_arrays.own_length(parts_of(batch)[0])
+
+
 class EvaluationNotes:
     """Which images of a part one process evaluated; number -1 is none and fills a batch up."""
 

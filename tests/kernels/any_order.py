@@ -227,8 +227,8 @@ def order(notebook: str, devices: int, folder: Path, seed: int) -> list[str]:
 
 def main() -> int:
     notebook, devices, folder, *seeds = sys.argv[1:]
-    measurement_rounds.ROUNDS = 2
-    measurement_rounds.LOADER_SECONDS = 0.01
+    measurement_rounds.LEAST_ROUNDS, measurement_rounds.MOST_SECONDS = 2, 0.0
+    measurement_rounds.TURN_SECONDS = measurement_rounds.LOADER_SECONDS = 0.01
     problems, began = [], time.monotonic()
     for seed in seeds:
         problems += order(notebook, int(devices), Path(folder) / seed, int(seed))

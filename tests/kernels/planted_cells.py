@@ -24,7 +24,13 @@ from helpers.fairness import (
     training_checks,
 )
 from helpers.runner.notebook_code import run_cells
-from helpers.training import loop, notebook_coverage, notebook_run
+from helpers.training import (
+    loop,
+    measurement_rounds,
+    measuring,
+    notebook_coverage,
+    notebook_run,
+)
 
 LOSS, WAY = "mean loss of 5 SGD steps", "weight change after 5 SGD steps"
 RUNNING = "running mean after 5 SGD steps"
@@ -49,6 +55,8 @@ class Plant(NamedTuple):
     """Empty: all of the framework."""
     findings: bool = False
     """Whether the images have findings, not classes."""
+    measured: bool = False
+    """Whether it shows in the measured turns only, which are left out of all other plants."""
     said: str = ""
     """What the row says, where the notebook's exercises quote it."""
 
@@ -101,6 +109,31 @@ OF_ALL = {
 """Those of texts that all notebooks have."""
 
 
+def measured_turns(skipped: str, batch: str, smaller: str) -> dict[str, Plant]:
+    """Plants that show in the measured turns only.
+
+    Args:
+        skipped: what ``train_step`` returns, of its arguments ``given``, without doing anything.
+        batch: the text that takes the batch of the turns on synthetic data; ``smaller``: another.
+    """
+    every_second = (
+        "globals().update(train_step=lambda *given, step=train_step, count=iter(range(10**9)): "
+        f"step(*given) if next(count) % 2 else {skipped})"
+    )
+    row = measuring.AMOUNT
+    return {
+        "every second measured step left out": Plant(
+            row,
+            {"run.measure(": f"[{every_second}] and run.measure("},
+            said=" updates in ",
+            measured=True,
+        ),
+        "a smaller synthetic batch": Plant(
+            row, {batch: smaller}, said="synthetic: ", measured=True
+        ),
+    }
+
+
 class Tested(NamedTuple):
     """What a framework's test file plants."""
 
@@ -147,7 +180,8 @@ def ended(
     recipe.write_text(recipe.read_text().replace("milestones = [2, 4]", "milestones = [1]"))
     how: dict[str, Any] = {"run": str(folder / "run"), "recipe": str(recipe), "devices": devices}
     how |= {"batch_size": 8, "epochs": 2, "num_workers": 1, **tested.given, **given}
-    asked, error = (notebook, [dict(plant.texts) for plant in plants], how), ""
+    measured = all(plant.measured for plant in plants)
+    asked, error = (notebook, [dict(plant.texts) for plant in plants], how, measured), ""
     try:
         if tested.ranks:
             cell = f"import planted_cells\nplanted_cells.run_planted(*{asked!r})"
@@ -163,13 +197,17 @@ def ended(
     return content, error
 
 
-def run_planted(notebook: str, planted: Sequence[Mapping[str, str]], how: dict[str, Any]) -> None:
-    """Run a notebook in which texts have others in their place; with any, nothing is measured."""
+def run_planted(
+    notebook: str, planted: Sequence[Mapping[str, str]], how: dict[str, Any], measured: bool
+) -> None:
+    """Run a notebook in which texts have others in their place; its turns are short."""
+    measurement_rounds.TURN_SECONDS = measurement_rounds.LOADER_SECONDS = 0.01
+    measurement_rounds.MOST_SECONDS = 0.0
 
     def changed(text: str) -> str:
         for sound, broken in (pair for texts in planted for pair in texts.items()):
             text = text.replace(sound, broken)
-        return text.replace("run.measure(", "dict(") if planted else text
+        return text if measured else text.replace("run.measure(", "dict(")
 
     until = "run.chart()" if planted else None
     names = run_cells(notebook, until=until, changed=changed, **how)
@@ -189,6 +227,9 @@ def cases(tested: Tested) -> Iterator[Any]:
     """
     for notebook, names in tested.every_day.items():
         yield AND.join(names), notebook, 2
+    measured = [name for name, plant in tested.plants.items() if plant.measured]
+    for notebook in tested.notebooks if measured else ():
+        yield AND.join(measured), notebook, 1
     for devices in (2, 1):
         for notebook in tested.notebooks:
             for name, plant in tested.plants.items():
@@ -269,7 +310,6 @@ def test_the_notebook_as_it_is_passes(
     assert reasons[process_checks.JOINED] == f"{count}, {who}, 1 host"
     if devices == 1:
         assert "no_allreduce" not in content, "on one device there is no all-reduce to leave out"
-        communication = content["attribution"]["ways"]["ablation"]["communication"]
-        assert communication == pytest.approx(0)
+        assert content["attribution"]["shares"]["communication"] == 0
     else:
         assert reasons[SURVIVOR] == tested.kept

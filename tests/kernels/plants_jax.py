@@ -9,6 +9,7 @@ from planted_cells import (
     WAY,
     Plant,
     Tested,
+    measured_turns,
 )
 
 from helpers.fairness import (
@@ -36,6 +37,9 @@ def _train(batches: str, error: str) -> Plant:
 
 PLANTS = {
     **OF_ALL,
+    **measured_turns(
+        "(given[1], 0.0)", "batch = next(files)", "batch = tuple(part[:4] for part in next(files))"
+    ),
     # The network
     "other weights in the model": Plant(
         "initial weights",

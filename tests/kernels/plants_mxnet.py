@@ -1,6 +1,6 @@
 """What a user may change in MXNet's notebook, and the fairness check's row that notices it."""
 
-from planted_cells import DRAW, LOSS, OF_ALL, STATISTICS, WAY, Plant, Tested
+from planted_cells import DRAW, LOSS, OF_ALL, STATISTICS, WAY, Plant, Tested, measured_turns
 
 from helpers.fairness import crops, process_checks, training_checks, training_loop
 from helpers.training import notebook_coverage
@@ -23,6 +23,11 @@ def _train(batches: str, error: str) -> Plant:
 
 PLANTS = {
     **OF_ALL,
+    **measured_turns(
+        "[mx.nd.zeros(1, each) for each in run.devices]",
+        "batch = [part.as_in_context(run.devices[0])",
+        "batch = [part[:4].as_in_context(run.devices[0])",
+    ),
     # The network
     "other weights in the model": Plant(
         "initial weights",

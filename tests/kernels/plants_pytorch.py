@@ -11,6 +11,7 @@ from planted_cells import (
     WAY,
     Plant,
     Tested,
+    measured_turns,
 )
 
 from helpers.fairness import (
@@ -48,6 +49,11 @@ def _train(batches: str, error: str) -> Plant:
 
 PLANTS = {
     **OF_ALL,
+    **measured_turns(
+        "torch.zeros(())",
+        "batch = [part.to(replica.device)",
+        "batch = [part[:4].to(replica.device)",
+    ),
     # The network
     "other weights in the model": Plant(
         "initial weights",

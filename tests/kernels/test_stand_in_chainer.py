@@ -28,7 +28,7 @@ from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
 from helpers.runner.self_test import expected
-from helpers.training import checkpoint, measurement_rounds, notebook_run
+from helpers.training import checkpoint, notebook_run
 
 NOTEBOOK = "Chainer_MultiGPU"
 BATCH = 8
@@ -114,8 +114,8 @@ def test_a_run_on_gpus_from_training_to_its_measurements_stand_in(tmp_path: Path
     assert [row["images"] for row in content["epochs"]] == [2 * BATCH * steps] * 2
     assert any(not np.array_equal(arrays[name], start[name]) for name in arrays)
     assert {"files", "synthetic", "no_allreduce", "loader"} <= content.keys()
-    taken = measurement_rounds.ROUNDS * (measurement_rounds.steps_of_a_turn(content["epochs"]) + 1)
-    assert images["synthetic"] == 2 * BATCH * taken
+    measured = content["synthetic"]
+    assert images["synthetic"] == 2 * BATCH * (measured["steps"] + 1) * len(measured["rounds"])
     assert np.isnan(images["without all-reduce"]), "one GPU trains there, not the global batch"
 
 

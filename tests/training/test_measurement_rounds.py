@@ -1,19 +1,33 @@
-"""Section 11's measurements in turns: what is counted, in which order, and what becomes of it."""
+"""The measured turns: how many steps and rounds, in which order, and what becomes of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers import record
-from helpers.training import measurement_rounds
+from helpers.results import intervals
+from helpers.training import measurement_rounds, measuring
+from helpers.training.measuring import Amount
 
 Marks = list[tuple[str, int | None]]
+STEPS = {"files": 2, "synthetic": 3, "no_allreduce": 3, "loader": 1, "product": 1}
 
 
-def take(marks: Marks, *, together: bool = True, **seconds: float) -> measurement_rounds.Seconds:
+def take(
+    marks: Marks,
+    *,
+    together: bool = True,
+    first: Callable[[bool], bool] = lambda more: more,
+    noise: float = 0.0,
+    round_seconds: float = 6.0,
+    **seconds: float,
+) -> measurement_rounds.Seconds:
     """Turns whose seconds are given; ``marks`` gets every phase and its images."""
+    random, now = np.random.default_rng(0), [0.0]
 
     @contextmanager
     def phase(name: str, *, items: int | None = None) -> Iterator[None]:
@@ -21,31 +35,41 @@ def take(marks: Marks, *, together: bool = True, **seconds: float) -> measuremen
         yield
 
     def turn(kind: str) -> measurement_rounds.Turn:
-        return lambda steps: seconds.get(kind, 1.0) * steps
+        def taken(steps: int) -> float:
+            now[0] += round_seconds / len(turns)
+            return seconds.get(kind, 1.0) * steps * float(np.exp(noise * random.normal()))
+
+        return taken
 
     kinds = ("files", "synthetic", "loader", "product", "no_allreduce")
     turns = {kind: turn(kind) for kind in kinds[: None if together else -1]}
-    return measurement_rounds.take_turns(phase, turns, steps=2, images=10)
+    return measurement_rounds.take_turns(
+        phase, turns, steps=STEPS, images=10, first=first, clock=lambda: now[0]
+    )
+
+
+def rounds_of(**how: float) -> int:
+    return len(take([], **how)["files"])  # type: ignore[arg-type]
 
 
 def test_everything_has_its_turn_in_every_round() -> None:
     marks: Marks = []
     found = take(marks, files=4.0, no_allreduce=2.0)
     assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(
-        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 6
+        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 5
     )
-    assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [4.0] * 6
+    assert found["files"] == [8.0] * 5 and found["no_allreduce"] == [6.0] * 5
     assert set(marks) == {
         ("files", 30),  # the step that does not count is work too
-        ("synthetic", 30),
+        ("synthetic", 40),
         # Nobody knows how many images these are, so the monitor must not divide by their time.
         ("without all-reduce", None),
         ("loader alone", None),
         ("matrix product", None),
     }
     names = [name for name, _ in marks]
-    for first in range(0, len(names), 5):
-        assert set(names[first : first + 5]) == set(measurement_rounds._PHASES.values())
+    for start in range(0, len(names), 5):
+        assert set(names[start : start + 5]) == set(measurement_rounds._PHASES.values())
 
 
 def test_files_begin_with_nothing_read_ahead() -> None:
@@ -70,14 +94,78 @@ def test_processes_begin_a_product_together() -> None:
     assert before == {"synthetic"}
 
 
-def test_a_turn_is_two_seconds_and_an_eighth_of_an_epoch_at_most() -> None:
-    def steps(seconds: float, count: int) -> int:
-        return measurement_rounds.steps_of_a_turn([{"train_seconds": seconds, "steps": count}])
+@pytest.mark.parametrize(
+    ("seconds", "steps"), [(3.0, 1), (0.45, 3), (0.25, 4), (0.15, 10), (0.02, 50)]
+)
+def test_a_turn_lasts_a_second_and_ten_steps_where_these_are_short(
+    seconds: float, steps: int
+) -> None:
+    assert measurement_rounds.steps_of_a_turn(seconds) == steps
 
-    assert steps(20.0, 100) == 10
-    assert steps(16.0, 16) == 2
-    assert steps(80.0, 8) == 1
-    assert steps(0.01, 17) == 3
+
+def test_rounds_are_taken_until_the_medians_are_known_or_cannot_be() -> None:
+    assert rounds_of(noise=0.005) == 5
+    more = take([], noise=0.02, round_seconds=2.0)
+    assert 5 < len(more["files"]) <= 30
+    for kind in measurement_rounds.TRAINED:
+        middle, low, high = measurement_rounds.median_of(more[kind])
+        assert high - low <= 0.05 * middle
+    assert rounds_of(noise=0.3) == 5, "60 seconds could not make it narrow"
+    assert rounds_of(noise=0.02, round_seconds=13.0) == 5, "which five rounds have used already"
+
+
+def test_rank_0_decides_how_many_rounds_all_processes_take() -> None:
+    """Each has times of its own, and one that stops would leave the others waiting."""
+    told: list[bool] = []
+
+    def as_rank_0(more: bool) -> bool:
+        told.append(more)
+        return len(told) <= 3
+
+    assert len(take([], noise=0.001, first=as_rank_0)["files"]) == 8
+    assert told == [False] * 4, "this process would have stopped at five"
+
+
+@pytest.mark.parametrize("count", [1, 5, 6, 8, 9, 12, 20, 60])
+def test_the_interval_of_a_median_is_that_of_order_statistics(count: int) -> None:
+    values = np.random.default_rng(count).normal(size=count).tolist()
+    assert measurement_rounds.median_of(values) == tuple(intervals.of_median(values))
+
+
+def test_the_interval_of_a_median_holds_it_in_95_percent() -> None:
+    random = np.random.default_rng(0)
+    for count in (6, 9, 15):
+        each = [
+            measurement_rounds.median_of(draw) for draw in random.lognormal(0, 0.2, (2000, count))
+        ]
+        assert np.mean([low <= 1 <= high for _, low, high in each]) >= 0.945
+
+
+HONEST = Amount(wanted=20, steps=20, updates=20, images=160)
+
+
+@pytest.mark.parametrize(
+    ("files", "synthetic", "said"),
+    [
+        (HONEST, replace(HONEST, updates=10), "synthetic: 10 updates in 20 steps"),
+        (replace(HONEST, updates=10), HONEST, "files: 10 updates in 20 steps"),
+        (HONEST, replace(HONEST, images=40), "synthetic: 40 instead of 160 images"),
+        (HONEST, replace(HONEST, steps=10), "synthetic: 10 instead of 20 steps"),
+    ],
+)
+def test_skipped_work_and_a_smaller_batch_fail_in_any_process(
+    files: Amount, synthetic: Amount, said: str
+) -> None:
+    honest, other = {"files": HONEST, "synthetic": HONEST}, {"files": files, "synthetic": synthetic}
+    found = measuring.amount([honest, other], 8, overflows=False)
+    assert found.verdict == "fail" and found.reason == said
+    assert measuring.amount([honest, honest], 8, overflows=False).verdict == "pass"
+
+
+def test_fp16_may_leave_out_updates() -> None:
+    fewer = {"files": replace(HONEST, updates=18)}
+    assert measuring.amount([fewer], 8, overflows=True).verdict == "pass"
+    assert measuring.amount([fewer], 8, overflows=False).verdict == "fail"
 
 
 def test_all_replicas_wait_for_the_slowest() -> None:
@@ -88,12 +176,14 @@ def test_all_replicas_wait_for_the_slowest() -> None:
 def test_the_record_keeps_every_round() -> None:
     seconds: measurement_rounds.Seconds = {"files": [1.0, 4.0, 2.0], "loader": [0.5, 0.5, 0.5]}
     seconds |= {"product": [0.1, 0.1, 0.1]}
-    found = measurement_rounds.as_record(seconds, steps=3, images=100)
+    steps = {"files": 3, "loader": 1}
+    found = measurement_rounds.as_record(seconds, steps=steps, images=100)
     assert set(found) == {"files", "loader"}, "a product has no images"
     files: dict[str, Any] = found["files"]
     assert files["rounds"] == [100, 25, 50]
     assert (files["images_per_second"], files["low"], files["high"]) == (50, 25, 100)
-    assert files["images"] == 900 and files["seconds"] == pytest.approx(3 * (1 + 4 + 2))
+    assert files["steps"] == 3 and files["images"] == 900
+    assert files["seconds"] == pytest.approx(3 * (1 + 4 + 2))
     assert list(measurement_rounds.table(found).loc["loader alone"]) == [200, 200, 200]
 
 

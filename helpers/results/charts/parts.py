@@ -13,6 +13,7 @@ from helpers.results import wait_causes
 from helpers.results.charts.style import MOST_ROWS, Chart, described, key, name_rows, note
 from helpers.results.comparison import Comparison, widest
 from helpers.results.tables import Table
+from helpers.training.attribution import NOISY
 from helpers.training.figure_style import (
     FAINT,
     SHARES,
@@ -81,8 +82,7 @@ def _read_out(table: Table) -> list[str]:
 def attribution(compared: Comparison) -> Chart | None:
     """Where the time went: the shares of an epoch that were no compute, one row a run.
 
-    Points with the minimum and maximum of the rounds. A share can lie below zero, by as much as
-    the rounds scatter; a run whose measurement is invalid says so.
+    Points with 95 % intervals. What is too noisy to tell is named in words.
     """
     numbers = wait_causes.numbers(compared)
     if numbers.empty:
@@ -93,7 +93,7 @@ def attribution(compared: Comparison) -> Chart | None:
         "attribution",
         "Where the time went",
         described(
-            "Shares of an epoch with the minimum and maximum of the rounds, as in the table",
+            "Shares of an epoch with 95 % intervals, as in the table",
             _read_out(wait_causes.table(compared)),
         ),
         lambda width: _attribution(numbers, width),
@@ -115,9 +115,9 @@ def _attribution(numbers: pd.DataFrame, width: float) -> Figure:
             ends = [100 * row.get(f"{name}{end}", row[name]) for end in ("_low", "_high")]
             axes.plot(ends, [y, y], color=colour, lw=2, solid_capstyle="butt")
             axes.plot(100 * row[name], y, marker=shape, ms=6, color=colour, ls="none")
-        if pd.notna(row[wait_causes.INVALID]):
-            said = f"{wait_causes.INVALID}: see the reason below"
-            note(axes, said, (0, place), (8, 0), color=FAINT)
+        if noisy := [name for name in names if pd.isna(row[name])]:
+            said = f"{', '.join(noisy)}: {NOISY}"
+            note(axes, safe(said), (0, place), (8, 0), color=FAINT)
     for name, shape, colour in looks:
         key(axes, safe(name), marker=shape, ms=6, color=colour, ls="none")
     name_rows(axes, [safe(str(name)) for name in numbers.index], above=0.6, below=0.6)

@@ -151,7 +151,7 @@ def _waiting(compared: Comparison) -> Section:
         Utilisation(),
         charts.attribution(compared),
         _folded(wait_causes.table(compared)),
-        Texts("Runs that waited, or whose measurement is invalid", wait_causes.sentences(compared)),
+        Texts("Runs that waited, or may have waited", wait_causes.sentences(compared)),
         loader_supply.table(compared),
         Texts("Whether faster loading pays", loader_supply.faster_loading(compared)),
     ]
