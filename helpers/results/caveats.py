@@ -9,9 +9,7 @@ from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.shared_settings import departures, differences, workers
 from helpers.results.tables import Table, table
-
-SPREAD = 1.3
-"""Of the rounds, the fastest by the slowest: more is said."""
+from helpers.training import measurement_rounds
 
 _STATES = {
     "running": "still running, or lost with its machine",
@@ -99,11 +97,7 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(f"{said} while it was measured: its times are not reliable")
     elif content.get("other_programs", {}).get("reason"):
         texts.append(record.other_programs(content["other_programs"]))
-    for kind, what in (("files", "files"), ("synthetic", "synthetic data")):
-        if (times := content[kind]["high"] / content[kind]["low"]) > SPREAD:
-            texts.append(
-                f"its fastest round on {what} was {times:.1f} times as fast as its slowest"
-            )
+    texts += measurement_rounds.scattered(content)
     energy = content.get("energy", {})
     if energy.get("joules") is None and energy.get("reason"):
         texts.append(f"no energy: {energy['reason']}")

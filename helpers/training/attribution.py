@@ -19,8 +19,6 @@ LITTLE = 0.05
 WAITS = ("data", "communication")
 WIDEST, LOWEST, HIGHEST = 0.2, -0.1, 1.05
 """The interval of a share that is told is narrower, and between these ends."""
-LARGEST_SPREAD = 1.3
-"""The maximum of the rounds divided by their minimum, above which the sentence warns."""
 NOISY, NO_WAIT = "too noisy to tell", "no measurable wait"
 
 
@@ -184,7 +182,7 @@ def _sentence(
         said += f"{seconds:.1f} s."
     if found["shares"]["validation"] > 4 * LITTLE and is_measured(found, "validation"):
         said += f" Validation takes {in_words(found, 'validation')} of an epoch."
-    return f"{said}{_scattered(content)}{_pace(epochs, files)} Brackets hold 95 % intervals."
+    return f"{said}{_pace(epochs, files)} Brackets hold 95 % intervals."
 
 
 def _limit(found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> str:
@@ -204,25 +202,15 @@ def _limit(found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> str
 
 
 def _not_named(found: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> str:
-    """The wait for data in the rounds, and in the training loop itself."""
-    said = f"The wait for data is {in_words(found, 'data')}"
-    if is_measured(found, "data"):
-        low, high = found["intervals"]["data"]
-        said += " of an epoch"
-        if low <= 0:
-            said = f"There was {NO_WAIT} for data (at most {_percent(max(high, 0.0))} of an epoch)"
-    waited = _in_loop(epochs)
-    return said if waited is None else f"{said}, in the training loop itself {_percent(waited)}"
-
-
-def _scattered(content: Mapping[str, Any]) -> str:
-    """A warning where the rounds lie too far apart."""
-    said = ""
-    for kind, name in zip(TRAINED, ("files", "synthetic data"), strict=True):
-        times = content[kind]["high"] / content[kind]["low"]
-        if times > LARGEST_SPREAD:
-            said += f" On {name}, the fastest round was {times:.1f} times as fast as the slowest."
-    return said
+    """The wait for data in the rounds, else in the training loop itself."""
+    said, waited = f"The wait for data is {in_words(found, 'data')}", _in_loop(epochs)
+    if not is_measured(found, "data"):
+        loop = "" if waited is None else f", in the training loop itself {_percent(waited)}"
+        return f"{said}{loop}"
+    low, high = found["intervals"]["data"]
+    if low <= 0:
+        return f"There was {NO_WAIT} for data (at most {_percent(max(high, 0.0))} of an epoch)"
+    return f"{said} of an epoch"
 
 
 def _pace(epochs: Sequence[Mapping[str, Any]], files: Mapping[str, Any]) -> str:

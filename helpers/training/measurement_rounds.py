@@ -22,11 +22,14 @@ TURN_SECONDS = 1.0
 STEPS, STEPS_SECONDS = 10, 2.0
 """It has so many steps where these take less than so many seconds."""
 LOADER_SECONDS = 0.3
-LEAST_ROUNDS = 5
+LEAST_ROUNDS = 6
+"""Fewer have no 95 % interval of the median."""
 NARROW = 0.05
 """More rounds are taken until the interval of each median is narrower than this part of it,"""
 MOST_SECONDS = 60.0
 """as long as so many seconds in all can be expected to suffice."""
+LARGEST_SPREAD = 1.3
+"""Of the rounds, the fastest by the slowest: more is said."""
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
 """Those that are counted in images."""
@@ -58,8 +61,8 @@ def steps_of_a_turn(seconds: float) -> int:
 def median_of(values: Sequence[float]) -> tuple[float, float, float]:
     """The median, and the ends of its 95 % confidence interval, by order statistics.
 
-    The interval asks nothing of how the values scatter. Of fewer than nine it is their minimum and
-    maximum, which at five enclose the median in 94 %.
+    The interval asks nothing of how the values scatter. Of six to eight it is their minimum and
+    maximum; of fewer too, which is less than 95 %.
     """
     ordered, count = sorted(values), len(values)
     left_out, chance = 0, 0.5**count  # that so many or fewer values are below the true median
@@ -157,6 +160,17 @@ def as_record(
         for kind, turns in seconds.items()
         if kind in KINDS
     }
+
+
+def scattered(measured: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A text for each kind of training whose rounds lie further apart than ``LARGEST_SPREAD``."""
+    each = {kind: measured[kind]["high"] / measured[kind]["low"] for kind in TRAINED}
+    names = {"files": "files", "synthetic": "synthetic data"}
+    return [
+        f"its fastest round on {names[kind]} was {times:.1f} times as fast as its slowest"
+        for kind, times in each.items()
+        if times > LARGEST_SPREAD
+    ]
 
 
 def table(measured: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from helpers.training import (
     attribution,
     checkpoint,
     loader_advice,
+    measurement_rounds,
     notebook_run,
     run_tables,
 )
@@ -68,6 +69,8 @@ def _show_shares(run: RunState) -> None:
     )
     run.record.add("attribution", shares)
     print(shares["sentence"])
+    for text in measurement_rounds.scattered(content):
+        print(f"{text[0].upper()}{text[1:]}.")
     display(attribution.table(shares))
 
 

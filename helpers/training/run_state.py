@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from helpers.training.notebook_recipe import NotebookRecipe, Part
     from helpers.training.setup import Setup
     from helpers.training.step_clock import StepClock
-    from helpers.training.training_notes import TrainingNotes, TurnNotes
 
 
 class Noted(Protocol):
@@ -31,9 +30,10 @@ class Noted(Protocol):
     fairness: FairnessCheck
     history: list[dict[str, Any]]
     clock: StepClock
-    notes: TrainingNotes
-    turn: TurnNotes | None
-    """What a measured turn's loop is noted in."""
+    notes: Any
+    """A ``training_notes.TrainingNotes``."""
+    turn: Any
+    """A ``training_notes.TurnNotes`` while a measured turn's loop is noted in it, else None."""
     predict: Any
     """The notebook's, which ``run.check`` was given."""
 

@@ -138,13 +138,6 @@ def test_epochs_at_another_pace_than_the_rounds_are_told() -> None:
     assert "different speed" not in attribute(1000, 1010, 5000, history=[STEADY])["sentence"]
 
 
-@pytest.mark.parametrize(("most", "told"), [(1.29, False), (1.31, True)])
-def test_rounds_that_scatter_are_told(most: float, told: bool) -> None:
-    said = attribute(around(1000, (*EVEN[1:4], 1, 1, most)), 1000, 5000)["sentence"]
-    assert ("On files, the fastest round was 1.3 times as fast as the slowest" in said) == told
-    assert "On synthetic data, the fastest" not in said
-
-
 def test_communication_is_what_silence_saves() -> None:
     found = attribute(1000, 1000, 5000, no_allreduce=1600, history=[STEADY])
     assert found["shares"]["communication"] == pytest.approx(0.8 * (1 - 1000 / 1600))

@@ -56,9 +56,9 @@ def test_everything_has_its_turn_in_every_round() -> None:
     marks: Marks = []
     found = take(marks, files=4.0, no_allreduce=2.0)
     assert {kind: len(turns) for kind, turns in found.items()} == dict.fromkeys(
-        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 5
+        (*measurement_rounds.KINDS, measurement_rounds.PRODUCT), 6
     )
-    assert found["files"] == [8.0] * 5 and found["no_allreduce"] == [6.0] * 5
+    assert found["files"] == [8.0] * 6 and found["no_allreduce"] == [6.0] * 6
     assert set(marks) == {
         ("files", 30),  # the step that does not count is work too
         ("synthetic", 40),
@@ -104,14 +104,14 @@ def test_a_turn_lasts_a_second_and_ten_steps_where_these_are_short(
 
 
 def test_rounds_are_taken_until_the_medians_are_known_or_cannot_be() -> None:
-    assert rounds_of(noise=0.005) == 5
+    assert rounds_of(noise=0.005) == 6
     more = take([], noise=0.02, round_seconds=2.0)
-    assert 5 < len(more["files"]) <= 30
+    assert 6 < len(more["files"]) <= 30
     for kind in measurement_rounds.TRAINED:
         middle, low, high = measurement_rounds.median_of(more[kind])
         assert high - low <= 0.05 * middle
-    assert rounds_of(noise=0.3) == 5, "60 seconds could not make it narrow"
-    assert rounds_of(noise=0.02, round_seconds=13.0) == 5, "which five rounds have used already"
+    assert rounds_of(noise=0.3) == 6, "60 seconds could not make it narrow"
+    assert rounds_of(noise=0.02, round_seconds=13.0) == 6, "which six rounds have used already"
 
 
 def test_rank_0_decides_how_many_rounds_all_processes_take() -> None:
@@ -122,8 +122,8 @@ def test_rank_0_decides_how_many_rounds_all_processes_take() -> None:
         told.append(more)
         return len(told) <= 3
 
-    assert len(take([], noise=0.001, first=as_rank_0)["files"]) == 8
-    assert told == [False] * 4, "this process would have stopped at five"
+    assert len(take([], noise=0.001, first=as_rank_0)["files"]) == 9
+    assert told == [False] * 4, "this process would have stopped at six"
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 8, 9, 12, 20, 60])
@@ -139,6 +139,14 @@ def test_the_interval_of_a_median_holds_it_in_95_percent() -> None:
             measurement_rounds.median_of(draw) for draw in random.lognormal(0, 0.2, (2000, count))
         ]
         assert np.mean([low <= 1 <= high for _, low, high in each]) >= 0.945
+
+
+@pytest.mark.parametrize(("most", "said"), [(1.29, []), (1.31, ["files was 1.3 times"])])
+def test_rounds_that_scatter_are_told(most: float, said: list[str]) -> None:
+    each = {"files": [1.0, 1.1, most], "synthetic": [1.0, 1.0, 1.1]}
+    measured = measurement_rounds.as_record(each, steps={}, images=1)
+    found = measurement_rounds.scattered(measured)
+    assert len(found) == len(said) and all(text in found[0] for text in said)
 
 
 HONEST = Amount(wanted=20, steps=20, updates=20, images=160)
