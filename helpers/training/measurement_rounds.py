@@ -164,7 +164,7 @@ def as_record(
 
 def scattered(measured: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A text for each kind of training whose rounds lie further apart than ``LARGEST_SPREAD``."""
-    each = {kind: measured[kind]["high"] / measured[kind]["low"] for kind in TRAINED}
+    each = {kind: max(rounds := measured[kind]["rounds"]) / min(rounds) for kind in TRAINED}
     names = {"files": "files", "synthetic": "synthetic data"}
     return [
         f"its fastest round on {names[kind]} was {times:.1f} times as fast as its slowest"
