@@ -51,7 +51,9 @@ def attributed(random: np.random.Generator, noise: float, wait: float, seconds: 
         first=lambda more: more,
         clock=lambda: now[0],
     )
-    content = measurement_rounds.as_record(found | {"loader": [0.01]}, steps={}, images=100)
+    content: dict[str, Any] = measurement_rounds.as_record(
+        found | {"loader": [0.01]}, steps={}, images=100
+    )
     content |= {"epochs": [EPOCH], "training": TRAINING}
     told = attribution.attribute(content, devices="2 devices", replicas=2)
     return told, len(found["files"])

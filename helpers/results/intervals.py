@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from helpers.training import measurement_rounds
+
 
 class Interval(NamedTuple):
     """A mean (or median) and the ends of its 95 % interval; NaN where there is no interval."""
@@ -45,18 +47,8 @@ def half_width(values: np.ndarray, tail: float = 0.025) -> float:
 
 
 def of_median(values: Sequence[float]) -> Interval:
-    """The median, and between which two of the values it lies; of fewer than nine their ends.
-
-    By order statistics, which asks nothing of how they scatter
-    (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles).
-    """
-    from scipy.special import bdtr  # takes half a second, which no plan need wait for
-
-    ordered = sorted(values)
-    chances = bdtr(np.arange(len(ordered) + 1), len(ordered), 0.5)
-    # So many of them may lie on one side of the true median by chance.
-    at = max(int(np.searchsorted(chances, 0.025)) - 1, 0)
-    return Interval(float(np.median(ordered)), ordered[at], ordered[-1 - at])
+    """See :func:`measurement_rounds.median_of`."""
+    return Interval(*measurement_rounds.median_of(values))
 
 
 def ratio(ones: ArrayLike, others: ArrayLike) -> Interval:

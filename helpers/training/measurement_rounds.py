@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from helpers import record
+from helpers.record.sections import TRAINED
 
 TURN_SECONDS = 1.0
 """How long a turn of training lasts at least."""
@@ -33,7 +34,6 @@ LARGEST_SPREAD = 1.3
 
 KINDS = ("files", "synthetic", "no_allreduce", "loader")
 """Those that are counted in images."""
-TRAINED = ("files", "synthetic")
 IMPOSSIBLE = "the all-reduce alone took longer than a whole step on synthetic data"
 """Why several devices have no measurement without all-reduce."""
 PRODUCT = "product"
@@ -61,8 +61,9 @@ def steps_of_a_turn(seconds: float) -> int:
 def median_of(values: Sequence[float]) -> tuple[float, float, float]:
     """The median, and the ends of its 95 % confidence interval, by order statistics.
 
-    The interval asks nothing of how the values scatter. Of six to eight it is their minimum and
-    maximum; of fewer too, which is less than 95 %.
+    The interval asks nothing of how the values scatter
+    (https://en.wikipedia.org/wiki/Order_statistic, confidence intervals of quantiles). Of six to
+    eight it is their minimum and maximum; of fewer too, which is less than 95 %.
     """
     ordered, count = sorted(values), len(values)
     left_out, chance = 0, 0.5**count  # that so many or fewer values are below the true median
