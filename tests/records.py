@@ -286,17 +286,11 @@ def world(nodes: int = 2, *, virtual: bool = True) -> dict[str, Any]:
 
 def probe(devices: int = 2, reason: str | None = None) -> dict[str, Any]:
     """The section ``probe`` of a run on GPUs; with a reason, of one that was skipped for it."""
-    layers = [("convolution", 0), ("BatchNorm", 0), ("pooling", 0)]
-    steps = [("start", None), *layers, ("all-reduce", None)]
     return {
         "devices": ["NVIDIA H100"] * devices,
         "seconds": 9.4,
         "reason": reason,
         "versions": {"python": "3.11.9", "cuda": "13.2"},
-        "steps": [
-            {"what": what, "device": device, "seconds": 0.5, "reason": None}
-            for what, device in steps
-        ],
     }
 
 

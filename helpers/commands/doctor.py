@@ -1,122 +1,93 @@
-"""``rosetta doctor``: check each framework on each device of this machine and print a table."""
+"""``rosetta doctor``: check each framework on the devices of this machine and print a table."""
 
 import argparse
+import platform
+import re
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 
 from helpers import paths
-from helpers.commands.parser import Commands, command, listed, number
+from helpers.commands.parser import Commands, command, listed
 from helpers.errors import UserError, unknown
-from helpers.frameworks import NOTEBOOKS, cpu_cores, devices, installed, optional_kernels
+from helpers.frameworks import ROWS, cpu_cores, devices
 from helpers.frameworks.devices import Devices
-from helpers.runner import locks, plans, shutdown
-from helpers.runner.plans import counted
-from helpers.runner.self_test import expected, machine, starting
-from helpers.runner.self_test.starting import Outcome, numbered
+from helpers.record import run_identity
+from helpers.runner import locks, self_test, shutdown
 from helpers.terminal import Line, say, table
-
-WHAT = ("start", *expected.LAYERS, expected.ALL_REDUCE)
 
 EPILOG = """\
 examples:
   rosetta doctor                             check every environment on all GPUs
   rosetta doctor --environments pytorch,mxnet --devices 1,2
                                              check two environments on one device, then on two
-  python -m helpers doctor --here pytorch    check PyTorch in this Python, without 'make envs'
 
 Exit codes: 0 every check passed; 1 a check failed.
 """
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run all self-tests, print the table and return the exit code."""
-    names = _chosen(given)
-    try:
-        sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
-    except devices.DriverError as error:
-        say(machine.plain(_table([], str(error))))
-        return 1
+    """Describe the machine, run all self-tests, print the table and return the exit code."""
+    names = _chosen(given.environments)
+    _describe_machine()
+    sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
+    tests = [(name, on) for name in names for on in dict.fromkeys(sets)]
     with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
-        found = [_self_test(name, on, given, line) for name in names for on in dict.fromkeys(sets)]
-    say(machine.plain(_table(found)))
-    return 0 if all(outcome.reason is None for outcome in found) else 1
-
-
-def _chosen(given: argparse.Namespace) -> list[str]:
-    """The requested environments, else the default ones and every optional one that is installed.
-
-    With ``--here`` the names are those of the frameworks' modules.
-    """
-    if given.here:
-        known, asked, what = list(NOTEBOOKS), given.here, "framework"
-    else:
-        kernels = dict.fromkeys(kernel for _, kernel in plans.framework_notebooks().values())
-        known = [kernel for kernel in kernels if kernel in NOTEBOOKS]
-        extra = optional_kernels()
-        made = [name for name in known if name not in extra or installed.problem(name) is None]
-        asked, what = given.environments or made, "environment"
-    for name in asked:
-        if name not in known:
-            raise UserError(unknown(what, name, known))
-    return list(dict.fromkeys(asked))
-
-
-def _self_test(name: str, on: Devices, given: argparse.Namespace, line: Line) -> Outcome:
-    line.show(f"testing {name} on {on.short}")
-    log = given.logs / f"{name}-{on.count}x.log"
-    log.unlink(missing_ok=True)
-    found = starting.test(
-        name,
-        on,
-        devices.used(on.count, on.gpus),
-        mark=log.resolve(),  # not the logs' folder: another experiment may run below it
-        log=log,
-        limit=given.limit,
-        here=bool(given.here),
-    )
-    named = found.reason and log.exists() and f"{found.reason} ({log} has the details)"
-    return replace(found, reason=named or found.reason)
-
-
-def _table(found: Sequence[Outcome], broken: str | None = None) -> str:
-    """The machine, the versions, the seconds of each step, and the reason of each failure.
-
-    ``broken`` is why the driver does not start; then no environment was tested.
-    """
-    about = machine.rows()
-    width = max(len(what) for what, _ in about)
-    lines = [f"{what:{width}}  {value}" for what, value in about]
-    if broken is not None:
-        return "\n".join([*lines, "", f"No environment was tested: {broken}"])
-    for kernel, versions in {each.kernel: each.versions for each in found}.items():
-        if versions:
-            said = ", ".join(f"{what} {version}" for what, version in versions.items())
-            lines.append(f"{kernel}: {said}")
-    header = ["environment", "devices", "device", *WHAT]
-    cells = []
-    for outcome in found:
-        for place, name in enumerate(outcome.devices):
-            count, named = str(len(outcome.devices)), numbered(place, name)
-            cells.append([outcome.kernel, count, named, *_cells(outcome, place)])
-    failed = [
-        f"{outcome.kernel}, {counted(len(outcome.devices), 'device')}: {outcome.reason}"
-        for outcome in found
-        if outcome.reason is not None
+        found = [_test(name, on, line) for name, on in tests]
+    for name, versions in {each.kernel: each.versions for each in found if each.versions}.items():
+        say(f"{name}: " + ", ".join(f"{what} {version}" for what, version in versions.items()))
+    rows = [
+        [each.kernel, each.devices.short, "failed" if each.reason else f"{each.seconds:.1f} s"]
+        for each in found
     ]
-    ending = failed or ["Everything works: every result was the expected one."]
-    return "\n".join([*lines, "", table(header, cells), "", *ending])
+    say(f"\n{table(['environment', 'devices', 'check'], rows)}\n")
+    failed = [each for each in found if each.reason]
+    for each in failed:
+        say(_plain(f"{each.kernel}, {each.devices.short}: {each.reason}"))
+    say(_plain(f"{_logs()} has the details") if failed else "Everything works.")
+    return 1 if failed else 0
 
 
-def _cells(outcome: Outcome, device: int) -> list[str]:
-    """The time of each step on a device, ``failed``, or ``-`` if the step was not reached."""
-    said = dict.fromkeys(WHAT, "-")
-    for step in outcome.steps:
-        if step["device"] in (None, device):
-            works = step["reason"] is None
-            said[step["what"]] = f"{step['seconds']:.2f} s" if works else "failed"
-    return list(said.values())
+def _chosen(asked: list[str] | None) -> list[str]:
+    """The requested environments; by default all that are named as a framework."""
+    known = list(dict.fromkeys(row.kernel for row in ROWS if row.kernel == row.module))
+    for name in asked or []:
+        if name not in known:
+            raise UserError(unknown("environment", name, known))
+    return list(dict.fromkeys(asked or known))
+
+
+def _describe_machine() -> None:
+    about = devices.hardware()
+    rows = {
+        "commit": run_identity.commit() or "unknown",
+        "system": about["platform"],
+        "Python": platform.python_version(),
+        "CPU": f"{about['cpu']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB",
+        "driver": about["driver"] or "none",
+        "GPUs": ", ".join(about["gpus"]) or "none",
+        "links": "; ".join(about["topology"]) or "none",
+    }
+    say("\n".join(f"{what:6}  {value}" for what, value in rows.items()))
+
+
+def _test(name: str, on: Devices, line: Line) -> self_test.Outcome:
+    line.show(f"testing {name} on {on.short}")
+    gpus = devices.used(on.count, on.gpus)
+    log = _logs() / f"{name}-{on.count}x.log"
+    return self_test.test(name, on, gpus, mark=log.resolve(), log=log)
+
+
+def _logs() -> Path:
+    return paths.RUNS / ".self-test"
+
+
+def _plain(text: str) -> str:
+    """``text`` without folder names that contain the user's name."""
+    text = text.replace(f"{paths.ROOT}/", "")
+    with suppress(RuntimeError):  # the user has no home folder
+        text = text.replace(f"{Path.home()}/", "~/")
+    return re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
 
 
 def add(commands: Commands) -> None:
@@ -126,18 +97,11 @@ def add(commands: Commands) -> None:
         help="check frameworks on devices, and print a table for a bug report (default: all)",
         epilog=EPILOG,
     )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
+    parser.add_argument(
         "--environments",
         type=listed,
         metavar="NAME,...",
-        help="check these environments (default: all, and optional ones that are installed)",
-    )
-    which.add_argument(
-        "--here",
-        type=listed,
-        metavar="NAME,...",
-        help="check these frameworks in the current Python instead of their environments",
+        help="check these environments (default: all)",
     )
     parser.add_argument(
         "--devices",
@@ -147,19 +111,5 @@ def add(commands: Commands) -> None:
         metavar="N,...",
         help="check N devices, with one check for each number (default: all GPUs, or two CPU "
         "devices)",
-    )
-    parser.add_argument(
-        "--limit",
-        type=lambda text: number(text, "seconds", above=True),
-        default=starting.LIMIT_SECONDS,
-        metavar="SECONDS",
-        help=f"end a check after this many seconds (default: {starting.LIMIT_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--logs",
-        type=Path,
-        default=paths.RUNS / ".self-test",
-        metavar="FOLDER",
-        help="write the output of each check to FOLDER (default: runs/.self-test)",
     )
     parser.set_defaults(run=run)

@@ -23,13 +23,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, memory, precisions, replicas
 from helpers.frameworks.chainer_checks import (
-    all_reduced,
     exact,
     gradients,
     logits,
     seen_by,
     shallow,
-    through_layer,
     train_forward,
 )
 from helpers.frameworks.chainer_state import (

@@ -4,7 +4,6 @@ One process holds all devices of ParallelUpdater, which **sums** their gradients
 averaging them, so every loss here is divided by the whole batch and not by the device's share.
 """
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -15,7 +14,6 @@ import chainer.links as L
 import numpy as np
 from chainer.backends import cuda
 
-from helpers.frameworks import replicas
 from helpers.frameworks.chainer_state import dtype_of, dump_weights, load_weights, trained
 from helpers.recipe import RECIPES
 
@@ -84,35 +82,6 @@ def gradients(
     }
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    with chainer.using_device(device):
-        given = {name: chainer.Variable(device.send(array)) for name, array in arrays.items()}
-        images = given["images"]
-        if layer == "convolution":
-            output = F.convolution_2d(images, given["weight"], pad=1)
-        elif layer == "BatchNorm":
-            epsilon = RECIPES["chexnet"].bn_epsilon
-            output = F.batch_normalization(images, given["scale"], given["offset"], eps=epsilon)
-        else:
-            output = F.average_pooling_2d(F.max_pooling_2d(images, 3, 2, cover_all=False), 2)
-        output.grad = given.pop("gradient").array
-        output.backward()
-        found = {"output": output.array, **{name: each.grad for name, each in given.items()}}
-        return {name: cuda.to_cpu(array) for name, array in found.items()}
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """ParallelUpdater between CPUs; between GPUs the updater that forks a process for each and uses
-    NCCL, in a process where CUDA has not been started.
-    """
-    if devices[0].name == "@numpy":
-        return _reduced(0, shares, devices)
-    found: list[np.ndarray] = replicas.run(_reduced, 1, shares, devices)[0]
-    return found
-
-
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     note = _Note()
@@ -135,68 +104,6 @@ class _Note(chainer.LinkHook):
     def forward_preprocess(self, args: Any) -> None:
         given = args.args[0]
         self.seen.append(cuda.to_cpu(getattr(given, "array", given)))
-
-
-class _Sum(chainer.Chain):
-    """A weight for each number of a share, whose gradient is that share.
-
-    Before each step it notes in ``seen``, a row a device, what the weights are on its device.
-    """
-
-    def __init__(self, seen: np.ndarray) -> None:
-        super().__init__()
-        self.seen = seen
-        with self.init_scope():
-            self.weight = chainer.Parameter(np.zeros_like(seen[0]))
-
-    def forward(self, number: int, share: Any) -> chainer.Variable:
-        self.seen[number] = cuda.to_cpu(self.weight.array)
-        return F.sum(self.weight * share)
-
-
-def _reduced(
-    rank: int, shares: Sequence[np.ndarray], devices: Sequence[Device]
-) -> list[np.ndarray]:
-    """What each device has after a step of SGD down the sum of ``shares``, with its sign turned.
-
-    Seen when the next step begins, in whichever process, through memory that all of them share.
-    """
-    numbers = range(len(devices))
-    memory = multiprocessing.RawArray("f", sum(map(len, shares)))
-    seen = np.frombuffer(memory, np.float32).reshape(len(shares), -1)
-    models = [_Sum(seen) for _ in devices]
-    optimizer = chainer.optimizers.SGD().setup(models[0])
-
-    def whole_rate(rule: Any) -> None:  # the updater for GPUs divides it by their number
-        rule.lr = 1.0
-
-    def sent(batch: Sequence[int], device: Device) -> tuple[int, Any]:
-        (number,) = batch
-        return number, device.send(shares[number])
-
-    optimizer.add_hook(whole_rate)
-    if devices[0].name == "@numpy":
-        names = ["main", *(f"device {number}" for number in numbers[1:])]
-        updater = chainer.training.ParallelUpdater(
-            chainer.iterators.SerialIterator(numbers, len(numbers), shuffle=False),
-            optimizer,
-            converter=sent,
-            models=dict(zip(names, models, strict=True)),
-            devices=dict(zip(names, devices, strict=True)),
-        )
-    else:
-        updater = chainer.training.updaters.MultiprocessParallelUpdater(
-            [chainer.iterators.SerialIterator([number], 1, shuffle=False) for number in numbers],
-            optimizer,
-            converter=sent,
-            devices=devices,
-        )
-        updater.setup_workers()  # forks, which must come before CUDA starts in this process
-        replicas.end_with(updater._workers)  # NCCL would wait for a dead one for ever
-    for _ in range(2):
-        updater.update()
-    updater.finalize()
-    return [-row for row in seen]
 
 
 class _Shallow(chainer.Chain):

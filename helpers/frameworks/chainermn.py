@@ -3,12 +3,10 @@
 Peculiar to ChainerMN: each device has a process, a *rank*, that ``mpiexec`` has started, and the
 multi-node optimiser takes the **mean** of their gradients. So the functions here are called inside
 a rank, ``devices`` holds that rank's one device, and sums go over MPI's world. If this process is
-alone in that world, as in a test, the functions act as Chainer's. ``all_reduced`` starts its own
-ranks, for the self-test.
+alone in that world, as in a test, the functions act as Chainer's.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -20,7 +18,6 @@ from chainer.backends import cuda
 from helpers.all_reduce import grids
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import chainer as alone
-from helpers.frameworks import mpi_ranks
 from helpers.frameworks.chainer import *
 from helpers.frameworks.chainer_checks import MeanLoss
 from helpers.frameworks.chainer_state import dtype_of, trained
@@ -99,11 +96,6 @@ def rank_gradients(
     }
 
 
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """By the communicator, in ranks of their own, from whose mean the sum is computed again."""
-    return mpi_ranks.call("ChainerMN", partial(_reduced, shares), devices)
-
-
 def apart(function: Callable[[], Found], devices: Sequence[Device]) -> Found:
     """Here: nothing is forked after a rank has started, so it may start its GPU."""
     return function()
@@ -126,14 +118,3 @@ def _communicator(device: Device) -> Any:
     """As the notebook makes it, for the rank whose device this is."""
     device.use()
     return chainermn.create_communicator("naive" if device.name == "@numpy" else "pure_nccl")
-
-
-def _reduced(shares: Sequence[np.ndarray], device: Device) -> np.ndarray:
-    """One rank's part of :func:`all_reduced`."""
-    communicator = _communicator(device)
-    share = device.send(shares[communicator.rank])
-    link = chainer.Link(weight=share.shape)
-    link.to_device(device)
-    link.weight.grad = share
-    communicator.multi_node_mean_grad(link)
-    return cuda.to_cpu(link.weight.grad) * np.float32(communicator.size)

@@ -31,10 +31,6 @@ HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
 
 
-class DriverError(UserError):
-    """The driver is installed but does not start, so no process can use the GPUs."""
-
-
 @dataclass(frozen=True)
 class Devices:
     """The devices of a run, one a replica.
@@ -108,8 +104,7 @@ def visible() -> list[Gpu]:
     one instance, and then no other GPU (NVIDIA, *MIG User Guide*, CUDA device enumeration).
 
     Raises:
-        DriverError: the driver is installed and does not start.
-        UserError: the driver cannot reach a GPU, or the variable names one twice.
+        UserError: the driver does not start or cannot reach a GPU, or the variable names one twice.
     """
     names = _named_visible()
     if _are_hidden(names):
@@ -190,7 +185,7 @@ def _present() -> list[_Present]:
         if error.value in capabilities.NO_DRIVER:
             return []
         why = capabilities.driver_failure(error.value, words(error))
-        raise DriverError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
+        raise UserError(f"{why}; to use the CPU instead: CUDA_VISIBLE_DEVICES=") from None
     try:
         driver = text(pynvml.nvmlSystemGetDriverVersion())
         found = []
@@ -265,8 +260,8 @@ def resolve(
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
 
     Raises:
-        DriverError: the driver is installed and does not start.
-        UserError: a wrong number, or GPUs that are there, not hidden, and cannot be given to CUDA.
+        UserError: a wrong number, a driver that does not start, or GPUs that are there, not hidden,
+            and cannot be given to CUDA.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
     asked = None if gpus in ("auto", None) else _number("gpus", gpus)

@@ -1,23 +1,21 @@
 """Code that TensorFlow's and Keras's ranks under Horovod share: one process and device per rank.
 
-``mpiexec`` has started the ranks (``helpers.launch``, or ``mpi_ranks`` for a moment), and
-``hvd.init()`` joins them, by MPI. A rank sees one device of its machine, so that whatever it
-computes is there; it calls it ``CPU:0`` or ``GPU:0``. In a notebook's kernel, the world has no
-other process.
+``mpiexec`` has started the ranks (``helpers.launch``), and ``hvd.init()`` joins them, by MPI. A
+rank sees one device of its machine, so that whatever it computes is there; it calls it ``CPU:0`` or
+``GPU:0``. In a notebook's kernel, the world has no other process.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, import_messages, mpi_ranks, rank_info, weight_layout
+from helpers.frameworks import capabilities, import_messages, rank_info, weight_layout
 
 # isort: split
 import tensorflow as tf
@@ -86,11 +84,6 @@ def mean_gradients(
     }
 
 
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """In a rank for each device."""
-    return mpi_ranks.call("Horovod", partial(_summed, shares), _numbered(devices))
-
-
 def make_current(device: Device, threads: int | None) -> None:
     """A rank sees no other one."""
 
@@ -102,12 +95,6 @@ def slowest(seconds: float, devices: Sequence[Device]) -> float:
 def _join() -> None:
     if not hvd.is_initialized():
         hvd.init()
-
-
-def _numbered(devices: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The arguments of :func:`_see_one` in each rank."""
-    kind = devices[0].partition(":")[0].lower()
-    return [(kind, number, len(devices)) for number in range(len(devices))]
 
 
 def _see_one(kind: str, number: int, sharing: int) -> str:
@@ -128,11 +115,3 @@ def _see_one(kind: str, number: int, sharing: int) -> str:
         threads = max(1, len(os.sched_getaffinity(0)) // sharing)
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     return f"{kind.upper()}:0"
-
-
-def _summed(shares: Sequence[np.ndarray], device: tuple[str, int, int]) -> np.ndarray:
-    """One rank's part of :func:`all_reduced`."""
-    _see_one(*device)
-    _join()
-    found: np.ndarray = hvd.allreduce(tf.constant(shares[hvd.rank()]), op=hvd.Sum).numpy()
-    return found

@@ -179,7 +179,7 @@ class Framework(Protocol):
     ) -> Model:
         """The notebook's model in float64.
 
-        The fairness check and the self-test call this function and the next five a few times at
+        The fairness check and the self-test call this function and the next four a few times at
         most, so a compiler should not optimise there.
 
         Args:
@@ -236,20 +236,6 @@ class Framework(Protocol):
             The mean loss, and the gradients by torchvision's names.
         """
 
-    def through_layer(
-        self, layer: str, arrays: Mapping[str, np.ndarray], device: Device
-    ) -> dict[str, np.ndarray]:
-        """One layer, forward and backward, on one device; for the self-test.
-
-        Args:
-            layer: its name in ``helpers.runner.self_test.expected``, which says what it computes.
-            arrays: the layer's inputs by name; ``gradient`` flows back from its output.
-            device: a handle from :meth:`list_devices`.
-
-        Returns:
-            ``output``, and the gradient of each array except ``gradient``, by its name.
-        """
-
     def matrix_product(self, size: int, dtype: str, device: Device) -> Callable[[int], None]:
         """A callable that multiplies square matrices on one device, so many times, and then waits.
 
@@ -263,19 +249,6 @@ class Framework(Protocol):
 
         Returns:
             The callable. The matrix is already on the device.
-        """
-
-    def all_reduced(
-        self, shares: Sequence[np.ndarray], devices: Sequence[Device]
-    ) -> list[np.ndarray]:
-        """What each device has after an all-reduce, done as the notebook does it.
-
-        Args:
-            shares: one float32 array (N,) per device.
-            devices: handles from :meth:`list_devices`.
-
-        Returns:
-            One float32 array (N,) per device: the sum of the shares.
         """
 
     def slowest(self, seconds: float, devices: Sequence[Device]) -> float:

@@ -28,14 +28,12 @@ from helpers.errors import UnsupportedError
 from helpers.frameworks import capabilities, jax_ranks, memory, precisions
 from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.jax_checks import (
-    all_reduced,
     exact,
     gradients,
     logits,
     rank_gradients,
     seen_by,
     shallow,
-    through_layer,
     train_forward,
 )
 from helpers.frameworks.jax_ranks import AXIS

@@ -91,34 +91,6 @@ def rank_gradients(
     return gradients(model, images, targets, jax_ranks.all_devices(devices))
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    with jax.default_device(device):
-        given = {name: _batch(array, jnp.float32) for name, array in arrays.items() if _is_4d(name)}
-        given |= {n: jnp.asarray(weight_layout.last(a)) for n, a in arrays.items() if not _is_4d(n)}
-        gradient = given.pop("gradient")
-        output, back = jax.vjp(_LAYERS[layer], given)
-        (found,) = back(gradient)
-    pictures = {"output": output, "images": found.pop("images")}
-    return {
-        **{name: np.array(array).transpose(0, 3, 1, 2) for name, array in pictures.items()},
-        **{name: weight_layout.first(np.array(array)) for name, array in found.items()},
-    }
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """Uses ``psum`` over a mesh, with NCCL between GPUs."""
-    mesh = Mesh(np.array(jax_ranks.all_devices(devices)), (AXIS,))
-    split = NamedSharding(mesh, P(AXIS))
-    spread = jax.make_array_from_process_local_data(split, np.stack(shares))
-    reduce = jax.shard_map(
-        lambda own: jax.lax.psum(own, AXIS),
-        mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False,
-    )  # fmt: skip
-    return list(jax_ranks.own_part(jax.jit(reduce)(spread)))
-
-
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     """The first batch is computed operation by operation, where the first convolution sees it."""
@@ -214,31 +186,6 @@ def _gradients(graph: Any, mesh: Mesh, *given: Any) -> tuple[tuple[jax.Array, An
     mapped = jax.shard_map(replica, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
     found: tuple[tuple[jax.Array, Any], jax.Array] = mapped(*given)
     return found
-
-
-def _convolution(given: dict[str, jax.Array]) -> jax.Array:
-    layout = "NHWC", "HWIO", "NHWC"
-    return jax.lax.conv_general_dilated(
-        given["images"], given["weight"], (1, 1), "SAME", dimension_numbers=layout
-    )
-
-
-def _norm(given: dict[str, jax.Array]) -> jax.Array:
-    x = given["images"]
-    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-    factor = jax.lax.rsqrt(variance + RECIPES["chexnet"].bn_epsilon) * given["scale"]
-    return (x - mean) * factor + given["offset"]
-
-
-def _pooling(given: dict[str, jax.Array]) -> jax.Array:
-    return nnx.avg_pool(nnx.max_pool(given["images"], (3, 3), (2, 2)), (2, 2), (2, 2))
-
-
-_LAYERS = {"convolution": _convolution, "BatchNorm": _norm, "pooling": _pooling}
-
-
-def _is_4d(name: str) -> bool:
-    return name in ("images", "gradient")
 
 
 def _batch(images: np.ndarray, dtype: Any) -> jax.Array:

@@ -30,13 +30,11 @@ from helpers.frameworks import precisions
 from helpers.frameworks.interface import Watching
 from helpers.frameworks.keras_models import *
 from helpers.frameworks.tensorflow import (
-    all_reduced,
     list_devices,
     matrix_product,
     queued,
     slowest,
     synchronize,
-    through_layer,
 )
 
 KERNEL = "tensorflow"

@@ -14,7 +14,7 @@ from helpers.frameworks import keras as alone
 from helpers.frameworks.keras import *
 
 # isort: split
-from helpers.frameworks.horovod_ranks import all_reduced, list_devices, slowest
+from helpers.frameworks.horovod_ranks import list_devices, slowest
 
 KERNEL = ranks.KERNEL
 

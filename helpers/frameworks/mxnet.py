@@ -25,14 +25,12 @@ from helpers.frameworks import (
 )
 from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.mxnet_checks import (
-    all_reduced,
     exact,
     gradients,
     logits,
     rank_gradients,
     seen_by,
     shallow,
-    through_layer,
     train_forward,
 )
 from helpers.frameworks.mxnet_state import (

@@ -77,46 +77,6 @@ def rank_gradients(
     return float(mxnet_ranks.gathered(np.array(loss)).sum()), found
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    given = {name: mx.nd.array(array, device) for name, array in arrays.items()}
-    gradient, images = given.pop("gradient"), given["images"]
-    for array in given.values():
-        array.attach_grad()
-    with autograd.record():
-        if layer == "convolution":
-            filters = given["weight"].shape[0]
-            output = mx.nd.Convolution(
-                images,
-                given["weight"],
-                no_bias=True,
-                kernel=(3, 3),
-                pad=(1, 1),
-                num_filter=filters,
-            )
-        elif layer == "BatchNorm":
-            scale, offset = given["scale"], given["offset"]
-            running = [mx.nd.zeros(scale.shape, device) for _ in ("mean", "variance")]
-            epsilon = RECIPES["chexnet"].bn_epsilon
-            output = mx.nd.BatchNorm(images, scale, offset, *running, eps=epsilon, fix_gamma=False)
-        else:
-            largest = mx.nd.Pooling(images, kernel=(3, 3), stride=(2, 2), pool_type="max")
-            output = mx.nd.Pooling(largest, kernel=(2, 2), stride=(2, 2), pool_type="avg")
-    output.backward(gradient)
-    found = {"output": output, **{name: array.grad for name, array in given.items()}}
-    return {name: array.asnumpy() for name, array in found.items()}
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """As the notebook's ``Trainer`` does: a key-value store on the devices."""
-    held = [mx.nd.array(share, device) for share, device in zip(shares, devices, strict=True)]
-    store = mx.kv.create(mxnet_ranks.kind())
-    store.broadcast(0, mx.nd.zeros_like(held[0]), [mx.nd.zeros_like(array) for array in held])
-    store.pushpull(0, held)
-    return [array.asnumpy() for array in held]
-
-
 def _gradients(
     model: Model,
     images: np.ndarray,

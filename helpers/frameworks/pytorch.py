@@ -22,14 +22,12 @@ import torchvision
 from helpers.frameworks import precisions
 from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.pytorch_checks import (
-    all_reduced,
     exact,
     gradients,
     logits,
     rank_gradients,
     seen_by,
     shallow,
-    through_layer,
     train_forward,
 )
 from helpers.frameworks.pytorch_state import (

@@ -90,47 +90,6 @@ def gradients(
     return float(np.mean([loss for loss, _ in results])), results[0][1]
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    given = {}
-    for name, array in arrays.items():
-        tensor = torch.tensor(array, device=device)
-        if tensor.dim() == 4:  # as the notebook lays out its network
-            tensor = tensor.to(memory_format=torch.channels_last)
-        given[name] = tensor.requires_grad_(name != "gradient")
-    images = given["images"]
-    if layer == "convolution":
-        output = F.conv2d(images, given["weight"], padding=1)
-    elif layer == "BatchNorm":
-        epsilon = RECIPES["chexnet"].bn_epsilon
-        output = F.batch_norm(
-            images, None, None, given["scale"], given["offset"], training=True, eps=epsilon
-        )
-    else:
-        output = F.avg_pool2d(F.max_pool2d(images, 3, stride=2), 2)
-    output.backward(given.pop("gradient"))
-    found = {"output": output.detach()}
-    found |= {name: tensor.grad for name, tensor in given.items() if tensor.grad is not None}
-    return {name: tensor.cpu().numpy() for name, tensor in found.items()}
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """In one process per device, with NCCL between GPUs and Gloo between CPUs."""
-
-    def replica(rank: int) -> np.ndarray:
-        if devices[rank].type == "cuda":
-            torch.cuda.set_device(devices[rank])
-        _join(rank, devices)
-        total = torch.tensor(shares[rank]).to(devices[rank])
-        dist.all_reduce(total)
-        found = total.cpu().numpy()
-        dist.destroy_process_group()
-        return found
-
-    return replicas.run(replica, len(devices))
-
-
 def rank_gradients(
     model: Model, images: np.ndarray, targets: np.ndarray, devices: Sequence[Device]
 ) -> tuple[float, dict[str, np.ndarray]]:

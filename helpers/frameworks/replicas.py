@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from multiprocessing import (
@@ -115,16 +115,6 @@ def tell(message: Any) -> None:
     """Send a message from a replica to the caller of :func:`run`, who keeps waiting."""
     with _Caller.lock:
         _Caller.pipe.send_bytes(cloudpickle.dumps((MESSAGE, message)))
-
-
-def end_with(processes: Iterable[Any]) -> None:
-    """Let this replica fail as soon as one of ``processes``, which it has forked, dies.
-
-    For a framework that starts processes of its own, waits for them in a collective, and does not
-    notice when one is gone: the replica would wait for ever, its GPU at full load.
-    """
-    for process in processes:
-        Thread(target=_fail_after, args=(process.pid, process.name), daemon=True).start()
 
 
 def _server() -> Any:
@@ -307,13 +297,3 @@ def _end_with_the_caller() -> None:
     assert caller is not None
     caller.join()
     os.killpg(0, signal.SIGKILL)
-
-
-def _fail_after(process: int, name: str) -> None:
-    """Wait until the process ends, leaving its exit code to who joins it; fail unless that is 0."""
-    with suppress(ChildProcessError):  # it was joined meanwhile
-        ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
-        if ended is not None and (ended.si_code, ended.si_status) != (os.CLD_EXITED, 0):
-            how = "exit code" if ended.si_code == os.CLD_EXITED else "signal"
-            answer = (FAILED, f"its process {name} died with {how} {ended.si_status}")
-            _Caller.pipe.send_bytes(cloudpickle.dumps(answer))

@@ -32,7 +32,6 @@ with import_messages.dropped("before absl::InitializeLog", "oneDNN custom operat
 # isort: split
 from helpers.frameworks import tensorflow_strategies
 from helpers.frameworks.tensorflow_checks import (
-    all_reduced,
     exact,
     gradients,
     logits,
@@ -40,7 +39,6 @@ from helpers.frameworks.tensorflow_checks import (
     seen_by,
     shallow,
     split_gradients,
-    through_layer,
     train_forward,
 )
 from helpers.frameworks.tensorflow_state import (

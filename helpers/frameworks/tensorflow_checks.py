@@ -63,55 +63,6 @@ def rank_gradients(
     )
 
 
-def through_layer(
-    layer: str, arrays: Mapping[str, np.ndarray], device: Device
-) -> dict[str, np.ndarray]:
-    weights = arrays.keys() - {"images", "gradient"}
-    with tf.device(device), tf.GradientTape() as tape:
-        given = {name: tf.constant(weight_layout.last(arrays[name])) for name in sorted(weights)}
-        given["images"] = as_tensor(arrays["images"], tf.float32)
-        tape.watch(given)
-        if layer == "convolution":
-            output = tf.nn.conv2d(given["images"], given["weight"], 1, "SAME")
-        elif layer == "BatchNorm":
-            output, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                given["images"],
-                given["scale"],
-                given["offset"],
-                epsilon=RECIPES["chexnet"].bn_epsilon,
-            )
-        else:
-            output = tf.nn.avg_pool2d(
-                tf.nn.max_pool2d(given["images"], 3, 2, "VALID"), 2, 2, "VALID"
-            )
-        found = tape.gradient(output, given, as_tensor(arrays["gradient"], tf.float32))
-    pictures = {"output": output, "images": found.pop("images")}
-    return {
-        **{name: tensor.numpy().transpose((0, 3, 1, 2)) for name, tensor in pictures.items()},
-        **{name: weight_layout.first(tensor.numpy()) for name, tensor in found.items()},
-    }
-
-
-def all_reduced(shares: Sequence[np.ndarray], devices: Sequence[Device]) -> list[np.ndarray]:
-    """With ``tf.distribute``, which uses NCCL between GPUs."""
-    strategy = tensorflow_ranks.joined() or tensorflow_strategies.over(None, devices)
-    values = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(shares[context.replica_id_in_sync_group % len(devices)])
-    )
-
-    def replica(share: tf.Tensor) -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        here = tf.identity(share)  # a single device is given its share without a place
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, here)
-
-    @tf.function
-    def reduce(values: Any) -> Any:
-        return strategy.run(replica, (values,))
-
-    found = strategy.experimental_local_results(reduce(values))
-    return [tensor.numpy() for tensor in found]
-
-
 @contextmanager
 def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
     """By this process's first device. It must not have been traced before."""

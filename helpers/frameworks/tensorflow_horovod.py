@@ -2,8 +2,7 @@
 
 Peculiar to Horovod: each device has a process, a *rank*, that ``mpiexec`` has started, and
 Horovod's tape takes the **mean** of their gradients. So the functions here are called inside a
-rank, ``devices`` holds that rank's one device, and sums go over all ranks; ``all_reduced`` starts
-its own ranks (``horovod_ranks``), for the self-test.
+rank, ``devices`` holds that rank's one device, and sums go over all ranks.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from helpers.frameworks.tensorflow import *
 
 # isort: split
 from helpers.frameworks.horovod_ranks import (
-    all_reduced,
     list_devices,
     make_current,
     slowest,

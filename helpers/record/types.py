@@ -48,13 +48,6 @@ class RunInfo(TypedDict):
     code: NotRequired[str]  # SHA-256 of the cells that ran and of the packages they import
 
 
-class SelfTestStep(TypedDict):
-    what: Literal["start", "convolution", "BatchNorm", "pooling", "all-reduce"]
-    device: Count | None  # its number; None for all of them
-    seconds: Seconds | None  # None where it did not end
-    reason: Text | None
-
-
 class SelfTest(TypedDict):
     """Whether the kernel computed correctly on the run's GPUs before the experiment."""
 
@@ -62,7 +55,6 @@ class SelfTest(TypedDict):
     seconds: Seconds  # from the start of its process to its end
     reason: Text | None  # why it failed, and so why the run was skipped
     versions: dict[str, str]
-    steps: list[SelfTestStep]
 
 
 class Host(TypedDict):

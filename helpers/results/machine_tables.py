@@ -244,7 +244,7 @@ def _self_test(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none"
     taken = terminal.clock(found["seconds"])
-    right = f"layers and all-reduce were correct before the experiment ({taken})"
+    right = f"a training step was correct before the experiment ({taken})"
     return right if found["reason"] is None else str(found["reason"])
 
 

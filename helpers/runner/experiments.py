@@ -18,7 +18,7 @@ from helpers.launch import processes, run_files
 from helpers.record import Record
 from helpers.runner import journal, kernel_processes, locks, plans
 from helpers.runner.plans import Plan, RunState
-from helpers.runner.self_test.starting import Outcome
+from helpers.runner.self_test import Outcome
 from helpers.training import checkpoint
 from helpers.training.parameters import BY_HAND
 

@@ -23,10 +23,9 @@ from helpers.frameworks import (
     why_not,
 )
 from helpers.launch import launchers
-from helpers.runner import ranks, recipes, selection
+from helpers.runner import ranks, recipes, selection, self_test
 from helpers.runner.experiments import Experiment
 from helpers.runner.plans import Plan, RunState
-from helpers.runner.self_test import starting
 from helpers.training import image_data, parameters
 from helpers.training.setup import Setup
 
@@ -167,7 +166,7 @@ def test_environments(experiment: Experiment, shown: Shown) -> None:
         on = devices.Devices("gpu", names, state.shared_gpus)
         shown.note(f"Testing environment {state.kernel} on {on.short}")
         log = experiment.folder / _log(state)
-        found = starting.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
+        found = self_test.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
         experiment.self_tests[_key(state)] = found
         if found.reason is None:
             shown.note(f"      works, tested in {terminal.clock(found.seconds)}")
@@ -187,7 +186,7 @@ def test_record(experiment: Experiment, state: RunState) -> dict[str, Any]:
     return {} if found is None else {"self_test": found.as_record()}
 
 
-def _failed(state: RunState, found: starting.Outcome) -> str:
+def _failed(state: RunState, found: self_test.Outcome) -> str:
     return (
         f"environment '{state.kernel}' failed its self-test: {found.reason} "
         f"({_log(state)} has the details)"

@@ -157,41 +157,6 @@ def test_what_a_replica_forked_ends_with_it(tmp_path: Path) -> None:
     assert none_lives([int(path.read_text()) for path in tmp_path.iterdir()])
 
 
-@pytest.mark.parametrize(("dies", "told"), [(9, "signal 9"), (0, "exit code 3")])
-def test_a_replica_whose_own_process_dies_fails_instead_of_waiting(dies: int, told: str) -> None:
-    """As Chainer's updater would: in NCCL, for a GPU that does not answer any more."""
-
-    def replica(rank: int) -> None:
-        def updater() -> None:
-            if dies:
-                os.kill(os.getpid(), dies)
-            os._exit(3)
-
-        children = [
-            multiprocessing.Process(target=time.sleep, args=(600,)),
-            multiprocessing.Process(target=updater, name="GPU 1"),
-        ]
-        for child in children:
-            child.start()
-        replicas.end_with(children)
-        time.sleep(600)
-
-    with pytest.raises(replicas.ReplicaError, match=f"its process GPU 1 died with {told}"):
-        replicas.run(replica, 1)
-
-
-def test_a_process_that_ends_as_it_should_fails_nothing() -> None:
-    def replica(rank: int) -> int:
-        child = multiprocessing.Process(target=os.getpid)
-        child.start()
-        replicas.end_with([child])
-        child.join()
-        time.sleep(0.2)
-        return 7
-
-    assert replicas.run(replica, 1) == [7]
-
-
 SLEEPING = """
 import multiprocessing, os, sys, time
 from pathlib import Path

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from helpers import paths
-from helpers.runner.self_test import expected
 
 sys.path.append(str(paths.ROOT / "environments"))
 
@@ -154,15 +153,6 @@ def test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path:
         for pixels, _, numbers in names["make_loader"](run.train_part, True)
     ]
     assert found == [(run.on_gpu, (8, 224, 224, 1), 8)] * (len(run.train_part) // 8)
-
-
-def test_pytorch_sums_by_nccl_in_one_process() -> None:
-    """Else gradients are not averaged."""
-    from helpers.frameworks import pytorch as framework
-
-    shares = expected.shares(1)
-    sums = framework.all_reduced(shares, framework.list_devices("gpu", 1))
-    assert expected.wrong_sum(sums, shares) is None
 
 
 def test_pytorch_has_its_memory_again_after_the_fairness_check(tmp_path: Path) -> None:

@@ -4,20 +4,19 @@ A framework's test file has them by ``from framework_tests import *``, and says 
 they run on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import multiplied
 import numpy as np
 import own_networks
-import probed
 import pytest
 import same_networks
 
-from helpers.fairness import reference
+from helpers.fairness import one_step, reference
 
 STEP = "running variance after a step"
 
@@ -32,8 +31,6 @@ class OfFramework:
     """Two CPU devices."""
     known: frozenset[str] = frozenset()
     """Rows of the fairness check that are a known difference."""
-    probe_apart: bool = False
-    """Whether its self-test needs a process that has computed nothing."""
 
     @property
     def module(self) -> str:
@@ -63,11 +60,27 @@ def test_a_matrix_product_is_waited_for(adapter: OfFramework) -> None:
     multiplied.assert_waited_for(adapter.framework, adapter.devices[1])
 
 
-def test_the_probe_works_and_finds_what_is_wrong(adapter: OfFramework, tmp_path: Path) -> None:
-    if adapter.probe_apart:
-        probed.in_own_process([adapter.module], tmp_path)
-    else:
-        probed.assert_all(adapter.framework, tmp_path)
+def test_the_step_of_the_self_test_is_right_and_another_is_not(adapter: OfFramework) -> None:
+    taken: list[Any] = []
+
+    def gradients(*given: Any) -> Any:
+        taken.append(adapter.framework.gradients(*given))
+        return taken[-1]
+
+    def problem(gradients: Callable[..., Any]) -> str | None:
+        step = SimpleNamespace(shallow=lambda *given: None, gradients=gradients)
+        return one_step.problem(step, adapter.devices)
+
+    step = SimpleNamespace(shallow=adapter.framework.shallow, gradients=gradients)
+    assert one_step.problem(step, adapter.devices) is None
+    [(loss, found)] = taken
+    off = str(problem(lambda *given: (loss + 1e-4, found)))
+    assert off.startswith("wrong result: the loss is off by 0.0001")
+    for name in found:
+        for factor in (0, 2, np.nan):
+            other = found | {name: found[name] * factor}
+            off = str(problem(lambda *given, other=other: (loss, other)))
+            assert off.startswith("wrong result: the gradients are off by "), (name, factor)
 
 
 def test_resnet50_is_the_references(adapter: OfFramework) -> None:

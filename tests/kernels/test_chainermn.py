@@ -5,8 +5,6 @@ The ranks are real ones, under ``mpiexec``, and run the notebook's own cells.
 
 import os
 import time
-from functools import partial
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,6 @@ import shared_batches
 from notebook_program import fairness_check, in_each
 
 from helpers.fairness import custom_network, process_checks
-from helpers.frameworks import chainermn as framework
-from helpers.frameworks import mpi_ranks
-from helpers.frameworks.replicas import ReplicaError
 from helpers.launch.failures import RankError
 
 SOON = 15.0
@@ -30,16 +25,6 @@ SOON = 15.0
 def test_on_ranks(tmp_path: Path) -> None:
     """All that is marked so."""
     ranks_tools.run_tests(tmp_path, __file__, framework="chainermn")
-
-
-def test_an_all_reduce_is_the_sum_and_a_rank_that_fails_is_an_error() -> None:
-    shares = [np.arange(5, dtype=np.float32) * factor for factor in (1, 10)]
-    devices = framework.list_devices("cpu", 2)
-    for found in framework.all_reduced(shares, devices):
-        assert np.array_equal(found, shares[0] + shares[1])
-    # Both fail; the launcher ends the later one, at times before it could say why.
-    with pytest.raises(ReplicaError, match=r"\[[01]\] TypeError: can only concat"):
-        mpi_ranks.call("ChainerMN", partial(add, "a text"), devices)
 
 
 @pytest.fixture(scope="module", name="names")

@@ -326,7 +326,6 @@ ADAPTER = OfPrograms(
     networks,
     TWO,
     known=frozenset(KNOWN),
-    probe_apart=True,
     launchers={NOTEBOOK: (sys.executable,)},
     seen=seen,
 )

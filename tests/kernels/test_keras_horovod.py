@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import own_networks
-import probed
 import pytest
 import ranks_tools
 import shared_batches
 from notebook_program import fairness_check, names_of
 
 from helpers.fairness import process_checks, training_loop
-from helpers.frameworks import keras_horovod as framework
 from helpers.launch import exchange
 
 NOTEBOOK = "Keras_Horovod"
@@ -68,7 +66,3 @@ def test_without_horovods_tape_the_ranks_part() -> None:
     }
     if not ranks_tools.here().rank:
         assert found[training_loop.TOGETHER].verdict == "fail"
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)

@@ -27,7 +27,6 @@ from helpers.frameworks import devices, replicas
 from helpers.frameworks.devices import Devices
 from helpers.networks import weights
 from helpers.runner.notebook_code import run_cells
-from helpers.runner.self_test import expected
 from helpers.training import checkpoint, notebook_run
 
 NOTEBOOK = "Chainer_MultiGPU"
@@ -186,14 +185,3 @@ def test_the_clock_marks_a_step_where_it_is_queued_stand_in(
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "chainer", precision) == expected
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_probes_all_reduce_forks_and_takes_nccl_stand_in(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replicas, "run", stand_in_nccl.runs_on(count, expected.SHARE))
-    shares = expected.shares(count)
-    found = framework.all_reduced(shares, [stand_in_nccl.Gpu(place) for place in range(count)])
-    assert expected.wrong_sum(found, shares) is None
-    assert not stand_in_nccl.started, "CUDA starts in the process that forks, after it has forked"

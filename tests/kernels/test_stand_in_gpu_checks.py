@@ -103,15 +103,6 @@ def test_batches_of_workers_stand_in(
         on_gpu.test_pytorch_workers_start_after_cuda_and_their_batches_are_pinned(tmp_path)
 
 
-@BOTH
-def test_the_sum_of_one_process(holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Gloo here."""
-    if not holds:
-        monkeypatch.setattr(framework, "all_reduced", lambda shares, devices: [0 * shares[0]])
-    with answer(holds):
-        on_gpu.test_pytorch_sums_by_nccl_in_one_process()
-
-
 def test_the_script_runs_whole_next_to_a_gpu_that_only_its_driver_has_stand_in(
     tmp_path: Path,
 ) -> None:

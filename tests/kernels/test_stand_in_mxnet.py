@@ -6,7 +6,6 @@ Runs in the mxnet environment.
 from pathlib import Path
 
 import mxnet as mx
-import probed
 import pytest
 from import_order import at_import
 from notebook_cells import EPSILON_FIRST, failed
@@ -61,10 +60,3 @@ def test_why_two_replicas_cannot_share_a_gpu_stand_in() -> None:
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])
 def test_cudas_libraries_are_told_before_they_come_stand_in(precision: str, expected: str) -> None:
     assert at_import(NOTEBOOK, "mxnet", precision) == expected
-
-
-def test_the_probe_works_on_what_it_is_given_as_gpus_stand_in(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(mx, "gpu", mx.cpu)
-    probed.assert_works(framework, tmp_path, "gpu", 3, 1)

@@ -22,7 +22,6 @@ from helpers.frameworks import devices, installed, replicas
 from helpers.frameworks import pytorch as framework
 from helpers.frameworks.capabilities import Gpu
 from helpers.runner.notebook_code import run_cells
-from helpers.runner.self_test import expected
 
 ONE_A_GPU, ONE_FOR_ALL = "PyTorch_MultiGPU", "PyTorch_MultiGPU_Exp_Loss"
 UNTIL = {ONE_A_GPU: "def main(", ONE_FOR_ALL: "run.check("}
@@ -225,14 +224,3 @@ def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
     assert [[batch[0].tolist(), steps] for batch, steps in taken] == [[[0, 1, 2, 3], 2 * turns]] * (
         2 * turns
     )
-
-
-@pytest.mark.parametrize(("count", "gpus"), [(1, None), (2, None), (2, 1)])
-def test_the_probes_all_reduce_goes_the_notebooks_way_stand_in(
-    count: int, gpus: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NCCL and a process for each GPU; Gloo where they share one."""
-    monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus is not None))
-    shares = expected.shares(count)
-    found = framework.all_reduced(shares, framework.list_devices("gpu", count, gpus))
-    assert expected.wrong_sum(found, shares) is None

@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import probed
 import pytest
 import tensorflow as tf
 from notebook_cells import (
@@ -230,7 +229,3 @@ def test_the_clock_waits_for_this_step_alone_stand_in(monkeypatch: pytest.Monkey
     assert wait is not None
     wait()
     assert at_once == begun == [last]
-
-
-def test_the_probe_works_with_the_switches_for_gpus_stand_in(tmp_path: Path) -> None:
-    probed.in_own_process(MODULES, tmp_path, in_place_of_gpus=True)

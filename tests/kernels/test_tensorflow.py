@@ -267,7 +267,6 @@ ADAPTER = OfPrograms(
     framework,
     networks,
     TWO,
-    probe_apart=True,
     launchers={NOTEBOOK: (sys.executable,)},
     seen=seen,
 )

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import probed
 import pytest
 from trained_on_ranks import assert_the_same, on_ranks, prepare, train
 
 from helpers import paths, record
 from helpers.frameworks import tensorflow
-from helpers.frameworks import tensorflow_horovod as framework
 
 NOTEBOOK = "TensorFlow_Horovod"
 TAPE = "tape = hvd.DistributedGradientTape(tape)"
@@ -38,7 +36,3 @@ def test_a_step_without_horovods_tape_is_caught(
     rows = {row["check"]: row for row in record.read(folder / "planted")["fairness"]["checks"]}
     row = rows["classifier after a step on different images"]
     assert row["verdict"] == "fail" and "does each device train alone?" in str(row["reason"])
-
-
-def test_the_probe_works(tmp_path: Path) -> None:
-    probed.assert_works(framework, tmp_path, "cpu", 2, 1)
