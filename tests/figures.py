@@ -6,6 +6,7 @@ Worked out from the records' JSON, without the code that makes the report.
 import random
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -323,9 +324,10 @@ def paired(content: Record, base: Record, rivals: int) -> dict[str, str]:
         return {"difference": "-", "verdict": "the reference"}
     one, other = content["test"], base["test"]
     each = np.subtract(one["resamples"], other["resamples"])
-    low, high = np.quantile(each, [0.025 / rivals, 1 - 0.025 / rivals])
-    verdict = "no significant difference" if low <= 0 <= high else "higher" if low > 0 else "lower"
     difference = one["mean_auc"] - other["mean_auc"]
+    half = NormalDist().inv_cdf(1 - 0.025 / rivals) * np.std(each, ddof=1)
+    low, high = difference - half, difference + half
+    verdict = "no significant difference" if low <= 0 <= high else "higher" if low > 0 else "lower"
     return {"difference": f"{difference:+.3f} ({low:+.3f} to {high:+.3f})", "verdict": verdict}
 
 

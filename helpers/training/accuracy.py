@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from helpers.record.tasks import GUESSES, TOP1, TOP5
 from helpers.training import resampling
@@ -101,33 +100,18 @@ def evaluate(
     ranked = _ranked(scores)
     right, among = _named(targets, ranked, 1), _named(targets, ranked, GUESSES)
     numbers, of_group = np.unique(np.asarray(groups), return_inverse=True)
-    # How many images of a class (or of any) a group has, and how many of them are right.
-    shape = (len(names), len(numbers))
-    classes = [
-        sparse.csr_matrix((counted.astype(float), (targets, of_group)), shape)
-        for counted in (np.ones(len(targets)), right)
-    ]
-    everything = np.stack(
-        [
-            np.bincount(of_group, counted, len(numbers))
-            for counted in (np.ones(len(targets)), right, among)
-        ]
-    )
-    of_class, of_all = [], []
-    for drawn in resampling.draws(len(numbers)):
-        with np.errstate(invalid="ignore"):  # 0 / 0, where a draw has no image of a class
-            of_class.append((classes[1] @ drawn) / (classes[0] @ drawn))
-        images, *found = everything @ drawn
-        of_all.append(np.stack(found) / images)
-        sample.update(drawn.T.astype("<i4").tobytes())
-    resampled = pd.DataFrame(np.concatenate(of_all, axis=1).T, columns=[TOP1.name, TOP5.name])
-    lows, highs = resampling.interval(resampled)
+    of_all, of_class = [], []
+    for often in resampling.draws(of_group, sample):
+        of_all.append([np.average(hits, weights=often) for hits in (right, among)])
+        of_class.append(_of_classes(targets, right, often, len(names)))
+    resampled = pd.DataFrame(of_all, columns=[TOP1.name, TOP5.name])
+    ends = resampled.quantile(resampling.INTERVAL)
     whole = [
-        (float(hits.mean()), *_ends(lows[name], highs[name], hits.mean(), len(numbers)))
+        (float(hits.mean()), *_ends(ends[name], hits.mean(), len(numbers)))
         for name, hits in ((TOP1.name, right), (TOP5.name, among))
     ]
     return Evaluation(
-        _table(targets, right, of_group, names, np.concatenate(of_class, axis=1)),
+        _table(targets, right, of_group, names, pd.DataFrame(of_class)),
         _confusions(targets, ranked[:, 0], names),
         top1=whole[0],
         top5=whole[1] if len(names) > GUESSES else (np.nan, np.nan, np.nan),
@@ -162,25 +146,31 @@ def _named(targets: np.ndarray, ranked: np.ndarray, guesses: int) -> np.ndarray:
     return (ranked[:, :guesses] == targets[:, None]).any(axis=1)
 
 
+def _of_classes(
+    targets: np.ndarray, right: np.ndarray, often: np.ndarray, classes: int
+) -> np.ndarray:
+    """Top-1 of each class, each image counted so ``often``; NaN of a class without images."""
+    images = np.bincount(targets, often, classes)
+    hits = np.bincount(targets, often * right, classes)
+    return np.divide(hits, images, out=np.full(classes, np.nan), where=images > 0)
+
+
 def _table(
     targets: np.ndarray,
     right: np.ndarray,
     of_group: np.ndarray,
     names: Sequence[str],
-    resampled: np.ndarray,
+    resampled: pd.DataFrame,
 ) -> pd.DataFrame:
-    images = np.bincount(targets, minlength=len(names))
-    hits = np.bincount(targets, right, len(names)).astype(int)
-    pairs = np.unique(np.stack([targets, of_group]), axis=1)
-    groups = np.bincount(pairs[0], minlength=len(names))
-    low, high = resampling.interval(pd.DataFrame(resampled.T))
-    share = hits / np.where(images, images, np.nan)
-    ends = [_ends(*row) for row in zip(low, high, share, groups, strict=True)]
+    share = _of_classes(targets, right, np.ones(len(targets)), len(names))
+    groups = pd.Series(of_group).groupby(targets).nunique().reindex(range(len(names)), fill_value=0)
+    drawn = resampled.quantile(resampling.INTERVAL).to_numpy().T
+    ends = [_ends(*row) for row in zip(drawn, share, groups, strict=True)]
     return pd.DataFrame(
         {
             "class": list(names),
-            "images": images,
-            "right": hits,
+            "images": np.bincount(targets, minlength=len(names)),
+            "right": np.bincount(targets[right], minlength=len(names)),
             "top1": share,
             "low": [low for low, _ in ends],
             "high": [high for _, high in ends],
@@ -188,8 +178,8 @@ def _table(
     )
 
 
-def _ends(low: float, high: float, share: float, groups: int) -> tuple[float, float]:
-    """A share's interval; NaN for a single group.
+def _ends(drawn: Any, share: float, groups: int) -> tuple[float, float]:
+    """A share's interval, which is that ``drawn``; NaN for a single group.
 
     Where all images are right, or none, the draws cannot differ. Then it is the exact binomial
     interval of so many groups (Clopper and Pearson 1934).
@@ -197,6 +187,7 @@ def _ends(low: float, high: float, share: float, groups: int) -> tuple[float, fl
     if groups < 2:
         return np.nan, np.nan
     if share not in (0, 1):
+        low, high = drawn
         return float(low), float(high)
     from scipy.stats import binomtest  # takes half a second, which ranks need not wait
 
@@ -206,20 +197,11 @@ def _ends(low: float, high: float, share: float, groups: int) -> tuple[float, fl
 
 def _confusions(targets: np.ndarray, taken: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
     """The ``CONFUSIONS`` most frequent pairs; of equally frequent ones the first by class."""
-    from sklearn.metrics import confusion_matrix  # imports scipy.stats
-
-    found = confusion_matrix(targets, taken, labels=range(len(names)))
-    images = found.sum(axis=1)
-    np.fill_diagonal(found, 0)
-    most = np.argsort(-found, axis=None, kind="stable")[:CONFUSIONS]
-    rows = [
-        {
-            "class": names[one],
-            "predicted_as": names[other],
-            "images": int(found[one, other]),
-            "share": found[one, other] / images[one],
-        }
-        for one, other in zip(*np.unravel_index(most, found.shape), strict=True)
-        if found[one, other]
-    ]
-    return pd.DataFrame(rows, columns=["class", "predicted_as", "images", "share"])
+    pairs = pd.DataFrame({"class": targets, "predicted_as": taken})
+    wrong = pairs[targets != taken].groupby(["class", "predicted_as"]).size()
+    found = wrong.sort_values(ascending=False, kind="stable").head(CONFUSIONS)
+    found = found.rename("images").reset_index()
+    found["share"] = found["images"] / np.bincount(targets)[found["class"]]
+    for column in ("class", "predicted_as"):
+        found[column] = [names[number] for number in found[column]]
+    return found
