@@ -1,11 +1,6 @@
-"""Load the custom code of a recipe: check it as text first, and run it only when it is needed.
-
-A recipe names it as ``mine.py:net``. The file must be in the recipe's folder, also after links are
-resolved. Its names and its digest are checked before any of it runs.
-"""
+"""Import the custom code of a recipe, which names it as ``mine.py:net``."""
 
 import hashlib
-import symtable
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,47 +14,21 @@ from data_prep.errors import DataError, printable
 from helpers.errors import UserError
 from helpers.recipe.settings import Recipe
 
-LARGEST = 2**20
-"""Bytes."""
 READER = "reader"
 
 
-def check(said: str, folder: Path) -> tuple[Path, bytes]:
-    """The file that ``said`` names and its bytes, from a recipe in ``folder``. Nothing of it runs.
+def digest(said: str, folder: Path) -> str:
+    """The SHA-256 of the file that ``said`` names, from a recipe in ``folder``; it does not run.
 
     Raises:
-        UserError: it is not in that folder, cannot be read, is not Python, or lacks the name.
+        UserError: it does not name a file and a function, or there is no such file.
     """
     file, colon, name = said.rpartition(":")
     if not colon or not file.endswith(".py") or not name.isidentifier():
         raise UserError(f"'{said}' is not file.py:name, such as \"mine.py:net\"")
-    folder, path = folder.resolve(), (folder / file).resolve()
-    if Path(file).is_absolute() or not path.is_relative_to(folder):
-        raise UserError(f"'{file}' leads out of the recipe's folder {folder}: put the file there")
-    if not path.is_file():
+    if not (folder / file).is_file():
         raise UserError(f"'{file}': there is no such file in {folder}")
-    try:
-        with path.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
-    except OSError as error:
-        raise UserError(f"'{file}' cannot be read: {error.strerror}") from None
-    if len(data) > LARGEST:
-        raise UserError(f"'{file}' is larger than 1 MiB, too large for such a file")
-    try:
-        names = _names(data, file)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        where = f", line {line}" if line else ""
-        why = getattr(error, "msg", None) or type(error).__name__
-        raise UserError(f"'{file}'{where} is not valid Python: {why}") from None
-    if name not in names:
-        known = ", ".join(names) or "nothing"
-        raise UserError(f"'{file}' has no '{name}' at its top level; it defines {known}")
-    return path, data
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256((folder / file).read_bytes()).hexdigest()
 
 
 def load(recipe: Recipe, what: str) -> Any:
@@ -67,17 +36,9 @@ def load(recipe: Recipe, what: str) -> Any:
 
     Print the file and its digest before it runs. The object is pickled together with its code,
     because other processes cannot import it.
-
-    Raises:
-        UserError: the file is another than when the recipe was read.
     """
-    said = recipe.own[what]
-    file, _, name = said.rpartition(":")
-    folder = Path(recipe.beside)
-    path, data = check(said, folder)
-    if digest(data) != recipe.code[file]:
-        raise UserError(f"{path}: has changed since the recipe {recipe.name} was read; start again")
-    return getattr(_module(path, data), name)
+    file, _, name = recipe.own[what].rpartition(":")
+    return getattr(_module((Path(recipe.beside) / file).resolve(), recipe.code[file]), name)
 
 
 @contextmanager
@@ -110,22 +71,14 @@ def in_short(error: BaseException) -> str:
 
 
 @cache
-def _module(path: Path, data: bytes) -> ModuleType:
-    """The file as a module, of just these bytes; run once."""
+def _module(path: Path, digest: str) -> ModuleType:
+    """The file as a module, run once for each digest that a recipe has of it."""
     import cloudpickle  # not where a recipe is only looked at
 
-    print(f"Own code: {path}, SHA-256 {digest(data)[:12]}", flush=True)
+    print(f"Own code: {path}, SHA-256 {digest[:12]}", flush=True)
     module = ModuleType(f"own_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     cloudpickle.register_pickle_by_value(module)
-    exec(compile(data, str(path), "exec"), module.__dict__)
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     return module
-
-
-def _names(data: bytes, file: str) -> list[str]:
-    """What a module defines at its top level, also by an import or an assignment."""
-    table = symtable.symtable(data, file, "exec")  # type: ignore[arg-type]  # it takes bytes too
-    found = table.get_symbols()
-    defined = [each for each in found if each.is_assigned() or each.is_imported()]
-    return sorted(each.get_name() for each in defined)

@@ -197,10 +197,9 @@ def _recipe(file: TomlFile, tables: Tables) -> Recipe:
     for what, said in own.items():
         where = ("data", "reader") if what == custom_code.READER else ("model", what)
         try:
-            _, found = custom_code.check(said, folder)
+            code[said.rpartition(":")[0]] = custom_code.digest(said, folder)
         except UserError as error:
             raise UserError(f"{file.where(*where)}: {error}") from None
-        code[said.rpartition(":")[0]] = custom_code.digest(found)
     options = _options(file, reader, data, folder)
     schedule = train.pop("lr_schedule", None)
     task = train.get("task", MULTILABEL)
