@@ -34,17 +34,14 @@ def make(
     speed: float = 100.0,
     auc: float = 0.75,
     gpu: bool = False,
-    shared_gpus: int | None = None,
     cores: int = 0,
     train: int = 1120,
     **sections: Any,
 ) -> dict[str, Any]:
     """A finished run's record that fits the schema; ``sections`` replace whole sections.
 
-    ``shared_gpus``: it is of replicas that share as many GPUs. ``cores``: so many are each CPU
-    device's own. ``train``: images of that part.
+    ``cores``: so many are each CPU device's own. ``train``: images of that part.
     """
-    gpu = gpu or bool(shared_gpus)
     recipe = lookup("demo").on(devices)
     steps = recipe.steps(train)
     images = steps * recipe.global_batch_size
@@ -87,14 +84,13 @@ def make(
             "cores": 2,
             "memory_bytes": 8 * 2**30,
             "platform": "Linux",
-            "gpus": ["NVIDIA H100"] * (shared_gpus or devices) if gpu else [],
+            "gpus": ["NVIDIA H100"] * devices if gpu else [],
             "driver": "570.1" if gpu else None,
         },
         "devices": {
             "kind": "gpu" if gpu else "cpu",
             "count": devices,
             "names": ["NVIDIA H100" if gpu else f"CPU device {i}" for i in range(devices)],
-            **({"shared_gpus": shared_gpus} if shared_gpus else {}),
             **({"cpus": [cpu(device, cores) for device in range(devices)]} if cores else {}),
         },
         "recipe": recipe.as_record()
@@ -255,7 +251,7 @@ def save(batch: Path, content: dict[str, Any]) -> Path:
     label = run_label(content["run"]["notebook"], content["framework"]["kernel"])
     nodes = content.get("cluster", {}).get("nodes", 1)
     each = found.get("count", 2) // nodes
-    folder = batch / run_name(label, each, found.get("shared_gpus"), nodes)
+    folder = batch / run_name(label, each, nodes)
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(content), encoding="utf-8")
     return folder

@@ -24,7 +24,7 @@ from helpers.runner import kernel_processes, run_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "gpus", "run"))
+PARAMETERS = "\n".join(f'{name} = "auto"' for name in ("recipe", "data", "devices", "run"))
 PARAMETERS += '\nseed = 0\nprecision = "fp32"\nnum_workers = "default"\nbatch_size = "default"'
 PARAMETERS += (
     '\nepochs = "default"\nwarmup_epochs = "default"\nnodes = 1\nlauncher = "auto"\nresume = False'

@@ -82,7 +82,7 @@ def ended(case: ET.Element) -> str:
 def recipes() -> Iterator[dict[str, str]]:
     """The state of each run of each recipe: all notebooks, on two devices and on one."""
     notebooks = [row.notebook for row in ROWS if not (row.many_nodes_only or row.optional)]
-    choices = ["--epochs", "1", "--batch-size", "4", "--gpus", "0"]
+    choices = ["--epochs", "1", "--batch-size", "4"]
     choices += ["--notebooks", ",".join(notebooks)]
     with tempfile.TemporaryDirectory() as folder:
         own = str(own_networks.recipe_of_all(Path(folder) / "own"))

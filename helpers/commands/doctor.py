@@ -30,7 +30,7 @@ def run(given: argparse.Namespace) -> int:
     """Describe the machine, run all self-tests, print the table and return the exit code."""
     names = _chosen(given.environments)
     _describe_machine()
-    sets = [devices.resolve(count, "auto", cpu_cores.SHARED) for count in given.devices]
+    sets = [devices.resolve(count, cpu_cores.SHARED) for count in given.devices]
     tests = [(name, on) for name in names for on in dict.fromkeys(sets)]
     with locks.only_one(), shutdown.in_order(), Line(sys.stderr) as line:
         found = [_test(name, on, line) for name, on in tests]
@@ -73,7 +73,7 @@ def _describe_machine() -> None:
 
 def _test(name: str, on: Devices, line: Line) -> self_test.Outcome:
     line.show(f"testing {name} on {on.short}")
-    gpus = devices.used(on.count, on.gpus)
+    gpus = devices.visible()[: on.count]
     log = _logs() / f"{name}-{on.count}x.log"
     return self_test.test(name, on, gpus, mark=log.resolve(), log=log)
 

@@ -12,8 +12,8 @@ from helpers.terminal import say
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 ELSEWHERE = {
-    "--cpu": "--gpus 0 trains on the CPU",
-    "--device": "--gpus 0 trains on the CPU, --devices sets the number of devices",
+    "--cpu": "CUDA_VISIBLE_DEVICES= before the command hides the GPUs",
+    "--device": "--devices sets the number of devices, CUDA_VISIBLE_DEVICES= hides the GPUs",
     "--master-addr": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
     "--node-rank": "--launcher mpiexec:HOST,HOST names the machines, and is given on one of them",
     "--timeout": "--hang-timeout MINUTES ends a run that hangs",

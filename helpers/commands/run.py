@@ -22,8 +22,7 @@ examples:
   rosetta run --devices 1,2,4,8 --repeats 3 --dry-run
                                            list the runs of a night and estimate their time
   rosetta run --epochs 1 --batch-size 16   make a short trial, which the report labels as such
-  rosetta run --gpus 0                     train on the CPU, although there are GPUs
-  rosetta run --devices 4 --gpus 1         test parallel training with 4 replicas on one GPU
+  CUDA_VISIBLE_DEVICES= rosetta run        train on the CPU, although there are GPUs
   rosetta run --nnodes 2 --devices 4 --launcher mpiexec:host1,host2
                                            train on two machines with 4 GPUs each
   rosetta run --nnodes 1,2 --devices 1     train on one node, then on two simulated nodes
@@ -118,12 +117,6 @@ def _add_devices(parser: Parser) -> None:
         metavar="N,...",
         help="train on N devices of each node, with one run for each number (default: all GPUs, or "
         "two CPU devices)",
-    )
-    group.add_argument(
-        "--gpus",
-        metavar="N",
-        help="use N GPUs of each node. With fewer GPUs than devices, replicas share them and the "
-        "run is not ranked. 0 trains on the CPU (default: one GPU per device)",
     )
     group.add_argument(
         "--nnodes",

@@ -35,8 +35,6 @@ class Row:
     """The same on a dark page: the same hue, brighter."""
     marker: str
     """Matplotlib's sign for it."""
-    cannot_share: str = ""
-    """Why two of its replicas cannot be on one GPU; empty where they can."""
     one_node_only: str = ""
     """Why its notebook does not span several nodes; empty where it does."""
     many_nodes_only: bool = False
@@ -74,7 +72,6 @@ _DEFINED_BY_RUN = "Chainer 7 defines by run: there is no graph to compile"
 _JIT = "a step is a program of jax.jit; without it each operation would be a program of its own"
 _NO_XLA = "XLA does not know Horovod's all-reduce"
 _XLA_ALONE = "XLA cannot compile a step that spans several devices of MirroredStrategy"
-_MESH = "a mesh of jax.sharding has each GPU once, so that a GPU has one replica and no second"
 
 ROWS = (
     Row(
@@ -142,10 +139,6 @@ ROWS = (
         colour="#0072B2",
         dark_colour="#4FB3F0",
         marker="D",
-        cannot_share=(
-            "Gluon finds the copies of a parameter by the GPU's number, so that a GPU has one and "
-            "no second replica"
-        ),
     ),
     Row(
         name="Chainer",
@@ -156,7 +149,6 @@ ROWS = (
         colour="#009E73",
         dark_colour="#2FD3A0",
         marker="v",
-        cannot_share="Chainer joins its processes by NCCL, which refuses two on one GPU",
         one_node_only=(
             "Chainer's own updaters end at one machine; ChainerMN_MultiNode is Chainer across nodes"
         ),
@@ -187,7 +179,6 @@ ROWS = (
         marker="s",
         rank_a_device=True,
         ranks_only="Horovod joins processes by MPI",
-        cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",
         never_compiled=_NO_XLA,
@@ -203,7 +194,6 @@ ROWS = (
         marker="^",
         rank_a_device=True,
         ranks_only="Horovod joins processes by MPI",
-        cannot_share="Horovod joins its processes by NCCL, which refuses two on one GPU",
         optional=True,
         asked="horovod",
         never_compiled=_NO_XLA,
@@ -217,7 +207,6 @@ ROWS = (
         colour="#5B2A86",
         dark_colour="#C3B1F2",
         marker="X",
-        cannot_share=_MESH,
         never_eager=_JIT,
     ),
 )

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from helpers.frameworks import ROWS
-
 
 class Code(NamedTuple):
     """The GPU code that all CUDA packages of a lock have."""
@@ -43,9 +41,6 @@ LOCKS = {
 
 `make lock` does not change this table. Correct the row of a lock in which the framework, cuDNN,
 cuBLAS or NCCL gets a new version: ``cuobjdump --list-elf`` shows the architectures of a library."""
-
-CANNOT_SHARE = {row.kernel: row.cannot_share for row in ROWS if row.cannot_share}
-"""Kernels whose replicas need a GPU each, and why."""
 
 NO_DRIVER = (9, 12)
 """NVML's codes on a machine without a GPU to use: driver not loaded, library not found."""
@@ -111,21 +106,6 @@ def why_not(kernel: str, form: str, gpus: Sequence[Gpu]) -> str | None:
     # No form can. The last is the one for the oldest GPUs and drivers: what it lacks is missing.
     reason = _first_obstacle(kernel, forms(kernel)[-1], gpus) or reason
     return f"{reason} (for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES=)"
-
-
-def why_not_shared(kernel: str, replicas: int, gpus: int) -> str | None:
-    """Why ``replicas`` of ``kernel`` cannot share ``gpus`` GPUs; None where they can, or need not.
-
-    ``gpus`` is 0 for CPU devices.
-    """
-    if kernel not in CANNOT_SHARE or not 0 < gpus < replicas:
-        return None
-    return f"{sharing(replicas, gpus)}: {CANNOT_SHARE[kernel]}"
-
-
-def sharing(replicas: int, gpus: int) -> str:
-    """``4 replicas on 1 GPU``."""
-    return f"{replicas} replicas on {gpus} GPU{'' if gpus == 1 else 's'}"
 
 
 def driver_failure(code: int, said: str) -> str:

@@ -20,8 +20,7 @@ from chainer.backends import cuda
 from chainer.iterators import MultiprocessIterator
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, memory, precisions, replicas
+from helpers.frameworks import memory, precisions, replicas
 from helpers.frameworks.chainer_checks import (
     exact,
     gradients,
@@ -61,7 +60,6 @@ than this would be missing for the batch on a GPU of 16 GB (one block of it stay
 # What Chainer cannot do, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
-    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["chainer"],
     "bf16": "Chainer has no bfloat16",
     "fp16": (
         "Chainer's mixed16 stores the weights in float16, where the others round only products"
@@ -91,10 +89,8 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+def list_devices(kind: str, count: int) -> list[Device]:
     """Naming a GPU does not start CUDA in this process, so processes can still be forked."""
-    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
-        raise UnsupportedError(why)
     if kind == "gpu":
         return [chainer.get_device(f"@cupy:{index}") for index in range(count)]
     return [chainer.get_device("@numpy")] * count

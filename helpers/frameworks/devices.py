@@ -2,8 +2,8 @@
 
 A CPU device is a replica that computes on cores of its own (``helpers.frameworks.cpu_cores``). It
 has its share of the batch and its own BatchNorm statistics, and takes part in the gradient average
-like a GPU. Devices that share what they compute on, the cores of a CPU or a GPU, show that the data
-parallelism is right; their times are not ranked.
+like a GPU. CPU devices that share cores show that the data parallelism is right; their times are
+not ranked.
 """
 
 import os
@@ -19,31 +19,27 @@ import pynvml
 from data_prep.files import core_count
 from helpers.errors import UnsupportedError, UserError
 from helpers.frameworks import capabilities, cpu_cores, installed, topology
-from helpers.frameworks.capabilities import Gpu, sharing
+from helpers.frameworks.capabilities import Gpu
 from helpers.frameworks.cpu_cores import CpuDevice
 
 CPU_DEVICES = 2
 FEW_SHARING, A_CORE = 12, 4
 """CPU devices that may share the cores of any machine, as a shipped sweep asks; more by cores."""
-MOST_REPLICAS_A_GPU = 1024
-"""Replicas that may share a GPU."""
 HIDDEN = ("", "-1", "none", "void", "nodevfiles")
 """Values of ``CUDA_VISIBLE_DEVICES`` that people and schedulers hide all GPUs with."""
+HIDE = "for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
 
 
 @dataclass(frozen=True)
 class Devices:
     """The devices of a run, one a replica.
 
-    ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``shared_gpus`` says how
-    many GPUs they are where replicas share them: replica i is on GPU i % ``shared_gpus``. It is
-    None where each has a device of its own. ``cpus`` are the cores of each CPU device; empty where
-    these share all cores.
+    ``kind`` is ``gpu`` or ``cpu``, ``names`` has one entry a replica. ``cpus`` are the cores of
+    each CPU device; empty where these share all cores.
     """
 
     kind: str
     names: tuple[str, ...]
-    shared_gpus: int | None = None
     cpus: tuple[CpuDevice, ...] = ()
 
     @property
@@ -51,22 +47,12 @@ class Devices:
         return len(self.names)
 
     @property
-    def gpus(self) -> int:
-        """On how many GPUs they are; 0 of CPU devices."""
-        return self.shared_gpus or (self.count if self.kind == "gpu" else 0)
-
-    @property
     def short(self) -> str:
-        """How a sentence names them: "4 GPUs", "2 CPU devices", "4 replicas on 1 GPU"."""
-        if self.shared_gpus:
-            return sharing(self.count, self.shared_gpus)
+        """How a sentence names them: "4 GPUs", "2 CPU devices"."""
         noun = "GPU" if self.kind == "gpu" else "CPU device"
         return f"{self.count} {noun}{'' if self.count == 1 else 's'}"
 
     def __str__(self) -> str:
-        shows = "they show whether the data parallelism is right, and their times are not ranked"
-        if self.shared_gpus:
-            return f"{self.short} ({', '.join(self.names[: self.gpus])}): {shows}"
         if self.kind == "gpu":
             return f"{self.short}: " + ", ".join(self.names)
         if self.cpus:
@@ -74,7 +60,10 @@ class Devices:
             each = f"{threads} core{'s' * (threads != 1)}{' each' * (self.count > 1)}"
             which = "; ".join(",".join(map(str, cpu.cores)) for cpu in self.cpus)
             return f"{self.short} of {each} (cores {which})"
-        said = f"{self.short} that share {core_count()} cores: {shows}"
+        said = (
+            f"{self.short} that share {core_count()} cores: they show whether the data parallelism "
+            "is right, and their times are not ranked"
+        )
         return "; ".join(filter(None, (said, crowded(self.count))))
 
 
@@ -88,13 +77,13 @@ def crowded(count: int) -> str:
     )
 
 
-def run_name(notebook: str, replicas: int, shared_gpus: int | None, nodes: int = 1) -> str:
-    """The name of a run's folder: ``PyTorch_MultiGPU-4x``, or ``-4x-1gpu`` where they share one.
+def run_name(notebook: str, replicas: int, nodes: int = 1) -> str:
+    """The name of a run's folder: ``PyTorch_MultiGPU-4x``.
 
     Of several nodes, ``-2n-4x``: with so many replicas each.
     """
     among = f"-{nodes}n" if nodes > 1 else ""
-    return f"{notebook}{among}-{replicas}x" + (f"-{shared_gpus}gpu" if shared_gpus else "")
+    return f"{notebook}{among}-{replicas}x"
 
 
 def visible() -> list[Gpu]:
@@ -126,11 +115,6 @@ def visible() -> list[Gpu]:
             chosen.append(match)
     instance = next((gpu for gpu in chosen if gpu.uuid.startswith("MIG-")), None)
     return chosen if instance is None else [instance]
-
-
-def used(count: int, gpus: int | None = None) -> list[Gpu]:
-    """The GPUs of ``count`` replicas: ``gpus`` of those visible, by default one for each."""
-    return [] if gpus == 0 else visible()[: count if gpus is None else gpus]
 
 
 def cuda_names(gpus: Sequence[Gpu]) -> str:
@@ -244,7 +228,6 @@ def _mig_instances(handle: Any) -> list[Any] | None:
 
 def resolve(
     requested: int | str = "auto",
-    gpus: int | str | None = "auto",
     cores_per_device: int | str = "auto",
     loader_cores: str = cpu_cores.ON_DEVICE,
 ) -> Devices:
@@ -252,9 +235,6 @@ def resolve(
 
     Args:
         requested: how many. ``auto`` is every GPU, or two CPU devices where there is none.
-        gpus: on how many GPUs they are. By default (``auto``, None) each device is a GPU of its
-            own; each of fewer GPUs is shared by as many replicas. With 0 the devices are the
-            CPU's, and GPUs that no process can use are hidden from this one and all that it starts.
         cores_per_device: of a CPU device. ``auto`` is an equal part of all cores, ``shared`` lets
             the devices share them.
         loader_cores: where a CPU device's loader workers run, one of ``cpu_cores.LOADER_CORES``.
@@ -264,42 +244,21 @@ def resolve(
             and cannot be given to CUDA.
         UnsupportedError: this process's own environment cannot compute on these GPUs.
     """
-    asked = None if gpus in ("auto", None) else _number("gpus", gpus)
-    if asked is not None and asked < 0:
-        raise UserError(f"gpus {asked}: give 0 or more")
-    if asked == 0:
-        found = []
-        _hide_broken_gpus()
-    elif not (found := visible()):
+    if not (found := visible()):
         _refuse_to_hide_gpus()
     if requested == "auto":
-        count = asked or len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
+        count = len(found) or min(CPU_DEVICES, len(cpu_cores.machine()))
     else:
         count = _number("devices", requested)
         if count < 1:
             raise UserError(f"devices {count}: a run needs at least one")
-    if asked and asked > len(found):
-        what_else = f"give {len(found)}, or leave gpus out" if found else "leave gpus out"
-        raise UserError(f"gpus {asked}: {_sees(found)}; {what_else}")
     if not found:
         return _on_cpu(count, cores_per_device, loader_cores)
-    if asked is None and count > len(found):
-        raise UserError(
-            f"devices {count}: {_sees(found)}; ask for fewer, for gpus {len(found)} to let "
-            "replicas share GPUs, or for gpus 0 to train on CPU devices"
-        )
-    on = asked or count
-    if count > MOST_REPLICAS_A_GPU * on:
-        raise UserError(f"devices {count}: at most {MOST_REPLICAS_A_GPU} replicas may share a GPU")
-    if count % on:  # else the fullest GPU would set the pace
-        raise UserError(
-            f"devices {count}: cannot be spread evenly over gpus {on}; "
-            f"give a multiple of {on}, or another value of gpus"
-        )
-    if why := installed.why_not_here(found[:on]):
+    if count > len(found):
+        raise UserError(f"devices {count}: {_sees(found)}; give {len(found)} at most ({HIDE})")
+    if why := installed.why_not_here(found[:count]):
         raise UnsupportedError(why)
-    names = tuple(found[i % on].name for i in range(count))
-    return Devices("gpu", names, on if on < count else None)
+    return Devices("gpu", tuple(gpu.name for gpu in found[:count]))
 
 
 def _on_cpu(count: int, cores_per_device: int | str, loader_cores: str) -> Devices:
@@ -339,15 +298,7 @@ def _number(what: str, value: object) -> int:
 def _sees(found: Sequence[Gpu]) -> str:
     if found and found[0].uuid.startswith("MIG-"):
         return "this process sees 1 MIG instance, all that CUDA gives to one"
-    return f"this process sees {len(found)} GPU(s)" if found else "this process sees no GPU"
-
-
-def _hide_broken_gpus() -> None:
-    """With ``gpus`` 0 a run on the CPU is asked for, which a broken GPU must not end."""
-    try:
-        visible()
-    except UserError:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return f"this process sees {len(found)} GPU(s)"
 
 
 def _refuse_to_hide_gpus() -> None:
@@ -355,15 +306,14 @@ def _refuse_to_hide_gpus() -> None:
     names = _named_visible()
     if _are_hidden(names) or not _present():
         return
-    hide = "for CPU devices hide the GPUs: CUDA_VISIBLE_DEVICES="
     if names is not None:
         raise UserError(
             f"CUDA_VISIBLE_DEVICES={','.join(names)} names no GPU and no MIG instance of this "
-            f"machine: 'nvidia-smi -L' lists them ({hide})"
+            f"machine: 'nvidia-smi -L' lists them ({HIDE})"
         )
     raise UserError(
         f"every GPU here is in MIG mode and has no instance: 'sudo nvidia-smi mig -cgi 0 -C' "
-        f"creates one of the whole GPU ({hide})"
+        f"creates one of the whole GPU ({HIDE})"
     )
 
 

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, import_messages, rank_info, weight_layout
+from helpers.frameworks import import_messages, rank_info, weight_layout
 
 # isort: split
 import tensorflow as tf
@@ -35,10 +34,8 @@ def versions() -> dict[str, str]:
     return {"horovod": version("horovod"), "mpich": version("mpich")}
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+def list_devices(kind: str, count: int) -> list[Device]:
     """This process's device, as often as its node has one."""
-    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
-        raise UnsupportedError(why)
     here = rank_info.here()
     if here is None:
         return [_see_one(kind, 0, 1)] * count

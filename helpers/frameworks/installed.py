@@ -13,11 +13,8 @@ from helpers.frameworks import capabilities, optional_kernels
 from helpers.frameworks.capabilities import Gpu
 
 
-def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | None:
-    """Why ``kernel`` cannot be used, for a run of ``replicas`` on ``gpus`` if any; None if it can.
-
-    In one line.
-    """
+def problem(kernel: str, gpus: Sequence[Gpu] = ()) -> str | None:
+    """Why ``kernel`` cannot be used, on ``gpus`` if any, in one line; None if it can."""
     content = _status(kernel)
     if content.get("ok") is False:
         reason = str(content.get("reason") or "no reason was written").strip().splitlines()[0]
@@ -30,8 +27,7 @@ def problem(kernel: str, gpus: Sequence[Gpu] = (), replicas: int = 0) -> str | N
     command = spec.argv[0] if spec.argv else ""
     if Path(command).is_absolute() and not Path(command).exists():
         return f"kernel '{kernel}' points at {command}, which is gone: run {how_to_make(kernel)}"
-    alone = capabilities.why_not_shared(kernel, replicas, len(gpus))
-    return f"kernel '{kernel}': {alone}" if alone else _why_not(kernel, gpus)
+    return _why_not(kernel, gpus)
 
 
 def how_to_make(kernel: str) -> str:

@@ -88,7 +88,7 @@ class Framework(Protocol):
     def versions(self) -> dict[str, str]:
         """Versions of the framework and of the libraries its speed depends on."""
 
-    def list_devices(self, kind: str, count: int, gpus: int | None = None) -> list[Device]:
+    def list_devices(self, kind: str, count: int) -> list[Device]:
         """The framework's handles for the devices of a run.
 
         Called before :meth:`configure`, and before anything is computed.
@@ -96,11 +96,9 @@ class Framework(Protocol):
         Args:
             kind: ``gpu`` or ``cpu``.
             count: number of replicas.
-            gpus: number of GPUs that the replicas share; None: one GPU per replica.
 
         Raises:
-            UserError: the devices cannot be had, or lack memory.
-            UnsupportedError: the framework's replicas cannot share a GPU.
+            UserError: the devices cannot be had.
         """
 
     def configure(self, precision: str, kind: str) -> None:

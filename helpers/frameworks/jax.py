@@ -24,8 +24,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from helpers.errors import UnsupportedError
-from helpers.frameworks import capabilities, jax_ranks, memory, precisions
+from helpers.frameworks import jax_ranks, memory, precisions
 from helpers.frameworks.interface import Seen, Watch
 from helpers.frameworks.jax_checks import (
     exact,
@@ -100,10 +99,8 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+def list_devices(kind: str, count: int) -> list[Device]:
     """Call it before JAX computes anything: the devices cannot change afterwards (RuntimeError)."""
-    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
-        raise UnsupportedError(why)
     jax_ranks.join()
     try:
         if kind == "gpu":  # of the others JAX would take the memory

@@ -17,9 +17,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from helpers.errors import UnsupportedError
 from helpers.frameworks import (
-    capabilities,
     mxnet_ranks,
     precisions,
 )
@@ -50,7 +48,6 @@ Model: TypeAlias = gluon.HybridBlock
 # What Gluon cannot do, or does otherwise than the others, and why.
 SKIPPED = {
     **precisions.ON_GPUS_ONLY,
-    "replicas that share one, on GPUs": capabilities.CANNOT_SHARE["mxnet"],
     "bf16": (
         "contrib.amp has bfloat16 for CPUs only, and changes the operators of the whole process "
         "for good: the fairness check's network in float64 then fails"
@@ -95,9 +92,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
-    if why := capabilities.why_not_shared(KERNEL, count, gpus or 0):
-        raise UnsupportedError(why)
+def list_devices(kind: str, count: int) -> list[Device]:
     make = mx.gpu if kind == "gpu" else mx.cpu
     return [make(index) for index in range(count)]
 

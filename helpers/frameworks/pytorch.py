@@ -62,9 +62,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+def list_devices(kind: str, count: int) -> list[Device]:
     if kind == "gpu":
-        return [torch.device("cuda", index % (gpus or count)) for index in range(count)]
+        return [torch.device("cuda", index) for index in range(count)]
     return [torch.device("cpu")] * count
 
 

@@ -118,13 +118,9 @@ def seen_by(model: Model) -> Iterator[list[np.ndarray]]:
 
 
 def _join(rank: int, devices: Sequence[Device]) -> None:
-    """Let this replica's process join those of the other ``devices``.
-
-    NCCL refuses two ranks on one GPU; Gloo sums on the host what is on GPUs.
-    """
-    apart = devices[0].type == "cuda" and len(set(devices)) == len(devices)
+    """Let this replica's process join those of the other ``devices``."""
     dist.init_process_group(
-        "nccl" if apart else "gloo",
+        "nccl" if devices[0].type == "cuda" else "gloo",
         init_method=os.environ[replicas.RENDEZVOUS],
         rank=rank,
         world_size=len(devices),

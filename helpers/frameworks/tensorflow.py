@@ -20,9 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, import_messages, memory, precisions, tensorflow_ranks
-from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.interface import Seen, Watch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only, of those that heed it
@@ -67,11 +65,6 @@ SKIPPED = {
     ),
 }
 
-_LEFT_TO_CUDA = 2048
-"""MiB of a shared GPU that stay free for CUDA, cuDNN and cuBLAS."""
-_LEAST_PART = 512
-"""MiB, without which a replica has no room for its weights and their gradients and moments."""
-
 _apply_debug_options = tf.data.Dataset._apply_debug_options  # TensorFlow's own
 # More than steps are ever queued, so that each has a thread to wait for it at once.
 _WAITING = ThreadPoolExecutor(64, "waiting for a device")
@@ -84,16 +77,14 @@ def versions() -> dict[str, str]:
     return found | {name: str(build[key]) for name, key in names.items() if build.get(key)}
 
 
-def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]:
+def list_devices(kind: str, count: int) -> list[Device]:
     """Call it before TensorFlow computes anything: the devices cannot change afterwards
     (RuntimeError). TensorFlow then sees ``count`` GPUs and takes their memory as it is needed.
     """
     tensorflow_ranks.use(kind, count)
     physical = tf.config.list_physical_devices(kind.upper())
     if kind == "gpu":
-        tf.config.set_visible_devices(physical[: gpus or count], "GPU")
-        if gpus and gpus < count:
-            return _logical_gpus(physical[:gpus], count)
+        tf.config.set_visible_devices(physical[:count], "GPU")
         for device in physical[:count]:
             tf.config.experimental.set_memory_growth(device, True)
         return [f"GPU:{index}" for index in range(count)]
@@ -107,28 +98,6 @@ def list_devices(kind: str, count: int, gpus: int | None = None) -> list[Device]
         if len(tf.config.list_logical_devices("CPU")) < count:
             raise
     return [f"CPU:{index}" for index in range(count)]
-
-
-def _logical_gpus(physical: Sequence[Any], count: int) -> list[Device]:
-    """``count`` logical devices, as many on each GPU, with equal parts of its memory.
-
-    Memory that grows as it is needed is not to be had with them.
-    """
-    gpus, each = len(physical), count // len(physical)
-    known = tf.config.get_logical_device_configuration(physical[0])
-    if len(known or []) != each:  # else the cell is run again, and less of the memory is free
-        free = memory.free_on_gpus([gpu.uuid for gpu in device_helpers.used(gpus)])
-        part = (free - _LEFT_TO_CUDA) // each
-        if part < _LEAST_PART:
-            raise UserError(
-                f"devices {count}: {free} MiB of GPU memory are free, too little for {each} "
-                "replicas that share them; ask for fewer"
-            )
-        for gpu in physical:
-            parts = [tf.config.LogicalDeviceConfiguration(memory_limit=part)] * each
-            tf.config.set_logical_device_configuration(gpu, parts)
-    # TensorFlow numbers all on the first GPU before those on the second.
-    return [f"GPU:{i % gpus * each + i // gpus}" for i in range(count)]
 
 
 def configure(precision: str, kind: str) -> None:

@@ -53,9 +53,8 @@ def over(variable: Any, devices: Sequence[str]) -> tf.distribute.Strategy:
 
 
 def _reduction(devices: Sequence[str]) -> Any:
-    """As in the notebook: NCCL refuses two replicas on one GPU."""
-    seen = tf.config.get_visible_devices("GPU")
-    if devices[0].startswith("GPU") and len(seen) >= len(devices):
+    """As in the notebook."""
+    if devices[0].startswith("GPU"):
         return tf.distribute.NcclAllReduce()
     return tf.distribute.ReductionToOneDevice()
 

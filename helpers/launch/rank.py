@@ -138,7 +138,7 @@ def _take(here: Place, order: Mapping[str, Any]) -> None:
     # torchrun promises with this that it listens at MASTER_PORT. No process listens at our port,
     # so all ranks would wait.
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-    _see_own_gpus(here, order["gpus here"])
+    _see_own_gpus(here)
     hooks = f"helpers.frameworks.{order['framework']}_ranks"
     if order["framework"] and importlib.util.find_spec(hooks):
         own = getattr(importlib.import_module(hooks), "environment", None)
@@ -164,21 +164,17 @@ def _line(error: BaseException) -> str:
     return said.rstrip(": ")[:LONGEST]
 
 
-def _see_own_gpus(here: Place, there: int) -> None:
+def _see_own_gpus(here: Place) -> None:
     """The GPUs of this rank's node: by UUID, because CUDA and NVML number them differently.
 
-    On one machine each simulated node has other GPUs, as far as there are so many. On a machine
-    of its own it has what is there, or what Slurm gave this step.
+    On one machine each simulated node has other GPUs. On a machine of its own it has what is there,
+    or what Slurm gave this step.
     """
     if here.kind != "gpu":
         return
-    if here.virtual:
-        shown = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
-        own = [shown[(here.node * here.devices + n) % len(shown)] for n in range(here.devices)]
-    else:
-        own = devices.cuda_names(devices.visible()[: here.devices]).split(",")
-    if any(own):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(own))
+    first = here.node * here.devices if here.virtual else 0
+    if own := devices.visible()[first : first + here.devices]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(own)
 
 
 def _kill(process: int) -> None:

@@ -132,7 +132,6 @@ class DeviceList(TypedDict):
     kind: Literal["gpu", "cpu"]
     count: Positive  # of replicas
     names: list[str]  # one a replica
-    shared_gpus: NotRequired[Positive]  # GPUs, where replicas share them: times are not ranked
     cpus: NotRequired[Annotated[list[CpuDevice], Meta(min_length=1)]]  # where none shares cores
 
 

@@ -182,7 +182,6 @@ def start(
             "kind": devices.kind,
             "count": devices.count,
             "names": list(devices.names),
-            **({"shared_gpus": devices.shared_gpus} if devices.shared_gpus else {}),
             **({"cpus": [cpu.as_record() for cpu in devices.cpus]} if devices.cpus else {}),
         },
         "recipe": recipe.as_record(),

@@ -3,7 +3,6 @@
 from typing import Any
 
 from helpers import record
-from helpers.frameworks.capabilities import sharing
 from helpers.frameworks.switches import COMPILED_HERE
 from helpers.results import by_class, comparability, run_sets
 from helpers.results.comparison import Comparison, Entry
@@ -59,9 +58,6 @@ def _limits(content: dict[str, Any]) -> list[str]:
         texts.append(f"its {count} nodes were simulated on one machine, so no network was measured")
     if changed := departures(content):
         texts.append(f"the recipe was changed: {changed}")
-    if gpus := content["devices"].get("shared_gpus"):
-        found = sharing(content["devices"]["count"], gpus)
-        texts.append(f"{found} take turns, so the speed-up is meaningless")
     if comparability.resumed_after(content):
         texts.append(
             f"resumed {_where(content['checkpoint'])}: its times cover its last "

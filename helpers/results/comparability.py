@@ -78,15 +78,12 @@ RANKED = ("gpu", "cpu")
 def kind(content: Mapping[str, Any]) -> str:
     """What its times are of: ``gpu`` or ``cpu``, where each device has a GPU or cores of its own.
 
-    ``shared``: replicas that share a GPU. ``shared cores``: CPU devices that share cores, or say
-    nothing of them. ``simulated``: the nodes were processes of one machine.
+    ``shared cores``: CPU devices that share cores, or say nothing of them. ``simulated``: the nodes
+    were processes of one machine.
     """
-    devices = content["devices"]
-    if devices.get("shared_gpus"):
-        return "shared"
     if simulated_nodes(content):
         return "simulated"
-    if devices["kind"] == "gpu":
+    if content["devices"]["kind"] == "gpu":
         return "gpu"
     return "cpu" if _own_cores(content) else "shared cores"
 

@@ -45,9 +45,8 @@ class Entry:
         """The framework, which notebook where it has several, and its setting where these differ.
 
         ``PyTorch``, ``PyTorch DataParallel``, ``PyTorch bf16``; with other code the same
-        notebook is no repeat (``PyTorch (code 1a2b3c4)``). That replicas share GPUs is always
-        said (``PyTorch sharing 1 GPU``): they are never repeats of others, nor are they measured
-        against others. So it is of several nodes (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
+        notebook is no repeat (``PyTorch (code 1a2b3c4)``). Several nodes are always said
+        (``PyTorch 2 x 4``, ``PyTorch 2 x 1 simulated``).
         """
         return self._named(self.nodes)
 
@@ -60,9 +59,7 @@ class Entry:
         framework = self.content["framework"]
         notebook = self.content["run"]["notebook"]
         name = name_of(str(framework["name"]), notebook, str(framework["kernel"]))
-        gpus = self.content.get("devices", {}).get("shared_gpus")
-        shared = f"sharing {gpus} GPU{'s' * (gpus > 1)}" if gpus else ""
-        return " ".join(part for part in (name, self.setting, self.program, nodes, shared) if part)
+        return " ".join(part for part in (name, self.setting, self.program, nodes) if part)
 
     @property
     def nodes(self) -> str:

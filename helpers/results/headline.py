@@ -36,8 +36,6 @@ def machine(compared: Comparison) -> str:
         return f"{numbers} CPU device{many}{_nodes(entries)}"
     gpus_of = (e.content["devices"] for e in entries if e.content["devices"]["kind"] == "gpu")
     names = ", ".join(dict.fromkeys(name for gpus in gpus_of for name in gpus["names"]))
-    if gpus := found.get("shared_gpus"):
-        return f"{gpus} {names} shared by {found['count']} replicas"
     return f"{found['count']} {names}{_nodes([last])}"
 
 

@@ -215,10 +215,7 @@ def devices_text(found: dict[str, Any]) -> str:
     """``2 x NVIDIA H100``, ``2 on the CPU, sharing cores``."""
     if found["kind"] == "cpu":
         return f"{found['count']} on the CPU{_cores(found.get('cpus', []))}"
-    names = machines.models(found)
-    if gpus := found.get("shared_gpus"):
-        return f"{found['count']} replicas on {gpus} x {names}"
-    return f"{found['count']} x {names}"
+    return f"{found['count']} x {machines.models(found)}"
 
 
 def _cores(cpus: list[dict[str, Any]]) -> str:

@@ -62,9 +62,7 @@ def unranked(compared: Comparison) -> str | None:
         race = rivals[0].content["devices"]["kind"].upper()
         return f"{race} runs are not ranked, because they differ in {_differ(rivals)}."
     kinds = {kind(entry.content) for entry in compared.finished}
-    if "shared" in kinds:
-        why = "Replicas that share a GPU take turns on it"
-    elif "simulated" in kinds:
+    if "simulated" in kinds:
         why = "Simulated nodes are processes of one machine, with no network between them"
     else:
         why = "These CPU devices have no cores of their own"

@@ -1,8 +1,8 @@
 """Estimate the time of planned runs from earlier runs on this machine.
 
 Only earlier runs with the same notebook, environment, recipe, precision, execution, epochs, batch
-size, loader workers, data folder, devices and shared GPUs on this host count. Without such a run
-there is no estimate.
+size, loader workers, data folder and devices on this host count. Without such a run there is no
+estimate.
 """
 
 import json
@@ -27,7 +27,7 @@ LATEST = 5
 """The number of latest runs whose median is used, because they ran today's code and driver."""
 
 Key = tuple[Any, ...]
-"""Label, recipe, precision and execution, settings, data folder, devices, shared GPUs, host."""
+"""Label, recipe, precision and execution, settings, data folder, devices, host."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class History:
 
     def _key(self, state: RunState) -> Key:
         how = state.precision, state.execution
-        where = (state.label, state.devices, state.gpus, state.nodes, *how)
+        where = (state.label, state.devices, state.nodes, *how)
         if where not in self._keys:
-            found = device_helpers.resolve(state.devices, state.gpus, cpu_cores.SHARED)
+            found = device_helpers.resolve(state.devices, cpu_cores.SHARED)
             name = self._plan.recipe
             if name == "auto":
                 name = "chexnet" if found.kind == "gpu" else "demo"
@@ -80,7 +80,6 @@ class History:
                 image_readers.called(recipe, image_folders.data_folder(recipe, data)),
                 found.kind,
                 (str(state.nodes), *found.names * state.nodes),
-                found.shared_gpus,
                 socket.gethostname(),
             )
         return self._keys[where]
@@ -121,7 +120,6 @@ def _of_record(plan: Plan, path: Path) -> tuple[str, Key]:
         content["data"]["folder"],
         devices["kind"],
         (str(content.get("cluster", {}).get("nodes", 1)), *devices["names"]),
-        devices.get("shared_gpus"),
         run["host"],
     )
     return str(run["started"]), key

@@ -24,12 +24,12 @@ def announce(experiment: Experiment, history: History) -> None:
     for line in recipes.in_words(experiment.plan):
         say(f"  {line}")
     to_run = []
-    virtual = [run.devices for run in experiment.runs if not devices.used(run.devices, run.gpus)]
-    if warned := devices.crowded(max(virtual, default=0)):
+    warned = devices.crowded(max((run.devices for run in experiment.runs), default=0))
+    if warned and not devices.visible():
         say(f"  {warned}")
     problems: dict[tuple[Any, ...], str | None] = {}  # thousands of runs have few different ones
     for state in experiment.runs:
-        key = state.label, state.devices, state.gpus, state.nodes, state.execution
+        key = state.label, state.devices, state.nodes, state.execution
         if key not in problems:
             problems[key] = preflight.why_skipped(experiment.plan, state)
         if experiment.is_finished(state):

@@ -14,7 +14,6 @@ from helpers import paths
 from helpers.errors import UserError
 from helpers.frameworks import cpu_cores, order, run_label
 from helpers.frameworks import devices as device_helpers
-from helpers.frameworks.capabilities import sharing
 from helpers.launch import launchers
 from helpers.recipe import AS_USUAL, PRECISIONS, Recipe, full_name, lookup
 from helpers.runner import selection
@@ -63,8 +62,6 @@ class Choices(Settings):
     """All notebooks of these frameworks, instead of ``notebooks``."""
     devices: Sequence[int | str] = ("auto",)
     """How many on each node, several in turn."""
-    gpus: int | str = "auto"
-    """On how many GPUs each of these numbers is; ``auto``: on as many."""
     recipe: str = "auto"
     """A recipe's name or its file."""
     data: str = "auto"
@@ -98,8 +95,6 @@ class RunState:
     """The recipe's, where it is the usual one."""
     variant: str = ""
     """The difference to other runs of the same notebook on as many devices."""
-    gpus: int | None = None
-    """The number of GPUs that the devices share; None for one GPU per device, if there are GPUs."""
     nodes: int = 1
     """The number of nodes, with ``devices`` devices each."""
     earlier: list[str] = field(default_factory=list)
@@ -113,32 +108,21 @@ class RunState:
     @property
     def folder(self) -> str:
         """The run's folder in the experiment."""
-        name = device_helpers.run_name(self.label, self.devices, self.shared_gpus, self.nodes)
+        name = device_helpers.run_name(self.label, self.devices, self.nodes)
         return name + (f"-{self.variant}" if self.variant else "")
 
     @property
     def title(self) -> str:
         apart = f", {self.variant.replace('-', ' ')}" if self.variant else ""
         each = " each" if self.nodes > 1 else ""
-        if self.shared_gpus:
-            found = sharing(self.devices, self.shared_gpus)
-            among = f" on {self.nodes} nodes" if self.nodes > 1 else ""
-            return f"{self.label}{among}, {found}{each}{apart}"
         among = f"{self.nodes} nodes with " if self.nodes > 1 else ""
-        kind = counted(self.devices, "CPU device" if self.gpus == 0 else "device")
-        return f"{self.label} on {among}{kind}{each}{apart}"
-
-    @property
-    def shared_gpus(self) -> int | None:
-        """As ``devices.Devices`` has it."""
-        return self.gpus if self.gpus and self.gpus < self.devices else None
+        return f"{self.label} on {among}{counted(self.devices, 'device')}{each}{apart}"
 
     @property
     def on(self) -> str:
-        """Its devices in a table's cell: ``4``, ``4 on 1 GPU``, or of two nodes ``2 x 4``."""
+        """Its devices in a table's cell: ``4``, or of two nodes ``2 x 4``."""
         among = f"{self.nodes} x " if self.nodes > 1 else ""
-        shared = f" on {counted(self.shared_gpus, 'GPU')}" if self.shared_gpus else ""
-        return f"{among}{self.devices}{shared}"
+        return f"{among}{self.devices}"
 
     def about(self) -> dict[str, Any]:
         """What the notebook cannot know of its own run, for the record's section ``run``."""
@@ -188,7 +172,7 @@ class Plan(Settings):
         return self._identity() == other._identity()
 
     def _identity(self) -> tuple[Any, ...]:
-        runs = [(run.folder, run.gpus, run.seed, run.precision, run.execution) for run in self.runs]
+        runs = [(run.folder, run.seed, run.precision, run.execution) for run in self.runs]
         return self.parameters(), self.launcher, self.recipe_digests, runs
 
 
@@ -240,10 +224,8 @@ def make_plan(**choices: Any) -> Plan:
             data = str(image_folders.prepare_data(recipe, data))
     with choosing("frameworks" if given.frameworks else "notebooks"):
         offers = selection.chosen(framework_notebooks(), given.notebooks, given.frameworks)
-    with choosing("gpus"):
-        device_helpers.resolve("auto", given.gpus)
     with choosing("devices"):
-        found = [device_helpers.resolve(n, given.gpus, cpu_cores.SHARED) for n in given.devices]
+        found = [device_helpers.resolve(n, cpu_cores.SHARED) for n in given.devices]
     counts = dict.fromkeys(each.count for each in found)
     with choosing("nnodes"):
         nodes = dict.fromkeys(
@@ -278,7 +260,6 @@ def make_plan(**choices: Any) -> Plan:
                 + [f"seed{seed}"] * (len(seeds) > 1)
                 + [f"repeat{repeat}"] * (repeats > 1)
             ),
-            gpus=None if given.gpus == "auto" else found[0].gpus,
             nodes=among,
         )
         for repeat, seed, offer, (precision, execution), among, count in grid
@@ -306,7 +287,7 @@ def _cores(given: Choices, recipe: Recipe, devices: int, nodes: int) -> int | st
                 return device_helpers.check_cores(asked) or "auto"
             return asked
     with choosing("loader_cores" if place not in cpu_cores.LOADER_CORES else "devices"):
-        widest = device_helpers.resolve(devices, given.gpus, asked, place)
+        widest = device_helpers.resolve(devices, asked, place)
     if widest.cpus and asked != "auto":
         return int(asked)
     return asked if asked == cpu_cores.SHARED else "auto"

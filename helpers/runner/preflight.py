@@ -56,6 +56,7 @@ def check(experiment: Experiment) -> None:
         if not experiment.is_finished(state):
             selection.check_parameters_cell(state.notebook)
             _check_launcher(plan, state)
+            _check_gpus(plan, state)
     # The largest global batch to fill.
     most = max(plan.runs, key=lambda state: state.nodes * state.devices)
     notes: dict[str, None] = {}  # seeds share most of them
@@ -82,7 +83,6 @@ def _resolve(experiment: Experiment, state: RunState, seed: int) -> Setup:
         devices=state.devices,
         nodes=state.nodes,
         simulated_nodes=is_simulated(experiment.plan, state),
-        gpus=state.gpus,
         run=experiment.folder / "check",
         seed=seed,
     )
@@ -113,7 +113,7 @@ def why_skipped(plan: Plan, state: RunState) -> str | None:
     if not source.exists():
         return f"{source} is gone"
     return (
-        installed.problem(state.kernel, gpus_here(plan, state), state.devices)
+        installed.problem(state.kernel, gpus_here(plan, state))
         or recipes.problem(plan, state.notebook)
         or why_not(state.notebook, state.kernel, state.devices, state.nodes, state.execution)
         or None
@@ -123,7 +123,7 @@ def why_skipped(plan: Plan, state: RunState) -> str | None:
 def gpus_here(plan: Plan, state: RunState) -> list[capabilities.Gpu]:
     """The GPUs of this machine that a run uses."""
     nodes = state.nodes if is_simulated(plan, state) else 1
-    return devices.used(nodes * state.devices, None if state.gpus is None else nodes * state.gpus)
+    return devices.visible()[: nodes * state.devices]
 
 
 def is_simulated(plan: Plan, state: RunState) -> bool:
@@ -133,10 +133,9 @@ def is_simulated(plan: Plan, state: RunState) -> bool:
 
 def order_of(plan: Plan, state: RunState) -> ranks.Order:
     """What the ranks of a run are to be."""
-    here = devices.resolve(state.devices, state.gpus, cpu_cores.SHARED)
-    gpus = len(devices.visible()) if here.kind == "gpu" else 0
-    on = state.devices, here.kind, gpus
-    return ranks.order(state.notebook, state.kernel, plan.launcher, state.nodes, *on)
+    kind = devices.resolve(state.devices, cpu_cores.SHARED).kind
+    on = state.nodes, state.devices, kind
+    return ranks.order(state.notebook, state.kernel, plan.launcher, *on)
 
 
 def _check_launcher(plan: Plan, state: RunState) -> None:
@@ -149,6 +148,16 @@ def _check_launcher(plan: Plan, state: RunState) -> None:
         raise UserError(f"{state.notebook}: {error}") from None
 
 
+def _check_gpus(plan: Plan, state: RunState) -> None:
+    """Check that simulated nodes have a GPU for each device, if there are GPUs."""
+    there, needed = len(devices.visible()), state.nodes * state.devices
+    if 0 < there < needed and is_simulated(plan, state):
+        raise UserError(
+            f"{state.title}: simulated nodes need {needed} GPUs, and this process sees {there}; "
+            f"ask for fewer ({devices.HIDE})"
+        )
+
+
 def test_environments(experiment: Experiment, shown: Shown) -> None:
     """Test each environment on each number of GPUs that the experiment still has to run on.
 
@@ -159,11 +168,10 @@ def test_environments(experiment: Experiment, shown: Shown) -> None:
         known = state.kernel not in NOTEBOOKS or _key(state) in experiment.self_tests
         if known or experiment.is_finished(state):
             continue
-        gpus = devices.used(state.devices, state.gpus)
-        if not gpus or installed.problem(state.kernel, gpus, state.devices):
+        gpus = devices.visible()[: state.devices]
+        if not gpus or installed.problem(state.kernel, gpus):
             continue  # on the CPU; or the run is skipped for that problem
-        names = tuple(gpus[number % len(gpus)].name for number in range(state.devices))
-        on = devices.Devices("gpu", names, state.shared_gpus)
+        on = devices.Devices("gpu", tuple(gpu.name for gpu in gpus))
         shown.note(f"Testing environment {state.kernel} on {on.short}")
         log = experiment.folder / _log(state)
         found = self_test.test(state.kernel, on, gpus, mark=experiment.folder, log=log)
@@ -199,4 +207,4 @@ def _log(state: RunState) -> str:
 
 def _key(state: RunState) -> str:
     """The name of a self-test, which runs in the same environment on the same devices share."""
-    return devices.run_name(f"self-test-{state.kernel}", state.devices, state.shared_gpus)
+    return devices.run_name(f"self-test-{state.kernel}", state.devices)

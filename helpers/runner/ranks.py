@@ -45,8 +45,6 @@ class Order:
     devices: int
     """The devices of each node."""
     kind: str
-    gpus: int
-    """The number of GPUs of this machine."""
     framework: str
     """Its module in ``helpers.frameworks``."""
 
@@ -68,17 +66,15 @@ def _row_of(notebook: str, kernel: str) -> Row | None:
     return row_of(original(notebook, named[1] if named else ""), kernel)
 
 
-def order(
-    notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str, gpus: int
-) -> Order:
+def order(notebook: str, kernel: str, launcher: str, nodes: int, devices: int, kind: str) -> Order:
     """Describe the ranks of a notebook on ``nodes`` nodes with ``devices`` devices each.
 
-    ``launcher`` is as ``launchers.choose`` takes it, ``gpus`` the number of GPUs of this machine.
+    ``launcher`` is as ``launchers.choose`` takes it.
     """
     row = _row_of(notebook, kernel)
     chosen = launchers.choose(launcher, nodes, mpi=bool(row and row.ranks_only))
     each = devices if row and row.rank_a_device else 1
-    return Order(chosen, each, devices, kind, gpus, row.module if row else "")
+    return Order(chosen, each, devices, kind, row.module if row else "")
 
 
 def check(order: Order, kernel: str) -> None:
@@ -208,7 +204,6 @@ def _say_what(folder: Path, order: Order, python: Path) -> None:
         "interface": launcher.interface,
         "devices": order.devices,
         "kind": order.kind,
-        "gpus here": order.gpus,
         "framework": order.framework,
     }
     run_files.write(folder / "order", about)

@@ -228,7 +228,6 @@ def _execute(
     given |= {
         "devices": state.devices,
         "cores_per_device": plan.cores_here(),
-        "gpus": "auto" if state.gpus is None else state.gpus,
         "run": str(folder),
         "seed": state.seed,
         "precision": state.precision,
@@ -286,11 +285,10 @@ def _environment(experiment: Experiment, state: RunState, gpus: str) -> dict[str
     """The mark of the experiment, and only the run's own GPUs, whatever else is in the machine."""
     steps = experiment.folder / state.folder / heartbeat.FILE
     marked = {kernel_processes.MARK: str(experiment.folder), heartbeat.VARIABLE: str(steps)}
-    known = gpus or state.gpus == 0  # else it sees what the runner sees, which is none
     simulated = preflight.is_simulated(experiment.plan, state)
     if not gpus and not simulated and isinstance(cores := experiment.plan.cores_here(), int):
         marked["OMP_NUM_THREADS"] = str(cores)  # which MXNet reads when it is imported
-    return marked | ({"CUDA_VISIBLE_DEVICES": gpus} if known else {})
+    return marked | ({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})
 
 
 def _settle(

@@ -73,7 +73,6 @@ def test(kernel: str, on: Devices, gpus: Sequence[Gpu], *, mark: Path, log: Path
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = devices.cuda_names(gpus)
     command = [python, "-m", "helpers.runner.self_test_worker", kernel, on.kind, str(on.count)]
-    command += [] if on.shared_gpus is None else ["--gpus", str(on.shared_gpus)]
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with temporary_files.own("self-test-") as folder, log.open("wb") as output:

@@ -32,7 +32,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("module", help="one of helpers.frameworks")
     parser.add_argument("kind", choices=("gpu", "cpu"))
     parser.add_argument("count", type=int)
-    parser.add_argument("--gpus", type=int, help="on how many GPUs, where they are shared")
     parser.add_argument("--to", type=Path, required=True)
     given = parser.parse_args(arguments)
     faulthandler.enable()  # a crash in native code leaves a traceback
@@ -46,7 +45,7 @@ def main(arguments: list[str]) -> int:
             precisions.allow_tf32(False)  # before the import, as the notebooks have it
             framework = importlib.import_module(f"helpers.frameworks.{given.module}")
             # As the notebooks do, and before anything is computed.
-            devices = framework.list_devices(given.kind, given.count, given.gpus)
+            devices = framework.list_devices(given.kind, given.count)
             framework.configure("fp32", given.kind)
             python = {"python": sys.version.split()[0]}
             tell(versions=python | framework.versions() | _cuda())

@@ -25,7 +25,7 @@ from helpers.training import parameters
 
 LOG = "slurm-%x-%j.log"
 """The file under ``runs/`` to which a job prints; sbatch fills in the job's name and number."""
-ON_NODES = ("devices", "gpus", "launcher", "data")
+ON_NODES = ("devices", "launcher", "data")
 """Choices that only a compute node can check."""
 OF_A_JOB = ("SLURM_", "SBATCH_", "PMI_", "PMIX_")
 """Slurm's variables in a job begin like this, such as its numbers of nodes, cores and tasks. A job
@@ -88,7 +88,7 @@ def job_of(path: str) -> Job:
             asked = choices.get("nnodes", [1])
             nodes = max(int(parameters.check_number("nodes", number)) for number in asked)
         known = {key: value for key, value in choices.items() if key not in ON_NODES}
-        plans.make_plan(**known, recipe=path, devices=[1], gpus=0)
+        plans.make_plan(**known, recipe=path, devices=[1])
     return Job(found.file.path.resolve(), name, nodes, found.slurm)
 
 

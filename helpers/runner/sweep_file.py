@@ -41,7 +41,6 @@ LISTS = {
     "seeds": _several("[0, 1, 2]"),
 }
 KEYS = LISTS | {
-    "gpus": _one("1"),
     "repeats": _one("3"),
     "recipe": _one('"chexnet"'),
     "data": _one('"data/nih-264"'),
@@ -135,4 +134,4 @@ def _value(key: str, value: Any) -> Any:
         return items if key in ("devices", "nnodes", "seeds") else [str(item) for item in items]
     if key == "data":
         return str(Path(os.path.expanduser(str(value))))  # noqa: PTH111 (it never fails)
-    return str(value) if key in ("recipe", "name", "gpus", "launcher", "loader_cores") else value
+    return str(value) if key in ("recipe", "name", "launcher", "loader_cores") else value

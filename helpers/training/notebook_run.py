@@ -121,8 +121,7 @@ def prepare(run: RunState) -> None:
     run.folder = setup.folder
     run.on_gpu = setup.devices.kind == "gpu"
     run.workers = -(-setup.workers // setup.replicas)
-    shared = setup.of_all_nodes.shared_gpus is not None  # NCCL refuses two processes on a GPU
-    run.backend = "nccl" if run.on_gpu and not shared else "gloo"
+    run.backend = "nccl" if run.on_gpu else "gloo"
     with exchange.first_rank_first():
         run.images = image_data.load_data(setup)
     run.recipe = notebook_recipe.of(setup.recipe, run.images)

@@ -81,7 +81,7 @@ def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
         raise UnsupportedError(why)
     for name, check in own.items():
         check(names[name], setup.devices.kind == "gpu", setup.replicas)
-    kind, count, gpus = setup.devices.kind, setup.devices.count, setup.devices.gpus
+    kind, count = setup.devices.kind, setup.devices.count
     if cpus := setup.devices.cpus:  # before the framework starts its threads
         alone = here is not None and here.ranks_a_node == count  # a rank for each device
         mine = cpus[here.local_rank : here.local_rank + 1] if here and alone else cpus
@@ -89,8 +89,7 @@ def open_run(framework: ModuleType, names: Mapping[str, Any]) -> Opened:
         of_ranks = exchange.exchange(mine)
         every = tuple(cpu for each in of_ranks for cpu in each)
         setup = replace(setup, own_cpus=mine, cpus_of_nodes=every)
-    physical = gpus if here is None else min(gpus, setup.of_all_nodes.gpus) or None
-    devices = tuple(framework.list_devices(kind, count, physical))
+    devices = tuple(framework.list_devices(kind, count))
     framework.configure(setup.recipe.recipe.precision, kind)
     given |= {name: names[name] for name in own} | {"resume": resume}
     return Opened(file, setup, devices, given)

@@ -42,7 +42,6 @@ def resolve(
     recipe: str = "auto",
     data: str | Path = "auto",
     devices: int | str = "auto",
-    gpus: int | str | None = "auto",
     run: str | Path = "auto",
     seed: int = 0,
     precision: str = "fp32",
@@ -67,11 +66,7 @@ def resolve(
             is ``auto`` too, the real images under ``data/`` if they were prepared, else generated
             ones, made on first use.
         devices: how many on each node. ``auto`` is all GPUs, or two CPU devices.
-        gpus: on how many GPUs these are, on each node; fewer are shared. ``auto`` is as many as
-            devices. With 0 they are CPU devices, and this process and all it starts see no GPU any
-            more.
-        run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``, with ``-<g>gpu``
-            where the devices share ``g`` GPUs.
+        run: the run's folder. ``auto`` is ``runs/interactive/<notebook>-<n>x``.
         seed: of split, random weights and augmentation.
         precision: one of ``helpers.recipe.PRECISIONS``.
         execution: one of ``helpers.recipe.EXECUTIONS``; ``default`` is the recipe's.
@@ -99,9 +94,7 @@ def resolve(
     seed = int(check_number("seed", seed))
     if simulated_nodes:
         cores_per_device = cpu_cores.SHARED
-    found = device_helpers.resolve(devices, gpus, cores_per_device)
-    if found.kind == "cpu" and device_helpers.visible():
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else framework and monitor would find them
+    found = device_helpers.resolve(devices, cores_per_device)
     if found.kind == "gpu":  # the driver's order, as above; CUDA puts the fastest of them first
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if recipe == "auto":
@@ -118,7 +111,7 @@ def resolve(
     if loader_cores != "default":
         chosen = replace(chosen, loader_cores=loader_cores)
     if found.cpus and chosen.loader_cores != cpu_cores.ON_DEVICE:
-        found = device_helpers.resolve(devices, gpus, cores_per_device, chosen.loader_cores)
+        found = device_helpers.resolve(devices, cores_per_device, chosen.loader_cores)
     images, epochs = check_number("batch_size", batch_size), check_number("epochs", epochs)
     each = check_number("num_workers", num_workers)
     if isinstance(images, int):
@@ -128,7 +121,7 @@ def resolve(
     folder = prepare_data(chosen, chosen.folder if data == "auto" else data)
     chosen = fit_to_images(chosen, folder)
     if run == "auto":
-        name = device_helpers.run_name(notebook, found.count, found.shared_gpus, nodes)
+        name = device_helpers.run_name(notebook, found.count, nodes)
         run = paths.RUNS / BY_HAND / name
     return Setup(
         found,

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.frameworks import devices as device_helpers
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.devices import Devices
 from helpers.recipe import ScaledRecipe
@@ -37,14 +36,10 @@ class Setup:
 
     @property
     def of_all_nodes(self) -> Devices:
-        """The devices of all nodes as one set: simulated nodes share what GPUs this machine has."""
+        """The devices of all nodes as one set."""
         each = self.devices
-        gpus = self.nodes * each.gpus
-        if self.simulated_nodes and self.nodes > 1 and each.kind == "gpu":
-            gpus = min(gpus, len(device_helpers.visible()))
-        shared = gpus if 0 < gpus < self.replicas else None
         cpus = each.cpus if self.nodes == 1 else self.cpus_of_nodes
-        return Devices(each.kind, each.names * self.nodes, shared, cpus)
+        return Devices(each.kind, each.names * self.nodes, cpus)
 
     @property
     def short(self) -> str:

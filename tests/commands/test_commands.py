@@ -37,7 +37,7 @@ def test_without_a_command_it_shows_them(capsys: pytest.CaptureFixture[str]) -> 
         (["--devices", "2"], "did you mean 'rosetta run --devices'?"),
         (["run", "--num_workers", "2"], "did you mean --num-workers?"),
         (["run", "--framework", "pytorch"], "did you mean --frameworks?"),
-        (["run", "--device", "cpu"], "--gpus 0 trains on the CPU"),
+        (["run", "--device", "cpu"], "CUDA_VISIBLE_DEVICES= hides the GPUs"),
         (["run", "--node_rank=0"], "--launcher mpiexec:HOST,HOST names the machines"),
         (["run", "--hang-timeout", "-1"], "'-1': give minutes, 0 or more"),
         (["diff"], "the following arguments are required: OLD"),

@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from helpers.errors import UserError
@@ -23,12 +21,13 @@ def test_more_devices_that_share_cores_are_warned_of_and_many_more_refused(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """64 on two cores were accepted, and trained on for hours."""
+    with_gpus(monkeypatch)
     monkeypatch.setattr(devices, "core_count", lambda: cores)
     said = f"; warning: {most} CPU devices share {cores} cores, so each step takes long; give"
-    assert said in str(devices.resolve(most, 0, SHARED))
-    assert "warning" not in str(devices.resolve(cores, 0, SHARED))
+    assert said in str(devices.resolve(most, SHARED))
+    assert "warning" not in str(devices.resolve(cores, SHARED))
     with pytest.raises(UserError, match=f"share {cores} cores; give {most} at most$"):
-        devices.resolve(most + 1, 0, SHARED)
+        devices.resolve(most + 1, SHARED)
 
 
 def with_cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -56,7 +55,7 @@ def test_devices_that_share_cores_say_that_they_are_not_ranked(
     with_cores(monkeypatch, 2)
     with pytest.raises(UserError, match=r"give 2 at most\. With cores_per_device 'shared'"):
         devices.resolve(3)
-    found = devices.resolve(3, "auto", SHARED)
+    found = devices.resolve(3, SHARED)
     assert not found.cpus and "not ranked" in str(found)
 
 
@@ -64,19 +63,21 @@ def test_devices_that_share_cores_say_that_they_are_not_ranked(
 def test_wrong_numbers_of_cores(wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch)
     with pytest.raises(UserError, match="cores_per_device "):
-        devices.resolve(1, "auto", wrong)  # type: ignore[arg-type]
+        devices.resolve(1, wrong)  # type: ignore[arg-type]
 
 
 def test_a_wrong_place_for_loaders(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch)
     with pytest.raises(UserError, match="loader_cores 'gpu': give device, own, siblings"):
-        devices.resolve(1, "auto", "auto", "gpu")
+        devices.resolve(1, "auto", "gpu")
 
 
 def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpus(monkeypatch, "A100", "A100")
     assert devices.resolve("1").names == ("A100",)
-    with pytest.raises(UserError, match="sees 2 GPU"):
+    with pytest.raises(
+        UserError, match=r"^devices 3: this process sees 2 GPU\(s\); give 2 at most"
+    ):
         devices.resolve(3)
     with_gpus(monkeypatch)
     with_cores(monkeypatch, 8)
@@ -87,62 +88,6 @@ def test_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_numbers(wrong: object) -> None:
     with pytest.raises(UserError, match="devices"):
         devices.resolve(wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("count", "gpus", "names", "shared", "short"),
-    [
-        (4, 1, ("A",) * 4, 1, "4 replicas on 1 GPU"),
-        ("4", "2", ("A", "B", "A", "B"), 2, "4 replicas on 2 GPUs"),
-        (2, 2, ("A", "B"), None, "2 GPUs"),
-        ("auto", 1, ("A",), None, "1 GPU"),
-        (1, None, ("A",), None, "1 GPU"),
-    ],
-)
-def test_replicas_are_dealt_out_to_the_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-    count: int | str,
-    gpus: int | str | None,
-    names: tuple[str, ...],
-    shared: int | None,
-    short: str,
-) -> None:
-    with_gpus(monkeypatch, "A", "B")
-    found = devices.resolve(count, gpus)
-    assert (found.kind, found.names, found.shared_gpus) == ("gpu", names, shared)
-    assert found.short == short and found.gpus == len(set(names))
-    assert ("not ranked" in str(found)) is bool(shared)
-
-
-@pytest.mark.parametrize(
-    ("there", "count", "gpus", "said"),
-    [
-        (0, 4, 1, "gpus 1: this process sees no GPU; leave gpus out"),
-        (2, 4, 3, "gpus 3: this process sees 2 GPU(s); give 2, or leave gpus out"),
-        (3, 4, 3, "devices 4: cannot be spread evenly over gpus 3; give a multiple of 3"),
-        (2, 1, 2, "devices 1: cannot be spread evenly over gpus 2; give a multiple of 2"),
-        (2, 2050, 2, "devices 2050: at most 1024 replicas may share a GPU"),
-        (2, 4, "one", "gpus 'one': give a number, or auto"),
-        (2, 4, -1, "gpus -1: give 0 or more"),
-        (2, 4, 0.5, "gpus '0.5': give a number, or auto"),
-        (2, 4, "auto", "devices 4: this process sees 2 GPU(s); ask for fewer, for gpus 2 to let"),
-    ],
-)
-def test_gpus_that_cannot_be_had(
-    monkeypatch: pytest.MonkeyPatch, there: int, count: int, gpus: int | str, said: str
-) -> None:
-    with_gpus(monkeypatch, *"ABC"[:there])
-    with pytest.raises(UserError, match=f"^{re.escape(said)}"):
-        devices.resolve(count, gpus)
-
-
-def test_gpus_0_is_the_cpu_whatever_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_gpus(monkeypatch, "A", "B", "C")
-    with_cores(monkeypatch, 4)
-    assert devices.resolve("auto", 0).short == "2 CPU devices"
-    found = devices.resolve(4, 0)
-    assert (found.kind, found.gpus, found.shared_gpus) == ("cpu", 0, None)
-    assert devices.used(4, 0) == [] and len(devices.used(3)) == 3 and len(devices.used(4, 1)) == 1
 
 
 def test_hardware_describes_this_machine() -> None:

@@ -103,5 +103,5 @@ CASES = [
     Case("sweep: a terabyte", sweep_sparse, "too large for a sweep"),
     Case("sweep: YAML that runs a command", sweep(RUNS), "YAML, but a sweep is TOML"),
     Case("sweep: a key with escapes", sweep('"\\u001b[2Jx" = 1'), r"unknown key '\\x1b\[2Jx'"),
-    Case("command: escapes for GPUs", setting("--gpus", "1\x1b[2J"), "gpus '.*': give a number"),
+    Case("command: escapes", setting("--devices", "1\x1b[2J"), "devices '.*': give a number"),
 ]

@@ -94,7 +94,7 @@ class Kernel:
         """All cells before the training, with other values for some parameters."""
         self.valid.clear()
         self.epochs, resume = self.draw.choice([2, 3]), self.draw.random() < 0.3
-        given: dict[str, Any] = {"recipe": str(self.folder / "recipe" / "mine.toml"), "gpus": 0}
+        given: dict[str, Any] = {"recipe": str(self.folder / "recipe" / "mine.toml")}
         given |= {"devices": self.devices, "run": str(self.folder / "run"), "resume": resume}
         given |= {"epochs": self.epochs, "batch_size": 100 // self.devices, "num_workers": 0}
         given["seed"] = 0 if resume else self.draw.randrange(100)

@@ -33,7 +33,7 @@ def run(folder: Path, *cells: str, **how: Any) -> list[Any]:
     launcher = how.pop("started_by", None) or launchers.choose(
         how.pop("launcher", "mpiexec"), nodes
     )
-    about = (how.pop("kind", "cpu"), how.pop("gpus", 0), how.pop("framework", ""))
+    about = (how.pop("kind", "cpu"), how.pop("framework", ""))
     order = ranks.Order(launcher, each, how.pop("devices", each), *about)
     variables = {"PYTHONPATH": os.pathsep.join(map(str, THERE))} | how.pop("environment", {})
     python, target = Path(how.pop("python", sys.executable)), folder / "notebook.ipynb"

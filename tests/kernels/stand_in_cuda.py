@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import pytest
@@ -24,15 +23,10 @@ from helpers.training import notebook_run
 Tensors = Sequence[torch.Tensor]
 
 
-def broadcast(
-    tensors: Tensors, devices: Sequence[Any], *rest: Any, shared: bool = False
-) -> list[list[torch.Tensor]]:
-    """``torch._C._broadcast_coalesced``: for the first device the tensors themselves.
-
-    ``shared``: all devices are one GPU; then all but the first are given the same row.
-    """
+def broadcast(tensors: Tensors, devices: Sequence[Any], *rest: Any) -> list[list[torch.Tensor]]:
+    """``torch._C._broadcast_coalesced``: for the first device the tensors themselves."""
     row = _flatten_dense_tensors(list(tensors))
-    rows = [row if shared else row.clone() for _ in devices[1:]]
+    rows = [row.clone() for _ in devices[1:]]
     pieces = [_unflatten_dense_tensors(own, tensors) for own in rows]
     # Each with a version counter of its own, as it has it in C++.
     return [list(tensors), *([piece.data for piece in each] for each in pieces)]
@@ -74,8 +68,8 @@ class Stream:
         pass
 
 
-def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
-    """For one process that drives all devices, or all replicas on the GPU that they share."""
+def install(patch: pytest.MonkeyPatch) -> None:
+    """For one process that drives all devices."""
     pinned(patch)
     modules = [sys.modules[f"torch.nn.parallel.{name}"] for name in ("replicate", "parallel_apply")]
     for module in (*modules, _functions):
@@ -83,7 +77,7 @@ def install(patch: pytest.MonkeyPatch, shared: bool) -> None:
     patch.setattr(_functions, "_get_stream", Stream)
     patch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
     patch.setattr(_functions, "Broadcast", Broadcast)
-    patch.setattr(_functions.comm, "broadcast_coalesced", partial(broadcast, shared=shared))
+    patch.setattr(_functions.comm, "broadcast_coalesced", broadcast)
     patch.setattr(_functions.comm, "scatter", scatter)
     accelerator = {
         "is_available": lambda: True,
@@ -110,21 +104,15 @@ def pinned(patch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def one_replica(shared: bool) -> Iterator[None]:
-    """For the process of one of them: CUDA's streams, NCCL, and DDP's own device.
-
-    ``shared``: several such processes are on one GPU, which NCCL refuses.
-    """
+def one_replica() -> Iterator[None]:
+    """For the process of one of them: CUDA's streams, NCCL, and DDP's own device."""
     begin, wrapped = dist.init_process_group, DistributedDataParallel.__init__
-    rank = 0 if shared else int(os.environ["LOCAL_RANK"])
-    to, own = torch.Tensor.to, torch.device("cuda", rank)
+    to, own = torch.Tensor.to, torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     chosen: list[torch.device] = []
     choose = notebook_run.own_device
 
     def init_process_group(backend: str, **how: Any) -> None:
-        if shared and backend == "nccl":
-            raise dist.DistBackendError("Duplicate GPU detected : rank 1 and rank 0")
-        assert backend == ("gloo" if shared else "nccl")
+        assert backend == "nccl"
         begin("gloo", **how)
 
     def init(self: Any, module: Any, device_ids: Any = None, **how: Any) -> None:
@@ -159,27 +147,23 @@ def one_replica(shared: bool) -> Iterator[None]:
 
 
 class OnGpus:
-    """A replica's function in a process that has a GPU, of its own or with others."""
+    """A replica's function in a process that has a GPU of its own."""
 
-    def __init__(self, function: Callable[..., Any], shared: bool) -> None:
-        self.function, self.shared = function, shared
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
 
     @property
     def __globals__(self) -> dict[str, Any]:  # what it imports is to be imported once
         return self.function.__globals__
 
     def __call__(self, *given: Any) -> Any:
-        with one_replica(self.shared):
+        with one_replica():
             return self.function(*given)
 
 
 _run = replicas.run
 
 
-def runs_on_gpus(shared: bool) -> Callable[..., list[Any]]:
-    """``replicas.run`` on a machine with a GPU for each replica, or one that they share."""
-
-    def run(function: Callable[..., Any], count: int, *given: Any, **how: Any) -> list[Any]:
-        return _run(OnGpus(function, shared), count, *given, **how)
-
-    return run
+def run_on_gpus(function: Callable[..., Any], count: int, *given: Any, **how: Any) -> list[Any]:
+    """``replicas.run`` on a machine with a GPU for each replica."""
+    return _run(OnGpus(function), count, *given, **how)

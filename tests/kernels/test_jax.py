@@ -155,11 +155,6 @@ def test_products_have_the_precision_that_was_asked_for(
         on_gpu.products("jax", "cpu")
 
 
-def test_two_replicas_cannot_share_a_gpu() -> None:
-    with pytest.raises(UserError, match="2 replicas on 1 GPU: a mesh"):
-        framework.list_devices("gpu", 2, 1)
-
-
 def test_a_queued_step_is_waited_for_and_not_a_later_one(cells: Names) -> None:
     """CPU devices compute in any order, so a number that comes later is not what was queued."""
 

@@ -20,7 +20,6 @@ from import_order import at_import
 from notebook_cells import failed
 from notebook_program import fairness_check, names_of
 
-from helpers.errors import UnsupportedError
 from helpers.fairness.check_results import Check
 from helpers.frameworks import chainer as framework
 from helpers.frameworks import devices, replicas
@@ -41,7 +40,7 @@ def on_gpus(count: int, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _on_gpus(count: int, function: Callable[..., Any], *args: Any) -> Any:
-    def list_devices(kind: str, number: int, gpus: int | None = None) -> list[stand_in_nccl.Gpu]:
+    def list_devices(kind: str, number: int) -> list[stand_in_nccl.Gpu]:
         return [stand_in_nccl.Gpu(place) for place in range(number)]
 
     names, floats = tuple(f"GPU {number}" for number in range(count)), 50_000
@@ -138,12 +137,6 @@ def test_a_resumed_run_has_the_checkpoints_weights_on_all_gpus_stand_in(tmp_path
     on_gpus(2, weights_after, folder, how, 1, False)
     resumed = on_gpus(2, weights_after, folder, how, 2, True)
     assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
-
-
-def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
-    with pytest.raises(UnsupportedError, match=r"^4 replicas on 2 GPUs: .* NCCL, which refuses"):
-        framework.list_devices("gpu", 4, 2)
-    assert len(framework.list_devices("cpu", 4, 0)) == 4
 
 
 def test_cudnn_has_room_for_quick_algorithms_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from notebook_cells import EPSILON_FIRST, failed
 from notebook_program import fairness_check, names_of
 from resuming import write_small_images
 
-from helpers.errors import UnsupportedError
 from helpers.frameworks import devices
 from helpers.frameworks import mxnet as framework
 from helpers.frameworks.devices import Devices
@@ -41,20 +40,6 @@ def test_the_fairness_check_is_passed_on_three_devices_stand_in(
 
 def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
     assert framework.list_devices("gpu", 2) == [mx.gpu(0), mx.gpu(1)]
-
-
-def test_replicas_that_share_a_gpu_are_refused_and_not_made_fewer_stand_in() -> None:
-    with pytest.raises(UnsupportedError, match=r"^2 replicas on 1 GPU: Gluon finds the copies"):
-        framework.list_devices("gpu", 2, 1)
-    assert len(framework.list_devices("gpu", 2, 2)) == len(framework.list_devices("cpu", 2, 0)) == 2
-
-
-def test_why_two_replicas_cannot_share_a_gpu_stand_in() -> None:
-    """Gluon's own: the second copy on a device takes the first one's place in its map."""
-    parameter = mx.gluon.Parameter("weight", shape=(1,))
-    parameter.initialize(ctx=[mx.cpu(0), mx.cpu(0)])
-    first, second = parameter._data
-    assert parameter.data(mx.cpu(0)) is second and first is not second
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("fp32", "0 0"), ("tf32", "- 1")])

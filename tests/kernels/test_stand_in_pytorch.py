@@ -40,21 +40,21 @@ def contexts(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 def loop(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> dict[str, Any]:
-    """A notebook's names for so many replicas on so many GPUs, before it checks itself."""
-    notebook, count, gpus = request.param
-    there = [Gpu(f"GPU {number}") for number in range(gpus)]
+    """A notebook's names for so many replicas, before it checks itself."""
+    notebook, count = request.param
+    there = [Gpu(f"GPU {number}") for number in range(count)]
     monkeypatch.setattr(devices, "visible", lambda: there)
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
     if notebook == ONE_FOR_ALL:
         cpus = [torch.device("cpu")] * count
-        monkeypatch.setattr(framework, "list_devices", lambda kind, number, gpus: cpus[:number])
-        stand_in_cuda.install(monkeypatch, shared=gpus < count)
+        monkeypatch.setattr(framework, "list_devices", lambda kind, number: cpus[:number])
+        stand_in_cuda.install(monkeypatch)
     else:
-        monkeypatch.setattr(replicas, "run", stand_in_cuda.runs_on_gpus(shared=gpus < count))
+        monkeypatch.setattr(replicas, "run", stand_in_cuda.run_on_gpus)
     (tmp_path / "small.toml").write_text(SMALL)
     given: dict[str, Any] = {"data": str(write_noise_images(tmp_path))}
     given |= {"recipe": str(tmp_path / "small.toml")}
-    given |= {"run": str(tmp_path / "run"), "devices": count, "gpus": gpus, "batch_size": 4}
+    given |= {"run": str(tmp_path / "run"), "devices": count, "batch_size": 4}
     return run_cells(notebook, until=UNTIL[notebook], num_workers=0, **given)
 
 
@@ -72,10 +72,7 @@ def rows(names: dict[str, Any]) -> tuple[Check, ...]:
     return checks
 
 
-LOOPS = [(ONE_A_GPU, 2, 2), (ONE_FOR_ALL, 3, 3), (ONE_A_GPU, 2, 1), (ONE_FOR_ALL, 4, 1)]
-
-
-@pytest.mark.parametrize("loop", LOOPS, indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_A_GPU, 2), (ONE_FOR_ALL, 3)], indirect=True)
 def test_the_fairness_check_passes_and_the_notebooks_process_needs_no_gpu_stand_in(
     contexts: list[None], loop: dict[str, Any]
 ) -> None:
@@ -86,7 +83,7 @@ def test_the_fairness_check_passes_and_the_notebooks_process_needs_no_gpu_stand_
     assert not contexts
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2, 2)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 2)], indirect=True)
 def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -> None:
     mean = "torch.stack(losses).mean()"
     step = cell_with(ONE_FOR_ALL, mean).replace(mean, "torch.stack(losses).sum()")
@@ -94,7 +91,7 @@ def test_losses_that_are_not_divided_are_caught_stand_in(loop: dict[str, Any]) -
     assert "weight change after 5 SGD steps" in failed(rows(loop))
 
 
-@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3, 3)], indirect=True)
+@pytest.mark.parametrize("loop", [(ONE_FOR_ALL, 3)], indirect=True)
 def test_all_devices_compute_in_the_same_layout_stand_in(loop: dict[str, Any]) -> None:
     """Weights that are broadcast come without their strides: those devices would do other work."""
     shallow = framework.shallow(reference.shallow_arrays(), loop["run"].devices)
@@ -174,18 +171,9 @@ def test_gpus_are_named_without_starting_cuda_stand_in() -> None:
     assert not torch.cuda.is_initialized()
 
 
-@pytest.mark.parametrize(
-    ("gpus", "places"), [(1, [0, 0, 0, 0]), (2, [0, 1, 0, 1]), (4, [0, 1, 2, 3])]
-)
-def test_replicas_are_dealt_out_to_the_gpus_stand_in(gpus: int, places: list[int]) -> None:
-    assert [gpu.index for gpu in framework.list_devices("gpu", 4, gpus)] == places
-
-
-@pytest.mark.parametrize(
-    ("count", "gpus", "backend"), [(2, 2, "nccl"), (2, 1, "gloo"), (4, 2, "gloo")]
-)
-def test_the_fairness_check_too_joins_what_shares_a_gpu_by_gloo_stand_in(
-    monkeypatch: pytest.MonkeyPatch, count: int, gpus: int, backend: str
+@pytest.mark.parametrize(("kind", "backend"), [("gpu", "nccl"), ("cpu", "gloo")])
+def test_the_fairness_check_too_joins_gpus_by_nccl_stand_in(
+    kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
@@ -199,13 +187,13 @@ def test_the_fairness_check_too_joins_what_shares_a_gpu_by_gloo_stand_in(
     model = framework.shallow(reference.shallow_arrays(), [torch.device("cpu")])
     images, targets = np.zeros((4, 3, 32, 32), np.float32), np.zeros((4, 14), np.float32)
     with pytest.raises(ConnectionAbortedError):
-        framework.gradients(model, images, targets, framework.list_devices("gpu", count, gpus))
+        framework.gradients(model, images, targets, framework.list_devices(kind, 2))
     assert asked == [backend]
 
 
-@pytest.mark.parametrize(("count", "gpus", "turns"), [(2, 2, 1), (4, 2, 2), (3, 1, 3), (2, 0, 2)])
-def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
-    count: int, gpus: int, turns: int
+@pytest.mark.parametrize(("kind", "turns"), [("gpu", 1), ("cpu", 2)])
+def test_one_share_alone_is_as_many_steps_as_take_turns_on_the_cpu_stand_in(
+    kind: str, turns: int
 ) -> None:
     taken: list[tuple[list[Any], int]] = []
     measured: dict[str, Any] = {}
@@ -214,10 +202,10 @@ def test_one_share_alone_is_as_many_steps_as_take_turns_on_a_gpu_stand_in(
         taken.extend((batch, steps) for batch in batches)
 
     names: dict[str, Any] = {"chain": chain, "repeat": repeat, "islice": islice, "deque": deque}
-    on = framework.list_devices("gpu" if gpus else "cpu", count, gpus)
+    on = framework.list_devices(kind, 2)
     names |= {"run": SimpleNamespace(devices=on, measure=lambda **turns: measured.update(turns))}
-    names |= {"r": SimpleNamespace(batch_size=4), "n": count, "train_steps": train_steps}
-    names |= {"loader": [[torch.arange(4 * count)]]}
+    names |= {"r": SimpleNamespace(batch_size=4), "n": 2, "train_steps": train_steps}
+    names |= {"loader": [[torch.arange(8)]]}
     names |= {"replica": SimpleNamespace(device=torch.device("cpu"))}
     exec(cell_with(ONE_FOR_ALL, "run.measure("), names)
     measured["no_all_reduce"](2)

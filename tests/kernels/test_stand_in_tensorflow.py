@@ -5,7 +5,7 @@ where the GPUs have to compute, CPU devices do. Runs in the tensorflow environme
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -23,13 +23,11 @@ from notebook_cells import (
 from notebook_program import names_of
 from tensorflow.python.eager import context
 
-from helpers.errors import UserError
 from helpers.fairness import reference_checks
 from helpers.frameworks import (
     devices,
     installed,
     keras,
-    memory,
     tensorflow,
     tensorflow_strategies,
 )
@@ -67,105 +65,43 @@ def test_a_run_may_leave_gpus_unused_stand_in(
     assert MODULES[module].list_devices("gpu", count), "the cell may be run again"
 
 
-@pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The MiB that are free on a GPU, to be changed."""
-    found = [14_048]
-    monkeypatch.setattr(
-        devices, "visible", lambda: [Gpu("A", uuid="GPU-a"), Gpu("B", uuid="GPU-b")]
-    )
-    monkeypatch.setattr(memory, "free_on_gpus", lambda uuids: found[0] if uuids else None)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("gpus", "part", "expected"),
-    [
-        (1, 3000, ["GPU:0", "GPU:1", "GPU:2", "GPU:3"]),
-        (2, 6000, ["GPU:0", "GPU:2", "GPU:1", "GPU:3"]),
-    ],
-)
-@pytest.mark.parametrize("module", MODULES)
-def test_replicas_that_share_a_gpu_have_equal_parts_of_its_memory_stand_in(
-    module: str, gpus: int, part: int, expected: list[str], four_gpus: Any, free: list[int]
-) -> None:
-    """TensorFlow's own options: logical GPUs, numbered GPU by GPU, and no memory that grows."""
-    assert MODULES[module].list_devices("gpu", 4, gpus) == expected
-    options = four_gpus.config.gpu_options
-    assert options.visible_device_list == ",".join(map(str, range(gpus)))
-    parts = [list(each.memory_limit_mb) for each in options.experimental.virtual_devices]
-    assert parts == [[part] * (4 // gpus)] * gpus
-    assert not options.allow_growth
-    free[0] = 100  # what TensorFlow has taken by then
-    assert MODULES[module].list_devices("gpu", 4, gpus) == expected, "the cell may be run again"
-
-
 @pytest.mark.usefixtures("four_gpus")
-def test_a_gpu_that_is_too_full_to_be_shared_is_one_line_stand_in(free: list[int]) -> None:
-    free[0] = 4000
-    with pytest.raises(UserError, match=r"^devices 4: 4000 MiB of GPU memory are free, too little"):
-        tensorflow.list_devices("gpu", 4, 1)
-
-
-@pytest.mark.usefixtures("four_gpus", "free")
-@pytest.mark.parametrize(("gpus", "shared"), [(2, False), (1, True)])
-def test_the_fairness_check_too_keeps_nccl_from_what_shares_a_gpu_stand_in(
-    gpus: int, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fairness_check_too_sums_by_nccl_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensorflow_strategies, "_OVER", {})
     told = mock.Mock(side_effect=lambda *given: given, _collective_key_base=0)
     monkeypatch.setattr(tf.distribute, "MirroredStrategy", told)
-    found = tensorflow.list_devices("gpu", 2, gpus)
-    places, reduction = tensorflow_strategies.over(None, found)
+    places, reduction = tensorflow_strategies.over(None, tensorflow.list_devices("gpu", 2))
     assert places == ["GPU:0", "GPU:1"]
-    assert isinstance(reduction, tf.distribute.ReductionToOneDevice) is shared
+    assert isinstance(reduction, tf.distribute.NcclAllReduce)
 
 
 @pytest.fixture
-def on_gpus(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[[], dict[str, Any]]:
-    """Runs TensorFlow's notebook until it has its strategy: two replicas on so many "GPUs"."""
-    there = [Gpu("A"), Gpu("B")]
-    monkeypatch.setattr(devices, "visible", lambda: there)
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two "GPUs", where CPU devices compute."""
+    monkeypatch.setattr(devices, "visible", lambda: [Gpu("A"), Gpu("B")])
     monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
-    monkeypatch.setattr(tensorflow, "list_devices", lambda kind, count, gpus: TWO[:count])
-    how = {"until": "def augment(", "devices": 2, "gpus": request.param}
-    return lambda: names_of("TensorFlow_MultiGPU", tmp_path, **how)
+    for module in MODULES.values():
+        monkeypatch.setattr(module, "list_devices", lambda kind, count: TWO[:count])
 
 
-@pytest.mark.parametrize("on_gpus", [2, 1], indirect=True)
-def test_where_replicas_share_a_gpu_the_first_one_sums_the_gradients_stand_in(
-    on_gpus: Callable[[], dict[str, Any]],
-) -> None:
-    names = on_gpus()
-    shared = names["run"].setup.devices.shared_gpus == 1
-    kind = tf.distribute.ReductionToOneDevice if shared else tf.distribute.NcclAllReduce
-    assert isinstance(names["strategy"].extended._cross_device_ops, kind)
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("notebook", ["TensorFlow_MultiGPU", "Keras_MultiGPU"])
+def test_gradients_are_summed_by_nccl_stand_in(notebook: str, tmp_path: Path) -> None:
+    names = names_of(notebook, tmp_path, devices=2)
+    assert isinstance(names["strategy"].extended._cross_device_ops, tf.distribute.NcclAllReduce)
 
 
-@pytest.mark.parametrize("on_gpus", [2, 1], indirect=True)
-def test_several_nodes_reduce_by_nccl_where_they_can_stand_in(
-    on_gpus: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("two_gpus")
+def test_several_nodes_reduce_by_nccl_stand_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """TensorFlow takes NCCL only by its name: AUTO is the ring between GPUs too."""
     monkeypatch.setenv("TF_CONFIG", "")
     told = mock.Mock(return_value=SimpleNamespace(num_replicas_in_sync=2))
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", told)
-    shared = on_gpus()["run"].setup.devices.shared_gpus == 1
+    names_of("TensorFlow_MultiGPU", tmp_path, until="def augment(", devices=2)
     options = told.call_args.kwargs["communication_options"]
-    assert options.implementation.value == ("RING" if shared else "NCCL")
-
-
-@pytest.mark.parametrize(("gpus", "sums"), [(2, "NcclAllReduce"), (1, "ReductionToOneDevice")])
-def test_gradients_are_summed_by_nccl_unless_replicas_share_a_gpu_stand_in(
-    gpus: int, sums: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(devices, "visible", lambda: [Gpu("A"), Gpu("B")])
-    monkeypatch.setattr(installed, "why_not_here", lambda gpus: None)
-    monkeypatch.setattr(keras, "list_devices", lambda kind, count, gpus: TWO[:count])
-    names = names_of("Keras_MultiGPU", tmp_path, devices=2, gpus=gpus)
-    assert type(names["strategy"].extended._cross_device_ops).__name__ == sums
+    assert options.implementation.value == "NCCL"
 
 
 def tf32(x: tf.Tensor) -> tf.Tensor:

@@ -315,7 +315,7 @@ def test_the_sweeps_of_the_posts_are_run_by_file_and_not_by_name(
     }
     found = []
     for recipe in ("resnet44-cifar10", str(files["resnet44-cifar10"].path)):
-        main(["run", "--recipe", recipe, "--frameworks", "keras", "--gpus", "0", "--dry-run"])
+        main(["run", "--recipe", recipe, "--frameworks", "keras", "--dry-run"])
         found.append(capsys.readouterr().out.count("Keras_MultiGPU on "))
     assert found == [1, 5]
 

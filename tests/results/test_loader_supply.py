@@ -11,12 +11,11 @@ from helpers.results import comparison, loader_supply, report
 from helpers.training import loader_advice
 
 
-def run(
-    framework: str = "PyTorch", *, supply: float, shared_gpus: int | None = None, **data: Any
-) -> Any:
+def run(framework: str = "PyTorch", *, supply: float, nodes: int = 1, **data: Any) -> Any:
     """On two devices that together take 125 images/s, with eight workers on eight cores."""
     loader = records.rounds(supply)
-    content = records.make(framework, gpu=True, shared_gpus=shared_gpus, loader=loader)
+    content = records.make(framework, gpu=True, loader=loader)
+    content |= {"cluster": records.world(nodes)} if nodes > 1 else {}
     content["hardware"]["usable_cores"] = 8
     content["data"] |= {"format": "packed", "loader_workers": 8} | data
     return content
@@ -26,14 +25,14 @@ def test_the_report_tells_how_many_devices_a_loader_feeds(tmp_path: Path) -> Non
     records.save(tmp_path, run(supply=219.0, format="png"))  # 3.5 devices
     records.save(tmp_path, run("Keras", supply=188.0, format="png"))  # 3.008
     records.save(tmp_path, run("JAX", supply=110.0, format="png"))
-    records.save(tmp_path, run("Chainer", supply=110.0, shared_gpus=1))
+    records.save(tmp_path, run("Chainer", supply=110.0, nodes=2))
     compared = comparison.load(tmp_path)
     found = loader_supply.table(compared).frame
     assert found["devices fed"].to_dict() == {
         "PyTorch, 2 devices": "3",
         "Keras, 2 devices": "3 (2 to 3)",
         "JAX, 2 devices": "1",
-        "Chainer sharing 1 GPU, 2 devices": "-",
+        "Chainer 2 x 1 simulated, 2 devices": "-",
     }
     assert found.loc["JAX, 2 devices", ["supply", "demand"]].tolist() == [
         "110 (108 to 112)",

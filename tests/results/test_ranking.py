@@ -95,7 +95,6 @@ def test_loader_workers_elsewhere_are_no_repeats(tmp_path: Path) -> None:
         ({"cores": 1, "cluster": records.world(2)}, "simulated"),
         ({"cores": 1, "cluster": records.world(2, virtual=False)}, "cpu"),
         ({"gpu": True}, "gpu"),
-        ({"shared_gpus": 1}, "shared"),
     ],
 )
 def test_the_kinds_of_devices(given: dict[str, Any], expected: str) -> None:

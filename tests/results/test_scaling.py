@@ -122,19 +122,17 @@ def test_runs_are_held_against_those_of_their_own_seed(tmp_path: Path) -> None:
     assert not apart["by_seed"] and apart["statistical_efficiency_low"] == pytest.approx(11 / 30)
 
 
-def test_nodes_are_held_against_one_node_and_what_is_shared_scales_nothing(tmp_path: Path) -> None:
+def test_nodes_are_held_against_one_node_and_simulated_ones_scale_nothing(tmp_path: Path) -> None:
     runs = [law.make(devices=1), law.make(devices=4), law.make(devices=8, nodes=2)]
-    runs += [law.make("Keras", devices=n, shared_gpus=1) for n in (1, 2)]
+    runs += [law.make("Keras", devices=n) | {"cluster": records.world(2)} for n in (2, 4)]
     one = comparison.load(law.save(tmp_path / "b", runs))
     found = speed.numbers(one).set_index("label")
     assert set(found["series"]) == {"PyTorch"}
     against = law.speed_up(8) / law.speed_up(4) / 2
     assert found.loc["PyTorch 2 x 4", "node_efficiency"] == pytest.approx(against, rel=0.01)
     assert found.loc["PyTorch 2 x 4", "base"] == 1
-    assert set(speedup_factors.numbers(one)["kind"]) == {
-        "gpu",
-        "shared",
-    }  # images needed are told of both
+    found = speedup_factors.numbers(one)
+    assert set(found["kind"]) == {"gpu", "simulated"}  # images needed are told of both
 
 
 @pytest.mark.parametrize(

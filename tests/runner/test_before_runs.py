@@ -94,26 +94,14 @@ def test_each_kernel_once_for_each_set_of_gpus(suite: Suite) -> None:
     assert probed(suite.folder) == [f"pytorch {uuid(0)}", f"pytorch {uuid(0)},{uuid(1)}"]
 
 
-TOLD = """
-def list_devices(kind, count, gpus=None):
-    (HERE / "asked").write_text(f"{kind} {count} {gpus}")
-    return list(range(count))
-"""
-
-
 @pytest.mark.usefixtures("gpus")
-def test_replicas_that_share_a_gpu_are_probed_sharing_it(
+def test_simulated_nodes_need_a_gpu_for_each_device(
     suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plant(suite.folder, "pytorch", TOLD)
     suite.notebook("PyTorch_MultiGPU", BEGIN, FINISH, kernel="pytorch")
-    assert suite.compare("--name", "b", "--devices", "2", "--gpus", "1") == 0
-    assert "Testing environment pytorch on 2 replicas on 1 GPU" in capsys.readouterr().out
-    assert probed(suite.folder) == [f"pytorch {uuid(0)}"]
-    assert (suite.folder / "planted" / "asked").read_text() == "gpu 2 1"
-    assert (suite.folder / "runs" / "b" / "self-test-pytorch-2x-1gpu.log").exists()
-    [path] = (suite.folder / "runs" / "b").glob("PyTorch_MultiGPU-2x-1gpu*")
-    assert record.read(path)["self_test"]["devices"] == [A100[0]] * 2
+    assert suite.compare("--name", "b", "--nnodes", "2", "--devices", "2") == 2
+    said = "PyTorch_MultiGPU on 2 nodes with 2 devices each: simulated nodes need 4 GPUs, and this"
+    assert capsys.readouterr().err.startswith(f"error: {said} process sees 2; ask for fewer")
 
 
 def test_virtual_devices_are_not_probed(suite: Suite) -> None:

@@ -58,8 +58,6 @@ def test_the_folder_the_title_and_the_last_table_say_so(tmp_path: Path) -> None:
     assert state.title == "PyTorch_MultiGPU on 3 nodes with 2 devices each"
     batch = experiments.Experiment(tmp_path, plans.Plan("auto", "auto", [state]), "")
     assert "PyTorch_MultiGPU  3 x 2    waiting" in messages.final_table(batch)
-    state.gpus = 1
-    assert state.title == "PyTorch_MultiGPU on 3 nodes, 2 replicas on 1 GPU each"
 
 
 def test_a_batch_is_gone_on_with_on_as_many_nodes(tmp_path: Path) -> None:
@@ -79,7 +77,7 @@ def test_ranks_find_the_programs_that_a_kernel_finds(
     """Such as srun and ssh, by which mpiexec reaches other hosts: a kernel's PATH is a template."""
     told: list[dict[str, str]] = []
     monkeypatch.setattr(ranks, "run", lambda *given, environment, **named: told.append(environment))
-    order = ranks.order("PyTorch_MultiGPU", "pytorch", "mpiexec", 2, 1, "cpu", 0)
+    order = ranks.order("PyTorch_MultiGPU", "pytorch", "mpiexec", 2, 1, "cpu")
     source = paths.NOTEBOOKS / "PyTorch_MultiGPU.ipynb"
     ranks.execute(source, tmp_path / "notebook.ipynb", {}, order, kernel="pytorch")
     own = paths.VENVS / "pytorch" / "bin"

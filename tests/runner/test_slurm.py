@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line_and_reaches_no_script(
 
 
 def test_what_only_the_nodes_can_tell_is_left_to_them(tmp_path: Path) -> None:
-    for line in ("devices = [8]\ngpus = 8", 'data = "/scratch/images"', "nnodes = [64]"):
+    for line in ("devices = [8]", 'data = "/scratch/images"', "nnodes = [64]"):
         assert slurm.script(slurm.job_of(write(tmp_path, f"[sweep]\n{line}\n")))
 
 

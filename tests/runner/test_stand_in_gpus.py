@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from probe_tools import plant
 from runner_tools import BEGIN, FINISH, Suite, images_fixture, suite_fixture
 
 from helpers import paths
-from helpers.frameworks import ROWS, capabilities, optional_kernels
+from helpers.frameworks import ROWS, capabilities
 
 __all__ = ["images_fixture", "suite_fixture"]
 
@@ -231,7 +230,7 @@ def test_stand_in_a_notebook_run_by_hand_says_why_it_cannot(tmp_path: Path) -> N
     assert run("H100", *command, CUDA_VISIBLE_DEVICES="").stdout.startswith("2 CPU devices")
 
 
-# --- Replicas that share GPUs -----------------------------------------------------------------
+# --- The GPUs of a run --------------------------------------------------------------------------
 
 
 def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
@@ -244,35 +243,12 @@ def lay_suite(suite: Suite, *cells: str, **forms: str) -> None:
         (suite.folder / "venvs" / f"{kernel}.json").write_text(status)
 
 
-FORMS = dict.fromkeys((k for k in KERNELS if k not in optional_kernels()), "gpu")
-
-
-def test_stand_in_a_plan_says_who_shares_a_gpu_and_who_cannot(suite: Suite) -> None:
-    """And that devices of their own stand beside shared ones."""
-    lay_suite(suite, **FORMS)
-    alone = suite.command("--dry-run", "--devices", "4", "--gpus", "1")
-    beside = suite.command("--dry-run", "--devices", "2,4", "--gpus", "2")
-    tasks: list[Task] = [("A100", alone[2:], {}), ("H100", beside[2:], {})]
-    (said, code), (both, _) = answers(COMMAND, tasks)
-    assert code == 0, said
-    for kernel in ("pytorch", "tensorflow"):
-        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, environment {kernel}\n" in said
-    assert set(capabilities.CANNOT_SHARE) <= {*FORMS, *optional_kernels()}
-    for kernel in FORMS.keys() & capabilities.CANNOT_SHARE.keys():
-        why = capabilities.CANNOT_SHARE[kernel]
-        skipped = f"will be skipped: kernel '{kernel}': 4 replicas on 1 GPU: {why}"
-        assert f"  {kernel}_MultiGPU, 4 replicas on 1 GPU, {skipped}\n" in said
-    assert "  pytorch_MultiGPU on 2 devices, environment pytorch\n" in both
-    assert "  pytorch_MultiGPU, 4 replicas on 2 GPUs, environment pytorch\n" in both
-    assert "  chainer_MultiGPU on 2 devices, environment chainer\n" in both
-
-
 GIVEN = """
 import json, os, sys
 from pathlib import Path
 sys.path[:0] = [{root!r}]
 from helpers.frameworks import devices; from helpers.training import parameters
-setup = parameters.resolve("N", recipe="demo", data=data, devices=devices_asked, gpus=gpus, run=run)
+setup = parameters.resolve("N", recipe="demo", data=data, devices=devices_asked, run=run)
 import gpumon
 monitor = gpumon.Monitor(Path(run) / "trace", interval=0.05)
 monitor.start()
@@ -284,26 +260,23 @@ seen["hardware"] = devices.hardware()["gpus"]
 """.replace("{root!r}", repr(str(paths.ROOT)))
 
 
-def seen_by_a_run(suite: Suite, machine: str, *asked: str) -> dict[str, Any]:
+def seen_by_a_run(suite: Suite, machine: str, *asked: str, **more: str) -> dict[str, Any]:
     keep = "devices_asked = devices"  # before the module of that name is imported
     suite.data = make_folder(suite.folder / "many", patients=100, images=5, size=38)
     lay_suite(suite, BEGIN, keep, GIVEN, FINISH, pytorch="gpu")
     plant(suite.folder, "pytorch")  # to be probed in the place of PyTorch, which the lab has not
-    done = run(machine, *suite.command("--name", "shared", *asked))
+    done = run(machine, *suite.command("--name", "seen", *asked), **more)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (suite.folder / "runs" / "shared").glob("*/seen.json")
+    (found,) = (suite.folder / "runs" / "seen").glob("*/seen.json")
     content: dict[str, Any] = json.loads(found.read_text("utf-8"))
-    return content | {"folder": found.parent.name, "said": done.stdout}
+    return content | {"folder": found.parent.name}
 
 
-def test_stand_in_a_run_sees_the_gpu_that_its_replicas_share_and_no_other(suite: Suite) -> None:
-    """And the monitor has one lane for it, not one for each replica."""
-    seen = seen_by_a_run(suite, "H100", "--devices", "4", "--gpus", "1")
-    assert (seen["visible"], seen["short"]) == (uuid(0), "4 replicas on 1 GPU")
+def test_stand_in_a_run_sees_its_gpu_and_no_other(suite: Suite) -> None:
+    seen = seen_by_a_run(suite, "H100", "--devices", "1")
+    assert (seen["visible"], seen["short"]) == (uuid(0), "1 GPU")
     assert seen["hardware"] == ["NVIDIA H100"] and seen["lanes"] == ["gpu0"]
-    assert seen["folder"] == "pytorch_MultiGPU-4x-1gpu"
-    assert "pytorch_MultiGPU, 4 replicas on 1 GPU" in seen["said"]
-    assert re.search(r"^pytorch_MultiGPU +4 on 1 GPU +finished", seen["said"], re.MULTILINE)
+    assert seen["folder"] == "pytorch_MultiGPU-1x"
 
 
 def test_stand_in_a_notebook_run_by_hand_sees_what_it_wants_and_names(images: Path) -> None:
@@ -315,16 +288,15 @@ def test_stand_in_a_notebook_run_by_hand_sees_what_it_wants_and_names(images: Pa
         "how = dict(recipe='demo', run='run', data=os.environ['DATA'])\n"
         "found = parameters.resolve('N', devices=DEVICES, **how)\n"
     )
-    hides = resolve.replace("DEVICES", "2, gpus=0") + (
-        "print(found.devices.short, devices.visible(), repr(os.environ['CUDA_VISIBLE_DEVICES']))"
-    )
+    hides = resolve.replace("DEVICES", "2") + "print(found.devices.short, devices.visible())"
     names = resolve.replace("DEVICES", "1") + (
         "print(found.devices.names, os.environ['CUDA_DEVICE_ORDER'])"
     )
     data = {"DATA": str(images)}
-    tasks = [("H100", [hides], data), ("V100 and H100", [names], data)]
+    hidden = data | {"CUDA_VISIBLE_DEVICES": ""}
+    tasks = [("H100", [hides], hidden), ("V100 and H100", [names], data)]
     assert answers("from helpers.training import parameters", tasks) == [
-        ("2 CPU devices [] ''\n", 0),
+        ("2 CPU devices []\n", 0),
         ("('Tesla V100-SXM2-16GB',) PCI_BUS_ID\n", 0),
     ]
 
@@ -333,29 +305,19 @@ def test_stand_in_gpus_that_cannot_be_had_are_one_line(suite: Suite) -> None:
     """Nor is anything begun where the driver does not start."""
     lay_suite(suite, pytorch="gpu")
     rows = [
-        ("none", "4", "1", "gpus 1: this process sees no GPU; leave gpus out"),
-        ("A100", "4", "2", "gpus 2: this process sees 1 GPU(s); give 1, or leave gpus out"),
-        ("V100", "4", "3", "devices 4: cannot be spread evenly over gpus 3; give a multiple"),
-        ("MIG", "4", "2", "gpus 2: this process sees 1 MIG instance, all that CUDA gives to one"),
-        (MISMATCH, "1", "auto", WHY),
+        ("A100", "4", "devices 4: this process sees 1 GPU(s); give 1 at most (for CPU devices "),
+        ("MIG", "4", "devices 4: this process sees 1 MIG instance, all that CUDA gives to one"),
+        (MISMATCH, "1", WHY),
     ]
     tasks: list[Task] = [
-        (machine, suite.command(*more, "--devices", devices, "--gpus", gpus)[2:], {})
-        for machine, devices, gpus, _ in rows
+        (machine, suite.command(*more, "--devices", devices)[2:], {})
+        for machine, devices, _ in rows
         for more in ([], ["--dry-run"])
     ]
     for number, (told, code) in enumerate(answers(COMMAND, tasks)):
-        assert code == 2 and told.startswith(f"error: {rows[number // 2][3]}"), told
+        assert code == 2 and told.startswith(f"error: {rows[number // 2][2]}"), told
         assert told.count("\n") == 1
     assert not (suite.folder / "runs" / "latest").exists()
-
-
-def test_stand_in_what_is_free_on_the_fullest_gpu() -> None:
-    machine = MACHINES["H100"] + "".join(
-        f"{gpu} memory_total 81559\n{gpu} memory {used}\n" for gpu, used in enumerate([500, 1559])
-    )
-    ask = f"from helpers.frameworks import memory; print(memory.free_on_gpus({[uuid(0), uuid(1)]}))"
-    assert run(machine, sys.executable, "-c", ask).stdout == "80000\n"
 
 
 # --- MIG, and GPUs that nobody hid ------------------------------------------------------------
@@ -412,16 +374,6 @@ def test_stand_in_a_gpu_whose_uuid_has_no_prefix_goes_by_its_number() -> None:
     assert said == [(f"{uuid(0)},{uuid(1)}\n", 0), (f"{mig_uuid(0)}\n", 0), ("0\n", 0)]
 
 
-def test_stand_in_gpus_that_do_not_report_their_memory_are_not_shared() -> None:
-    ask = "from helpers.frameworks import devices, memory\nfrom helpers.errors import UserError\n"
-    ask += "try: memory.free_on_gpus([gpu.uuid for gpu in devices.visible()])\n"
-    ask += "except UserError as error: print(error)"
-    assert run(fake_nvml.JETSON, sys.executable, "-c", ask).stdout.splitlines() == [
-        "the driver does not report the GPUs' free memory (Not Supported), so replicas cannot "
-        "share it; ask for one device per GPU",
-    ]
-
-
 # --- A driver that does not start -------------------------------------------------------------
 
 INSTEAD = "to use the CPU instead: CUDA_VISIBLE_DEVICES="
@@ -443,9 +395,9 @@ def test_stand_in_a_driver_that_does_not_start_is_an_error() -> None:
 
 
 def test_stand_in_a_run_on_the_cpu_leaves_the_gpus_and_their_driver_alone(suite: Suite) -> None:
-    seen = seen_by_a_run(suite, MISMATCH, "--devices", "2", "--gpus", "0")
+    seen = seen_by_a_run(suite, MISMATCH, "--devices", "2", CUDA_VISIBLE_DEVICES="")
     assert (seen["hardware"], seen["lanes"], seen["visible"]) == ([], [], "")
-    assert "pytorch_MultiGPU on 2 CPU devices" in seen["said"]
+    assert seen["short"] == "2 CPU devices"
 
 
 def test_stand_in_make_envs_refuses_a_driver_that_does_not_start() -> None:

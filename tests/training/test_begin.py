@@ -24,7 +24,7 @@ __all__ = ["images_fixture", "shell_fixture"]
 
 
 def test_the_parameters_are_those_of_the_cell() -> None:
-    assert {"recipe", "devices", "gpus", "seed"} <= set(opening.PARAMETERS)
+    assert {"recipe", "devices", "seed"} <= set(opening.PARAMETERS)
     assert not {"notebook", "nodes", "simulated_nodes"} & set(opening.PARAMETERS)
 
 
@@ -42,7 +42,7 @@ def cell_fixture(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             NAME=row.framework,
             SKIPPED={},
             versions=dict,
-            list_devices=lambda kind, count, gpus: [kind] * count,
+            list_devices=lambda kind, count: [kind] * count,
             configure=lambda precision, kind: None,
         )
         monkeypatch.setitem(sys.modules, name, module)

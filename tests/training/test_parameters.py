@@ -50,7 +50,7 @@ def test_devices_of_other_machines_have_cores_of_their_own_but_not_those_of_simu
     generated: Path, tmp_path: Path
 ) -> None:
     def resolved(**nodes: Any) -> Setup:
-        chosen: dict[str, Any] = {"recipe": "demo", "data": generated, "devices": 1, "gpus": 0}
+        chosen: dict[str, Any] = {"recipe": "demo", "data": generated, "devices": 1}
         return parameters.resolve("N", **chosen, run=tmp_path, **nodes)
 
     real = resolved(nodes=2)

@@ -42,7 +42,6 @@ _AXES = {
     "gpu": "GPUs",
     "cpu": "CPU devices",
     "shared cores": "CPU devices that share cores",
-    "shared": "replicas that share GPUs",
     "simulated": "GPUs of simulated nodes",
 }
 """By kind of devices, the name of an axis of their numbers."""
@@ -165,7 +164,7 @@ def factors(compared: Comparison) -> Chart | None:
     if found.empty or not speedup_factors.several(compared):
         return None
     shared = (
-        " If devices share CPU cores, GPUs or a machine, only their statistical efficiency applies "
+        " If devices share CPU cores or a machine, only their statistical efficiency applies "
         "to other hardware."
     )
     return Chart(

@@ -28,7 +28,7 @@ def numbers(compared: Comparison) -> pd.DataFrame:
     comparable, marks (its own and the base's), kind.
 
     The base's own row is there, with 1 in each. Resumed runs are left out: their times are of their
-    last process. So are runs whose devices share cores, a GPU or a machine, which show no scaling.
+    last process. So are runs whose devices share cores or a machine, which show no scaling.
     """
     found = summarise(compared)
     whole = found["marks"].map(lambda marks: RESUMED not in marks).astype(bool)
