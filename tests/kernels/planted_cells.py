@@ -24,13 +24,7 @@ from helpers.fairness import (
     training_checks,
 )
 from helpers.runner.notebook_code import run_cells
-from helpers.training import (
-    loop,
-    measurement_rounds,
-    measuring,
-    notebook_coverage,
-    notebook_run,
-)
+from helpers.training import loop, measuring, notebook_coverage, notebook_run
 
 LOSS, WAY = "mean loss of 5 SGD steps", "weight change after 5 SGD steps"
 RUNNING = "running mean after 5 SGD steps"
@@ -163,6 +157,12 @@ class Tested(NamedTuple):
 
 
 AND = " and "
+SHORTLY = (
+    '[setattr(__import__("helpers.training.measurement_rounds", fromlist=[name]), name, seconds)'
+    ' for name, seconds in (("TURN_SECONDS", 0.01), ("LOADER_SECONDS", 0.01), ("MOST_SECONDS", 0))]'
+    " and run.measure("
+)
+"""The turns are short in whichever process measures them."""
 
 
 def ended(
@@ -201,13 +201,11 @@ def run_planted(
     notebook: str, planted: Sequence[Mapping[str, str]], how: dict[str, Any], measured: bool
 ) -> None:
     """Run a notebook in which texts have others in their place; its turns are short."""
-    measurement_rounds.TURN_SECONDS = measurement_rounds.LOADER_SECONDS = 0.01
-    measurement_rounds.MOST_SECONDS = 0.0
 
     def changed(text: str) -> str:
         for sound, broken in (pair for texts in planted for pair in texts.items()):
             text = text.replace(sound, broken)
-        return text if measured else text.replace("run.measure(", "dict(")
+        return text.replace("run.measure(", SHORTLY if measured else "dict(")
 
     until = "run.chart()" if planted else None
     names = run_cells(notebook, until=until, changed=changed, **how)
