@@ -69,7 +69,7 @@ def same_on_all_devices(
     _, each = framework.gradients(network, images, targets, devices)
     one, each = (np.concatenate([found[n].ravel() for n in sorted(found)]) for found in (one, each))
     limit = reference_checks.EXACT if one.dtype == np.float64 else SINGLE
-    reason = reference_checks.scale_in_words(each, one) + in_float32
+    reason = reference_checks.scale_in_words(each, one, limit, len(devices)) + in_float32
     return [
         Check(reference_checks.N_AGAINST_ONE[0], reference.relative(each, one), limit, reason),
         reference_checks.uneven_on_all_devices(framework, devices),

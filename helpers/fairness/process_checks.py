@@ -16,16 +16,9 @@ from helpers.fairness.check_results import Check
 
 JOINED = "processes and devices that joined"
 ONCE = "each training image once an epoch"
-ORDER = "order of the images, epoch 2 / epoch 1"
 EVALUATED = "each evaluated image once, in its place"
 REPLICAS = "logits of all devices after training"
 WEIGHTS = "weights of all processes after training"
-
-SAME_PLACE = 0.5
-"""How large a part of a process's images may be in the same place in two epochs. Of a shuffle one
-image is on average, however many there are; without one all are."""
-FEWEST = 16
-"""With fewer images a shuffle may look like none."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +92,6 @@ def each_once(answers: Sequence[Answer], images: int, used: int, even: int) -> C
     return Check(ONCE, float(worst), 0.0, said)
 
 
-def reshuffled(answers: Sequence[Answer]) -> Check:
-    """The part of its images that a process read in the same place in both epochs; the largest."""
-    if min(len(epoch) for answer in answers for epoch in answer.epochs) < FEWEST:
-        return Check(ORDER, None, None, f"a process reads fewer than {FEWEST} images an epoch")
-    # What both have of an uneven pair is compared; another row finds that it is uneven.
-    pairs = [
-        (first[: len(second)], second[: len(first)])
-        for first, second in (answer.epochs for answer in answers)
-    ]
-    same = max(float(np.mean(first == second)) for first, second in pairs)
-    said = "another one in each epoch" if same <= SAME_PLACE else "the same one in both"
-    return Check(ORDER, same, SAME_PLACE, said)
-
-
 def evaluated(
     answers: Sequence[Answer],
     images: int,
@@ -135,9 +114,8 @@ def evaluated(
     if few:
         return Check(EVALUATED, float("nan"), limit, f"{len(few[0])} scores of {images} images")
     errors = [np.abs(answer.logits[rows] - expected).max() for answer in answers]
-    said = f"{images} images, the last batch of them uneven"
     # np.max, because Python's max() loses a NaN
-    return Check(EVALUATED, float(np.max(errors)), limit, said)
+    return Check(EVALUATED, float(np.max(errors)), limit, f"{images} images")
 
 
 def mean_loss(logits: np.ndarray, targets: np.ndarray) -> float:

@@ -126,7 +126,7 @@ def same_on_all_devices(
         one = run(devices[:1])
     each = run(devices)
     difference = reference.relative(each, one)
-    even_row = Check(N_AGAINST_ONE[0], difference, EXACT, scale_in_words(each, one))
+    even_row = Check(N_AGAINST_ONE[0], difference, EXACT, scale_in_words(each, one, EXACT, count))
     return [even_row, uneven_on_all_devices(framework, devices, architecture)]
 
 
@@ -147,12 +147,12 @@ def uneven_on_all_devices(
     uneven = slice(0, 2 * count - 1)
     one, each = run(uneven, devices[:1]), run(uneven, devices)
     difference = reference.relative(each, one)
-    if difference <= EXACT:
-        return Check(N_AGAINST_ONE[1], difference, EXACT, scale_in_words(each, one))
     shares = [slice(i[0], i[-1] + 1) for i in np.array_split(np.arange(uneven.stop), count)]
     mean = np.mean([run(share, devices[:1]) for share in shares], axis=0)
     rest = reference.relative(each, mean)
-    return Check(N_AGAINST_ONE[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)
+    if rest <= EXACT < difference:
+        return Check(N_AGAINST_ONE[1], difference, EXACT, AVERAGE_OF_AVERAGES, rest)
+    return Check(N_AGAINST_ONE[1], difference, EXACT, scale_in_words(each, one, EXACT, count))
 
 
 def running_statistics(
@@ -192,12 +192,30 @@ def running_statistics(
     ]
 
 
-def scale_in_words(found: np.ndarray, known: np.ndarray) -> str:
-    """Whether ``found`` is as long as ``known``: averaged or summed is found out, not assumed."""
-    scale = float(np.vdot(found, known) / np.vdot(known, known))
-    if abs(scale - 1) <= 0.01:
+def scale_in_words(found: np.ndarray, known: np.ndarray, limit: float, devices: int) -> str:
+    """How long ``found`` is and where it points; what a sum over the devices would be is named.
+
+    Args:
+        limit: of the relative distance; within it there is nothing to explain.
+    """
+    if reference.relative(found, known) <= limit:
         return "as long as expected: a mean, not a sum"
-    return f"{scale:.3g} times as long: a sum in place of a mean?"
+    along, long = float(np.vdot(found, known)), float(np.linalg.norm(found))
+    whole = float(np.linalg.norm(known))
+    scale, cosine = long / whole, along / (long * whole or 1.0)
+    angle = float(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+    said = f"{scale:.3g} times as long"
+    if devices > 1 and angle <= ALIKE:
+        if abs(scale / devices - 1) <= NEAR:
+            return f"{said}: a sum in place of a mean?"
+        if abs(scale * devices - 1) <= NEAR:
+            return f"{said}: divided by the devices twice?"
+    return f"{said}, at an angle of {angle:.1f} degrees"
+
+
+ALIKE, NEAR = 5.0, 0.05
+"""Degrees between what points in one direction, and how near a multiple is the devices' number:
+several steps of twice the length do not end at exactly twice the way."""
 
 
 def canonical_image(pixels: int, planes: int = 1) -> np.ndarray:

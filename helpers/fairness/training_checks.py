@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from helpers.fairness import crops
+from helpers.fairness import crops, weight_checks
 from helpers.fairness.check_results import Check
 from helpers.frameworks.cpu_cores import CpuDevice
 from helpers.frameworks.interface import Seen
@@ -26,8 +26,7 @@ START = "weights when training starts"
 RATE = "learning rate in training"
 OPTIMIZER = "optimiser in training"
 AMOUNT = "steps, updates and images in training"
-LABELS = "labels of each epoch's images"
-ORDER = "images in training, by their loader's order"
+ORDER = "images in training, in the recipe's order"
 PRECISION = "precision in training"
 EVALUATED = "images of each validation and of the test"
 CORES = "cores of each CPU device"
@@ -44,9 +43,10 @@ class Epoch:
 
     number: int
     steps: int
-    images: int
-    labels: np.ndarray
-    """How many of these images have each finding, or are of each class: int64 (outputs,)."""
+    images: np.ndarray
+    """Their numbers in the training part, as they came, int64 (images,)."""
+    misplaced: int = 0
+    """How many of them have other labels than the image of their number."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,12 @@ class Observed:
     """Number of a step, from 0 over all epochs, and the rate that it was taken at."""
     epochs: Sequence[Epoch]
     evaluations: Sequence[Evaluation]
-    replayed: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """By epoch the numbers of the images that its loader gives when it is asked again."""
-    misplaced: int = 0
-    """How many of these have other labels than the images that were trained on at their places."""
     crops: Sequence[crops.Crop] = ()
+    moments: Sequence[weight_checks.Moment] = ()
     weights: int | None = None
     """How many numbers of the network are to be trained; None of one that no reference knows."""
     others: int = 0
     """How many arrays of the network were not the recipe's, or the checkpoint's, at its start."""
-    shares: int = 1
-    """Into how many parts a batch is split of which this process sees its own only."""
     cores: tuple[int, ...] = ()
     """The logical cores that its threads could run on."""
     resident: int = 0
@@ -105,7 +100,7 @@ def first_batches(observed: Sequence[Observed]) -> list[str]:
 def check_fairness(
     observed: Sequence[Observed],
     recipe: ScaledRecipe,
-    labels: np.ndarray,
+    images: int,
     *,
     on_gpu: bool,
     cpus: Sequence[CpuDevice] = (),
@@ -114,21 +109,22 @@ def check_fairness(
 
     Args:
         recipe: scaled to all devices.
-        labels: of all training images: 0 or 1 for each finding (images, findings), or the numbers
-            of their classes (images,).
+        images: that there are to train on.
         cpus: the cores of each CPU device, where each has its own.
     """
-    steps = recipe.steps(len(labels))
+    steps = recipe.steps(images)
     return [
         start(observed),
         rates(observed, recipe, steps),
         optimizer(observed, recipe),
         amount(observed, recipe, steps),
-        label_counts(observed, recipe, labels),
-        order(observed),
-        *crops.checks([crop for each in observed for crop in each.crops], recipe.recipe.batch_size),
+        order(observed, recipe, images),
+        crops.check(
+            [crop for each in observed for crop in each.crops],
+            any(epoch.misplaced for each in observed for epoch in each.epochs),
+        ),
         precision(observed, recipe.recipe, on_gpu),
-        evaluations(observed),
+        *evaluated(observed),
         *([cores(observed, cpus)] if cpus else []),
     ]
 
@@ -223,15 +219,13 @@ def optimizer(observed: Sequence[Observed], recipe: ScaledRecipe) -> Check:
 
 def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Check:
     """Steps that the loop's clock counted, updates that the optimiser did, images that came."""
-    shares = observed[0].shares
-    own = steps * recipe.recipe.batch_size * recipe.devices // (len(observed) * shares)
+    own = steps * recipe.recipe.batch_size * recipe.devices // len(observed)
     wrong: dict[str, float] = {}
     for each in observed:
         taken = sum(epoch.steps for epoch in each.epochs)
         for epoch in each.epochs:
-            if epoch.images != own:
-                came = f"epoch {epoch.number}: {epoch.images} images instead of {own}"
-                wrong[came] = abs(own - epoch.images)
+            if (count := len(epoch.images)) != own:
+                wrong[f"epoch {epoch.number}: {count} images instead of {own}"] = abs(own - count)
         updates, overflows = each.seen.updates, recipe.recipe.precision == "fp16"
         if updates is not None and updates != taken and not (overflows and updates < taken):
             wrong[f"{updates} updates in {taken} steps"] = abs(updates - taken)
@@ -242,40 +236,21 @@ def amount(observed: Sequence[Observed], recipe: ScaledRecipe, steps: int) -> Ch
         by = f"{counted} updates by the optimiser"
         if counted < taken:
             by += " (fp16 leaves out steps that overflow)"
-    images = shares * sum(epoch.images for each in observed for epoch in each.epochs)
+    images = sum(len(epoch.images) for each in observed for epoch in each.epochs)
     said = f"{taken} steps, {by}; {images} images in {_epochs(len(seen.epochs))}"
     variant = f"amount ({', '.join(wrong)})"
     return Check(AMOUNT, float(max(wrong.values(), default=0)), 0.0, said, variant=variant)
-
-
-def label_counts(observed: Sequence[Observed], recipe: ScaledRecipe, labels: np.ndarray) -> Check:
-    """How often each label was trained on in an epoch: as in the table, less what is dropped."""
-    if (parts := observed[0].shares) > 1:
-        return Check(LABELS, None, None, f"this process sees one of {parts} parts of a batch")
-    table = counts(labels, len(observed[0].epochs[0].labels) if observed[0].epochs else 0)
-    dropped = len(labels) - recipe.steps(len(labels)) * recipe.global_batch_size
-    worst, said = 0, ""
-    for numbered in zip(*(each.epochs for each in observed), strict=True):
-        left = table - sum(epoch.labels for epoch in numbered)
-        wrong = int(max(np.max(-left, initial=0), np.max(left - dropped, initial=0)))
-        if wrong > worst:
-            worst = wrong
-            said = f"epoch {numbered[0].number}: {wrong} more or fewer of a label than there can be"
-    if not observed[0].epochs:
-        return Check(LABELS, None, None, "no epoch was trained in this process")
-    fair = f"{_epochs(len(observed[0].epochs))}; {dropped} of {len(labels)} images fill no batch"
-    return Check(LABELS, float(worst), 0.0, said or fair)
 
 
 def _epochs(count: int) -> str:
     return f"{count} epoch{'s' * (count != 1)}"
 
 
-def other_labels(found: np.ndarray, wanted: np.ndarray) -> int:
-    """How many images have other labels than those; of findings (images, findings), or classes."""
+def other_labels(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which images have other labels than those; of findings (images, findings), or classes."""
     outputs = math.prod(wanted.shape[1:])  # -1 would be refused where there are no images
     same = found.reshape(len(found), outputs) == wanted.reshape(len(wanted), outputs)
-    return int((~same.all(axis=1)).sum())
+    return np.asarray(~same.all(axis=1))
 
 
 def other_arrays(held: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]) -> int:
@@ -289,33 +264,36 @@ def other_arrays(held: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
     )
 
 
-def counts(labels: np.ndarray, outputs: int) -> np.ndarray:
-    """How many images have each label: of findings (images, outputs), or classes (images,)."""
-    if labels.ndim == 1:
-        return np.bincount(labels.astype(np.int64), minlength=outputs)
-    return labels.sum(axis=0).astype(np.int64)
+def order(observed: Sequence[Observed], recipe: ScaledRecipe, images: int) -> Check:
+    """The images of every epoch, against the order that seed and epoch give.
 
+    Process k of a step has block k of the global batch. An image with the labels of another, or one
+    that came twice in an epoch, is wrong; another order is another training.
 
-def order(observed: Sequence[Observed]) -> Check:
-    """The labels that were trained on, one by one, against those of the loader's images.
-
-    After training the loader is asked again for its first and last epoch, with numbers in place of
-    labels. So it is known which image each was, and none may be there twice.
+    Args:
+        images: that there are to train on.
     """
-    images = sum(len(numbers) for each in observed for numbers in each.replayed.values())
-    if not images:
+    if not observed[0].epochs:
         return Check(ORDER, None, None, "no epoch was trained in this process")
-    misplaced = sum(each.misplaced for each in observed)
-    twice = 0
-    for epoch in {epoch for each in observed for epoch in each.replayed}:
-        read = np.concatenate([each.replayed.get(epoch, np.zeros(0, int)) for each in observed])
-        twice += len(read) - len(np.unique(read))
-    said = f"{images} images of {_epochs(len(observed[0].replayed))}"
+    misplaced = sum(epoch.misplaced for each in observed for epoch in each.epochs)
+    steps, seed = recipe.steps(images), recipe.recipe.seed
+    count = others = twice = 0
+    for numbered in zip(*(each.epochs for each in observed), strict=True):
+        order = np.random.default_rng([seed, numbered[0].number - 1]).permutation(images)
+        blocks = order[: steps * recipe.global_batch_size].reshape(steps, len(observed), -1)
+        for epoch, wanted in zip(numbered, blocks.swapaxes(0, 1), strict=True):
+            same = epoch.images.shape == wanted.ravel().shape
+            others += int((epoch.images != wanted.ravel()).sum()) if same else wanted.size
+        read = np.concatenate([epoch.images for epoch in numbered])
+        count, twice = count + len(read), twice + len(read) - len(np.unique(read))
+    said, variant = f"{count} images of {_epochs(len(observed[0].epochs))}", None
     if misplaced:
-        said = f"{misplaced} of {said} have other labels than the loader's"
+        said = f"{misplaced} of {said} have other labels than their number's"
     elif twice:
         said = f"{twice} of {said} were there before in their epoch"
-    return Check(ORDER, float(misplaced + twice), 0.0, said)
+    else:
+        variant = f"order ({others} of {said} are not where seed and epoch put them)"
+    return Check(ORDER, float(misplaced + twice or others), 0.0, said, variant=variant)
 
 
 def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Check:
@@ -337,6 +315,16 @@ def precision(observed: Sequence[Observed], recipe: Recipe, on_gpu: bool) -> Che
     fair = f"convolutions in {wanted}; {how}"
     variant = f"precision ({', '.join(said)})"
     return Check(PRECISION, float(len(said)), 0.0, fair, variant=variant)
+
+
+def evaluated(observed: Sequence[Observed]) -> list[Check]:
+    """The rows to which the test belongs, too: of images and of weights."""
+    moments = [each.moments for each in observed]
+    return [
+        evaluations(observed),
+        weight_checks.evaluated(moments),
+        weight_checks.together(moments),
+    ]
 
 
 def evaluations(observed: Sequence[Observed]) -> Check:

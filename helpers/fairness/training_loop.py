@@ -152,7 +152,7 @@ def _on_path(loop: _Loop, rule: Rule) -> list[Check]:
     of_loss = Check(f"mean loss of {taken}", loss_error, loop.limits.values)
     if rule == MOMENTUM and RATE_APART in loop.skipped:
         rest = abs(loss - float(known[f"{reference.LATE} losses"].mean()))
-        of_loss = replace(of_loss, reason=loop.skipped[RATE_APART], rest=rest)
+        of_loss = _explained(of_loss, loop.skipped[RATE_APART], rest)
     checks = [of_loss, change]
     if rule != SGD:
         return checks
@@ -170,28 +170,31 @@ def _weight_change(loop: _Loop, name: str, rule: str, after: Mapping[str, np.nda
     difference, as large as the two formulas make it. Momentum that has the rate in its velocity is
     named, and wrong, but where the framework has no other.
     """
-    found, expected = _way(after), _way_of(rule, loop.task)
-    difference = reference.relative(found, expected)
-    late = _way_of(reference.LATE, loop.task)
-    if rule == "momentum" and reference.relative(found, late) < difference:
-        why = (
-            "the velocity contains the learning rate, so the steps shrink late when the rate drops"
-        )
-        rest = float(np.linalg.norm(found - late) / np.linalg.norm(expected))
-        return Check(
-            name, difference, loop.limits.way, why, rest if RATE_APART in loop.skipped else None
-        )
+    found, expected, limit = _way(after), _way_of(rule, loop.task), loop.limits.way
+    said = scale_in_words(found, expected, limit, loop.devices)
+    check = Check(name, reference.relative(found, expected), limit, said)
+    if rule not in OF_THEIR_OWN:
+        return check
+    theirs = _way_of(OF_THEIR_OWN[rule], loop.task)
+    rest = float(np.linalg.norm(found - theirs) / np.linalg.norm(expected))
     if rule == "adam":
-        first = _way_of(reference.EPSILON_FIRST, loop.task)
-        rest = float(np.linalg.norm(found - first) / np.linalg.norm(expected))
-        if rest < difference:
-            predicted = reference.relative(first, expected)
-            why = (
-                "adds epsilon before the bias correction; this predicts a difference of "
-                f"{predicted:.3g}"
-            )
-            return Check(name, difference, loop.limits.way, why, rest)
-    return Check(name, difference, loop.limits.way, scale_in_words(found, expected))
+        predicted = reference.relative(theirs, expected)
+        why = (
+            "adds epsilon before the bias correction; this predicts a difference of "
+            f"{predicted:.3g}"
+        )
+        return _explained(check, why, rest)
+    why = "the velocity contains the learning rate, so the steps shrink late when the rate drops"
+    explained = _explained(check, why, rest)
+    return explained if RATE_APART in loop.skipped else replace(explained, rest=None)
+
+
+def _explained(check: Check, why: str, rest: float) -> Check:
+    """With the reason, if it predicts the difference: what is left is within the limit."""
+    assert check.difference is not None and check.threshold is not None
+    if not rest <= check.threshold < check.difference:
+        return check
+    return replace(check, reason=why, rest=rest)
 
 
 def _decay(loop: _Loop, rule: Rule) -> Check:
@@ -202,13 +205,15 @@ def _decay(loop: _Loop, rule: Rule) -> Check:
         for said, path in DECAYS.items()
     }
     nearest = min(candidates, key=lambda said: candidates[said])  # of equal ones the first
+    if not candidates[nearest] <= loop.limits.way:
+        nearest = "not one of those that are known"
     name = f"weight decay in {reference.STEPS} {IN_WORDS[rule.name]} steps"
     check = Check(name, candidates[next(iter(DECAYS))], loop.limits.way, nearest)
     if IN_GRADIENT not in loop.skipped:
         return check
     own = OF_THEIR_OWN.get(rule.name, rule.name)
     rest = reference.relative(found, _way_of(f"{own} {reference.DECOUPLED}", loop.task))
-    return replace(check, reason=loop.skipped[IN_GRADIENT], rest=rest)
+    return _explained(check, loop.skipped[IN_GRADIENT], rest)
 
 
 def _way(end: Mapping[str, np.ndarray], path: str = "") -> np.ndarray:
@@ -260,15 +265,21 @@ def _together(after: Mapping[str, np.ndarray], shares: Sequence[Share], limits: 
     layer = "classifier.weight"
     found = after[layer] - reference.shallow_arrays()[layer]
     pixels, targets = zip(*shares, strict=True)
-    own = np.mean([reference.classifier_gradient(*share) for share in shares], axis=0)
+    count, each = len(shares), [reference.classifier_gradient(*share) for share in shares]
+    own = np.mean(each, axis=0)
     difference = reference.relative(found, -STEP * own)
     together = reference.classifier_gradient(np.concatenate(pixels), np.concatenate(targets))
     rest = reference.relative(found, -STEP * together)
     if rest <= limits.way:
         return Check(TOGETHER, difference, limits.way, GLOBAL, rest)
-    said = scale_in_words(found, -STEP * own)
+    said = scale_in_words(found, -STEP * own, limits.way, count)
     if difference > limits.way:
-        said = "not the mean of all devices' gradients: does each device train alone?"
+        # Of devices that train alone the weights are one's, or the average; each may have divided
+        # its gradient by all.
+        alone = [own / count, *each, *(one / count for one in each)]
+        if any(reference.relative(found, -STEP * one) <= limits.way for one in alone):
+            said = "does each device train alone?"
+        said = f"not the mean of all devices' gradients: {said}"
     return Check(TOGETHER, difference, limits.way, said)
 
 
@@ -304,7 +315,9 @@ def _survivor(
         own, together = _variance_errors(after, start, values)
         if together < own:
             return Check(name, own, limits.values, GLOBAL, max(errors[AVERAGE], together))
-    return Check(name, errors[nearest], limits.values, nearest)
+    near = errors[nearest] <= limits.values
+    said = nearest if near else f"none of them; nearest is {nearest}"
+    return Check(name, errors[nearest], limits.values, said)
 
 
 def _variance_errors(

@@ -180,7 +180,10 @@ def watch(replica: Any) -> Watch:
             rate_in_velocity=kind == "MomentumSGD",
         )
 
-    return Watch(partial(learning_rate, replica.optimizer), updates, seen)
+    def held() -> list[np.ndarray]:
+        return [cuda.to_cpu([*trained(replica.network)][-1][1].array)]
+
+    return Watch(partial(learning_rate, replica.optimizer), updates, seen, held)
 
 
 def make_current(device: Device, threads: int | None) -> None:

@@ -55,8 +55,13 @@ class Watch(NamedTuple):
     """Updates of the weights until now, counted by the optimiser; may wait for the device."""
     seen: Callable[[], Seen]
     """Called once, when training has ended."""
+    held: Callable[[], list[np.ndarray]]
+    """The last of the trained arrays, as each of this process's devices holds it. The devices are
+    waited for."""
     waits: bool = False
     """Whether ``rate`` waits for the device, so that it is not to be called at every step."""
+    live: bool = True
+    """Whether ``held`` tells of each step; else the notebook has the arrays until an epoch ends."""
 
 
 class Watching(AbstractContextManager[Any], Protocol):

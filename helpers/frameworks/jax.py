@@ -181,7 +181,12 @@ def watch(replica: Any) -> Watch:
             weights=probe.weights,
         )
 
-    return Watch(partial(next, rates), updates, seen)
+    def held() -> list[np.ndarray]:
+        last = jax.tree.leaves(nnx.state(network, nnx.Param))[-1]
+        shards = getattr(last, "addressable_shards", None)  # NumPy's arrays have none
+        return [np.asarray(last)] if shards is None else [np.asarray(each.data) for each in shards]
+
+    return Watch(partial(next, rates), updates, seen, held, live=False)
 
 
 def free_memory(devices: Sequence[Device]) -> None:

@@ -109,7 +109,11 @@ def watch(replica: Any) -> Watch:
             weights=sum(math.prod(each.shape) for each in trained),
         )
 
-    return Watch(partial(learning_rate, optimizer), updates, seen, waits=True)
+    def held() -> list[np.ndarray]:
+        last = [*trained(replica.network).values()][-1].value
+        return [each.numpy() for each in getattr(last, "values", (last,))]
+
+    return Watch(partial(learning_rate, optimizer), updates, seen, held, waits=True)
 
 
 def exact(

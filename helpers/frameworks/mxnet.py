@@ -151,7 +151,11 @@ def watch(replica: Any) -> Watch:
             rate_in_velocity=True,
         )
 
-    return Watch(lambda: float(replica.optimizer.learning_rate), updates, seen)
+    def held() -> list[np.ndarray]:
+        last = [each for each in replica.optimizer._params if each.grad_req != "null"][-1]
+        return [each.asnumpy() for each in last.list_data()]
+
+    return Watch(lambda: float(replica.optimizer.learning_rate), updates, seen, held)
 
 
 def queued(device: Device) -> Callable[[], None] | None:

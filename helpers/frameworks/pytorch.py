@@ -148,7 +148,11 @@ def watch(replica: Any) -> Watch:
             sum(each.numel() for each in held),
         )
 
-    return Watch(rate, lambda: updates[0], seen)
+    def held() -> list[np.ndarray]:
+        last = [each for each in replica.network.parameters() if each.requires_grad][-1]
+        return [last.detach().float().cpu().numpy()]
+
+    return Watch(rate, lambda: updates[0], seen, held)
 
 
 def make_current(device: Device, threads: int | None) -> None:

@@ -45,6 +45,7 @@ from helpers.frameworks.tensorflow_state import (
     load_optimizer,
     load_weights,
     state_of,
+    trained,
 )
 
 NAME = "TensorFlow"
@@ -160,7 +161,11 @@ def watch(replica: Any) -> Watch:
             weights=sum(each.shape.num_elements() for each in optimizer.weights),
         )
 
-    return Watch(lambda: float(optimizer.rate.numpy()), updates, seen)
+    def held() -> list[np.ndarray]:
+        last = [*trained(replica.network).values()][-1]
+        return [each.numpy() for each in getattr(last, "values", (last,))]
+
+    return Watch(lambda: float(optimizer.rate.numpy()), updates, seen, held)
 
 
 def _traced(function: Any) -> tuple[bool, set[str]]:

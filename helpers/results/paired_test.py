@@ -8,6 +8,7 @@ standard error. Runs pair where their records' ``sample`` is equal (``helpers.tr
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from helpers.record.tasks import Metric, capital
 from helpers.results import by_class, intervals, tables
+from helpers.results.comparability import DIFFERENT, NOT_COMPARABLE
 from helpers.results.comparison import Comparison, Entry
 from helpers.results.tables import ABSENT, Cell, Table, of_run
 
@@ -63,7 +65,10 @@ def differences(compared: Comparison) -> pd.DataFrame:
 def table(compared: Comparison) -> Table:
     """:func:`differences` for a reader."""
     numbers, metric = differences(compared), compared.task.metric
-    names = {entry.run: of_run(entry, timed=False) for entry in compared.finished}
+    names = {
+        entry.run: replace(of_run(entry, timed=False), marks=_marks(entry))
+        for entry in compared.finished
+    }
     rows = [
         (
             names[str(run)],
@@ -80,6 +85,11 @@ def table(compared: Comparison) -> Table:
     return tables.table(title, "run", rows, note=_note(compared))
 
 
+def _marks(entry: Entry) -> tuple[str, ...]:
+    """What its fairness check says of the network that was tested."""
+    return tuple(mark for mark in entry.marks if mark in (NOT_COMPARABLE, DIFFERENT))
+
+
 def _note(compared: Comparison) -> str:
     """How the table is made, and how to read it."""
     base, metric = reference(compared), compared.task.metric
@@ -87,6 +97,8 @@ def _note(compared: Comparison) -> str:
         return ""
     found = differences(compared)
     place = "the lower" if (found["pairs"] > 0).sum() == 2 else "in the middle"
+    if any(map(_marks, compared.finished)):
+        place = "one that passed its fairness check"
     text = (
         f"The difference is each run's {metric.whole} minus that of {base}, which is {place}. Both "
         "use the same images and resamples, so an easy or hard test part cancels out. "
@@ -104,14 +116,16 @@ def _note(compared: Comparison) -> str:
 def reference(compared: Comparison) -> str | None:
     """The run with which the others are compared: the median of those with the most pairs.
 
+    Of the runs that passed their fairness check, if there are such.
     A comparison with the best run would exaggerate its lead, because it is the best partly by
     chance. A fixed framework would have the same problem with its own chance. None if no two runs
     pair.
     """
     groups = _groups(compared)
+    sound = {name: of for name, of in groups.items() if not any(map(_marks, of))}
     partners = {
         name: sum(bool(_pairs(entries, other)) for other in groups.values())
-        for name, entries in groups.items()
+        for name, entries in (sound or groups).items()
     }
     most, metric = max(partners.values(), default=0), compared.task.metric
     if most < 2:  # with itself only

@@ -33,7 +33,7 @@ def checks(
     return found + training_checks.check_fairness(
         observed,
         run.setup.recipe,
-        run.train_part.targets,
+        len(run.train_part),
         on_gpu=run.on_gpu,
         cpus=run.setup.of_all_nodes.cpus,
     )

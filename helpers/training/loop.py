@@ -21,8 +21,10 @@ from helpers.record import run_identity
 from helpers.training import (
     after_training,
     checkpoint,
+    image_data,
     launching,
     metrics,
+    notebook_recipe,
     notebook_run,
     out_of_memory,
 )
@@ -33,6 +35,7 @@ from helpers.training.training_notes import EvaluationNotes, TrainingNotes, Turn
 from helpers.training.watching import Watching
 
 if TYPE_CHECKING:
+    from helpers.training.image_data import Data
     from helpers.training.run_state import RunState
 
 WEIGHTS = "weights.safetensors"
@@ -60,9 +63,14 @@ class Loop:
         self._step_seconds: list[float] = []
         self._epoch, self.phase_now = 0, ""
         self._data_seconds = float("nan")
-        self.evaluation = EvaluationNotes()
+        self.evaluation: EvaluationNotes
         self.turn: TurnNotes | None = None
         """What a measured turn's loop is noted in."""
+
+    @cached_property
+    def images(self) -> Data:
+        """The images themselves, whatever the notebook's names hold by now."""
+        return image_data.load_data(self.run.setup)
 
     @cached_property
     def processes(self) -> int:
@@ -91,7 +99,9 @@ class Loop:
         }
         about = {"epoch": self._epoch} if name in ("train", "validate") else {}
         about |= {"items": items[name]} if name in items else {}
-        self.phase_now, self.evaluation = name, EvaluationNotes()
+        self.phase_now = name
+        when = "in the test" if name == "test" else f"in the validation of epoch {self._epoch}"
+        self.evaluation = EvaluationNotes(lambda: self.notes.look(when))
         if name == "train":
             self.notes.begin(self._epoch, keep=self._epoch in self._kept)
         try:
@@ -153,10 +163,10 @@ class Loop:
 
     def log(self, loss: float, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.log`."""
-        run, part = self.run, self.run.valid_part
+        run = self.run
         if missing := [name for name in ("train", "validate") if name not in self.seconds]:
             raise LoaderError(f'epoch {self._epoch} has no block: with run.phase("{missing[0]}")')
-        measured = self._measured("valid", scores, metric)
+        measured, valid_loss = self._measured("valid", scores, metric)
         images = run.recipe.steps * run.recipe.batch_size * run.setup.replicas
         rates = self.notes.rates
         self.history.append(
@@ -168,7 +178,7 @@ class Loop:
                 "train_loss": float(loss),
                 "train_seconds": self.seconds["train"],
                 "images_per_second": images / self.seconds["train"],
-                "valid_loss": process_checks.mean_loss(scores.astype(np.float64), part.targets),
+                "valid_loss": valid_loss,
                 **measured,
                 "valid_seconds": self.seconds["validate"],
                 # All wait for the slowest.
@@ -179,47 +189,48 @@ class Loop:
             self._save()
             run.tell("progress", self.history[-1])
 
-    def _measured(self, name: str, scores: np.ndarray, metric: float) -> dict[str, float]:
-        """The recipe's metrics of a part, once the images and the notebook's metric are noted."""
-        run = self.run
-        part = getattr(run, f"{name}_part")
+    def _measured(
+        self, name: str, scores: np.ndarray, metric: float
+    ) -> tuple[dict[str, float], float]:
+        """The recipe's metrics and the loss of a part; its images and the notebook's are noted."""
+        run, part = self.run, notebook_recipe.part(self.images, name)
         if len(scores) != len(part):
             raise LoaderError(
                 f"{len(scores)} scores of {len(part)} images; let the evaluation's loader give "
                 "each image once, and predict use all"
             )
-        notes = self.evaluation.evaluation(name, part, run.rank, self.processes)
+        notes = self.evaluation.evaluation(name, part, run, self.processes)
         self.notes.evaluations.append(notes)
         found = metrics.MODULES[run.images.task].of_epoch(part.targets, scores)
         own = next(iter(found.values()))
         both_none = np.isnan(own) and np.isnan(metric)
         self.notes.metrics.append(0.0 if both_none else abs(float(metric) - own))
-        return found
+        return found, process_checks.mean_loss(scores.astype(np.float64), part.targets)
 
     def test(self, scores: np.ndarray, metric: float) -> None:
         """See :meth:`helpers.run.Run.test`."""
-        run, images = self.run, self.run.images
+        run, images = self.run, self.images
         self.check_trained("run.test")
         run.tell("remove", "test", "attribution")
         if "test" not in self.seconds:
             raise LoaderError('run.test needs a block before it: with run.phase("test")')
-        self._measured("test", scores, metric)
-        each = run.gather(self.notes.evaluations)
+        _, loss = self._measured("test", scores, metric)
+        each = run.gather((self.notes.evaluations, self.notes.moments))
         apart = run.gather(max(self.notes.metrics))
         if run.rank:
             return
         observed = [
-            replace(one, evaluations=own) for one, own in zip(self._observed, each, strict=True)
+            replace(one, evaluations=own, moments=moments)
+            for one, (own, moments) in zip(self._observed, each, strict=True)
         ]
         variant = f"metric (by {max(apart):.3g} another)"
         row = Check(METRIC, max(apart), MOST_APART, "of each epoch and the test", variant=variant)
-        self.updated([training_checks.evaluations(observed), row])
-        targets = run.test_part.targets
+        self.updated([*training_checks.evaluated(observed), row])
+        targets = images.targets(images.test)
         sample = run_identity.images(images.test, images.classes)
         result = metrics.MODULES[images.task].evaluate(
             targets, scores, images.test["group"], images.classes, sample
         )
-        loss = process_checks.mean_loss(scores.astype(np.float64), targets)
         run.tell("add", "test", record.test(result, loss, self.seconds["test"]))
         run.tell("tested", targets, scores, result)
 
@@ -280,6 +291,7 @@ class Loop:
     def _end(self, replica: Any) -> None:
         """Save the weights, and check the training that has ended."""
         run, framework = self.run, self.run.framework
+        self.notes.look("in the saved file")
         arrays = framework.dump_weights(replica.network)
         if run.rank == 0:
             weights.save(run.folder / WEIGHTS, arrays, {RUN: run.start.run})

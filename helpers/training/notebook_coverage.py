@@ -85,7 +85,6 @@ def check(run: RunState, of: Functions, network: Any) -> list[Check]:
         _pixels(run, valid, seen[0] if seen else None, numbers),
         process_checks.joined(answers, processes, run.setup.replicas, hosts),
         process_checks.each_once(answers, len(train), used, len(even)),
-        process_checks.reshuffled(answers),
         process_checks.evaluated(answers, len(valid), places, expected, limit),
     ]
 

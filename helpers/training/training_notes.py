@@ -2,21 +2,23 @@
 
 A batch brings the numbers of its images, so everything that was trained on can be compared with
 the tables: labels, order, and, for the first batches of the first and the last epoch, the crops.
-Nothing waits for a device.
+Nothing waits for a device between the first step and the last of an epoch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from helpers.errors import LoaderError
-from helpers.fairness import crops, training_checks
+from helpers.fairness import crops, training_checks, weight_checks
+from helpers.fairness.reference_checks import centre_crop
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
+from helpers.fairness.weight_checks import Moment
 from helpers.frameworks import cpu_cores, switches
 from helpers.networks.shapes import RUNNING
 from helpers.networks.weights import Arrays
@@ -30,6 +32,8 @@ MOST_PIXELS = 512
 """Images of an epoch of which a process keeps the crops, or of its first batch if that has more."""
 FILLED = -1
 """The number of what is no image: it fills a batch of an evaluation up to its size."""
+LOOKED_AT = 8
+"""Images of each evaluation of which the pixels are compared."""
 
 
 def parts_of(batch: Any) -> tuple[Any, Any, Any]:
@@ -71,9 +75,8 @@ class TrainingNotes:
         self.epochs: list[Epoch] = []
         self.evaluations: list[Evaluation] = []
         self.metrics: list[float] = []
-        self.numbers: dict[int, np.ndarray] = {}
+        self.moments: list[Moment] = []
         self.pixels: dict[int, list[Any]] = {}
-        self.misplaced = 0
         self._taken = 0
         self._labels: list[Any] = []
         self._numbers: list[Any] = []
@@ -81,7 +84,12 @@ class TrainingNotes:
     def begin(self, epoch: int, *, keep: bool) -> None:
         """Epoch number ``epoch``, from 1, begins; whether crops are kept of it."""
         self._epoch, self._keep, self._taken = epoch, keep, 0
+        self.look(f"when epoch {epoch} begins")
         self._labels, self._numbers, self.pixels[epoch] = [], [], []
+
+    def look(self, when: str, *, trained: bool = False) -> None:
+        """Note the weights, for which the devices are waited for."""
+        self.moments.append(weight_checks.moment(when, self.watch.held(), trained=trained))
 
     def batch(self, batch: Any) -> None:
         """The loop is going to take a step on this batch.
@@ -110,35 +118,38 @@ class TrainingNotes:
         known = self._taken in (1, r.steps) or number < r.warmup_steps or not self.watch.waits
         if known and (rate := self.watch.rate()) is not None:
             self.rates.append((number, rate))
+        if self.watch.live and self._taken == 1 and not self.epochs:
+            self.look("after the first step", trained=True)
+        if self.watch.live and self._taken == r.steps:
+            self.look(f"after the last step of epoch {self._epoch}", trained=True)
 
     def end(self) -> None:
-        """The epoch is over: its labels are counted.
+        """The epoch is over: its images and labels are compared with the table.
 
         Raises:
             LoaderError: it took more or fewer steps than the recipe has, so the rates are wrong.
         """
+        self.look(f"after epoch {self._epoch}", trained=not self.watch.live)
         steps = self.run.recipe.steps
         if self._taken != steps:
             raise LoaderError(
                 f"epoch {self._epoch} took {self._taken} of {steps} steps; let the loop take a "
                 "step for each batch of run.watch(...)"
             )
-        labels, numbers = joined(self._labels), joined(self._numbers)
+        labels, numbers = joined(self._labels), joined(self._numbers).astype(np.int64)
         self.pixels[self._epoch] = [
             batch_arrays.in_memory(each) for each in self.pixels[self._epoch]
         ]
         targets = self.run.train_part.targets
         known = (numbers >= 0) & (numbers < len(targets))
-        self.misplaced += int((~known).sum())
-        self.misplaced += training_checks.other_labels(labels[known], targets[numbers[known]])
-        counts = training_checks.counts(labels, self.run.recipe.outputs)
-        self.epochs.append(Epoch(self._epoch, self._taken, len(labels), counts))
-        self.numbers[self._epoch] = numbers
+        wrong = int((~known).sum())
+        wrong += int(training_checks.other_labels(labels[known], targets[numbers[known]]).sum())
+        self.epochs.append(Epoch(self._epoch, self._taken, numbers, wrong))
 
     def observed(self) -> Observed:
         """All that was noted; called once, when training has ended."""
         run = self.run
-        found = [crop for epoch in self.numbers for crop in self._crops(epoch)]
+        found = [crop for epoch in self.epochs for crop in self._crops(epoch)]
         peak = getattr(run.framework, "peak_bytes", lambda devices: None)
         return Observed(
             run.rank,
@@ -146,9 +157,8 @@ class TrainingNotes:
             self.rates,
             self.epochs,
             self.evaluations,
-            self.numbers,
-            self.misplaced,
             found,
+            self.moments,
             self.weights,
             self.others,
             cores=cpu_cores.pinned(),
@@ -163,7 +173,7 @@ class TrainingNotes:
         size = self.run.recipe.batch_size
         for step, pixels in enumerate(self.pixels.get(1, [])[: training_checks.FIRST]):
             first = step * self.images
-            numbers = self.numbers[1][first : first + self.images].astype(np.int64)
+            numbers = self.epochs[0].images[first : first + self.images]
             yield [
                 hashlib.sha256(
                     np.ascontiguousarray(pixels[at : at + size]).tobytes()
@@ -172,18 +182,14 @@ class TrainingNotes:
                 for at in range(0, self.images, size)
             ]
 
-    def _crops(self, epoch: int) -> Iterator[crops.Crop]:
-        """Where the crops that were kept are in their images."""
-        part = self.run.train_part
-        kept = (crop for batch in self.pixels[epoch] for crop in batch)
-        for place, (crop, image) in enumerate(
-            zip(kept, self.numbers[epoch].tolist(), strict=False)
-        ):
+    def _crops(self, epoch: Epoch) -> Iterator[crops.Crop]:
+        """What the crops that were kept are of their images."""
+        part, seed = self.run.train_part, self.run.recipe.seed
+        kept = (crop for batch in self.pixels[epoch.number] for crop in batch)
+        for crop, image in zip(kept, epoch.images.tolist(), strict=False):
             if 0 <= image < len(part):
-                source, process = part.read(image), self.run.rank
-                yield crops.of_image(
-                    crop, source, process=process, epoch=epoch, place=place, image=image
-                )
+                source = part.read(image)
+                yield crops.of_image(crop, source, seed=seed, epoch=epoch.number, image=image)
 
 
 class TurnNotes:
@@ -199,23 +205,38 @@ class TurnNotes:
 class EvaluationNotes:
     """Which images of a part one process evaluated; number -1 is none and fills a batch up."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], None]) -> None:
+        """``look`` notes the weights of the first batch."""
+        self._look = look
+        self._pixels: Any = None
         self._targets: list[Any] = []
         self._numbers: list[Any] = []
 
     def batch(self, batch: Any) -> None:
         """The loop is going to evaluate this batch."""
-        _, targets, numbers = parts_of(batch)
+        pixels, targets, numbers = parts_of(batch)
+        if not self._numbers:
+            self._look()
+            self._pixels = batch_arrays.kept(pixels)
         self._targets.append(batch_arrays.kept(targets))
         self._numbers.append(batch_arrays.kept(numbers))
 
-    def evaluation(self, name: str, part: Part, rank: int, processes: int) -> Evaluation:
+    def evaluation(self, name: str, part: Part, run: RunState, processes: int) -> Evaluation:
         """What this process evaluated of a part: with all others, every image once."""
         numbers = joined([np.zeros(0, int), *self._numbers])
         labels = joined([part.targets[:0], *self._targets])[numbers != FILLED]
         numbers = numbers[numbers != FILLED]
         known = (numbers >= 0) & (numbers < len(part))
         wrong = int((~known).sum()) + len(numbers) - len(np.unique(numbers))
-        wrong += training_checks.other_labels(labels[known], part.targets[numbers[known]])
-        own = len(range(rank, len(part), processes))
-        return Evaluation(name, len(numbers), own, wrong)
+        read = numbers[known]
+        others = set(read[training_checks.other_labels(labels[known], part.targets[read])].tolist())
+        for pixels, number in zip(self._seen(), numbers[:LOOKED_AT].tolist(), strict=False):
+            if 0 <= number < len(part):
+                crop = centre_crop(part.read(number), run.recipe.crop)
+                others |= set() if np.array_equal(pixels, crop) else {number}
+        own = len(range(run.rank, len(part), processes))
+        return Evaluation(name, len(numbers), own, wrong + len(others))
+
+    def _seen(self) -> np.ndarray:
+        """The pixels of the first batch."""
+        return np.zeros(0) if self._pixels is None else batch_arrays.in_memory(self._pixels)

@@ -16,8 +16,9 @@ class Watching:
     def __init__(self, loop: Any) -> None:
         run, phase = loop.run, loop.phase_now
         self._device, self._training = run.own_devices[0], phase == "train"
-        evaluations = {"validate": loop.evaluation, "test": loop.evaluation}
-        self._notes: Any = loop.notes if self._training else evaluations.get(phase, loop.turn)
+        self._notes: Any = loop.notes if self._training else loop.turn
+        if phase in ("validate", "test"):
+            self._notes = loop.evaluation
         report = loop.within if self._training and run.rank == 0 else None
         self._clock = loop.clock = StepClock(run.framework.queued, report)
 

@@ -152,18 +152,20 @@ def test_statistics_that_are_not_numbers_fail(name: str) -> None:
     ("scale", "words"),
     [
         (1.0, "as long as expected: a mean, not a sum"),
-        (1.0099, "as long as expected: a mean, not a sum"),
-        (0.9901, "as long as expected: a mean, not a sum"),
-        (1.0101, "1.01 times as long: a sum in place of a mean?"),
-        (0.9899, "0.99 times as long: a sum in place of a mean?"),
-        (2.0, "2 times as long: a sum in place of a mean?"),
+        (1.0009, "as long as expected: a mean, not a sum"),
+        (0.95, "0.95 times as long, at an angle of 0.0 degrees"),
+        (0.46, "0.46 times as long, at an angle of 0.0 degrees"),
+        (2.0, "2 times as long, at an angle of 0.0 degrees"),
+        (2.9, "2.9 times as long: a sum in place of a mean?"),
+        (1 / 3, "0.333 times as long: divided by the devices twice?"),
     ],
 )
-def test_a_sum_is_told_from_a_mean(scale: float, words: str) -> None:
+def test_a_sum_is_told_from_a_mean_by_the_number_of_devices(scale: float, words: str) -> None:
     known = np.array([1.0, -2.0, 0.5])
-    across = np.array([2.0, 1.0, 0.0])  # a difference that makes it no longer
-    assert reference_checks.scale_in_words(scale * known, known) == words
-    assert reference_checks.scale_in_words(scale * known + across, known) == words
+    across = scale * np.array([2.0, 1.0, 0.0])
+    assert reference_checks.scale_in_words(scale * known, known, 1e-3, 3) == words
+    said = reference_checks.scale_in_words(scale * known + across, known, 1e-3, 3)
+    assert "at an angle of" in said and "?" not in said and "expected" not in said
 
 
 def test_on_one_device_there_is_nothing_to_compare() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.fairness import training_checks
+from helpers.fairness import crops, training_checks
 from helpers.fairness.check_results import Check
 from helpers.fairness.training_checks import Epoch, Evaluation, Observed
 from helpers.frameworks.cpu_cores import CpuDevice
@@ -19,8 +19,7 @@ RECIPE = Recipe(
     learning_rate=0.1, warmup_epochs=1.0, lr_gamma=0.1, lr_milestones=(2,), task="multiclass",
 )  # fmt: skip
 SCALED = RECIPE.on(2)
-LABELS = np.random.default_rng(0).integers(0, 3, 43)
-STEPS = 4  # three of the 43 images fill no batch
+IMAGES, STEPS = 43, 4  # three of the images fill no batch
 SEEN = Seen(
     "momentum",
     {"weight decay": (1e-3, 1e-3), "momentum": (0.9, 0.9)},
@@ -33,21 +32,19 @@ SEEN = Seen(
 
 
 def epoch(number: int, rank: int, **changes: Any) -> Epoch:
-    order = np.random.default_rng(number).permutation(43)[:40][rank::2]
-    counts = training_checks.counts(LABELS[order], 3)
-    return replace(Epoch(number, STEPS, 20, counts), **changes)
+    """Block after block of the order that seed and epoch give."""
+    order = np.random.default_rng([RECIPE.seed, number - 1]).permutation(IMAGES)[:40]
+    return replace(Epoch(number, STEPS, order.reshape(STEPS, 2, 5)[:, rank].ravel()), **changes)
 
 
 def process(rank: int, **changes: Any) -> Observed:
     rates = [(step, SCALED.learning_rate_at(step, STEPS)) for step in range(12)]
-    order = np.random.default_rng(1).permutation(43)[:40][rank::2]
     sound = Observed(
         rank,
         SEEN,
         rates,
         [epoch(number, rank) for number in (1, 2, 3)],
         [Evaluation("valid", 6, 6, 0)] * 3,
-        {1: order},
     )
     return replace(sound, **changes)
 
@@ -56,10 +53,10 @@ BOTH = [process(0), process(1)]
 
 
 def test_a_training_as_the_recipe_has_it_passes() -> None:
-    checks = training_checks.check_fairness(BOTH, SCALED, LABELS, on_gpu=False)
+    checks = training_checks.check_fairness(BOTH, SCALED, IMAGES, on_gpu=False)
     assert {check.verdict for check in checks} == {"pass", "not checked"}  # no crops were kept
     unchecked = [check.check for check in checks if check.verdict == "not checked"]
-    assert len(unchecked) == 4 and all("crops" in name for name in unchecked)
+    assert unchecked == [crops.CROPS]
 
 
 def test_other_weights_at_the_start_are_named() -> None:
@@ -176,7 +173,10 @@ def test_where_the_velocity_has_the_rate_the_last_change_is_in_the_momentum() ->
     [
         ({"seen": replace(SEEN, updates=24)}, "24 updates in 12 steps"),
         ({"seen": replace(SEEN, updates=11)}, "11 updates in 12 steps"),
-        ({"epochs": [epoch(1, 1), epoch(2, 1, images=15), epoch(3, 1)]}, "epoch 2: 15 images"),
+        (
+            {"epochs": [epoch(1, 1), epoch(2, 1, images=np.arange(15)), epoch(3, 1)]},
+            "epoch 2: 15 images",
+        ),
     ],
 )
 def test_more_or_less_than_the_recipe_is_named(changes: Any, said: str) -> None:
@@ -201,34 +201,28 @@ def test_the_epochs_that_are_left_after_a_restart_are_enough() -> None:
     both = [process(rank, epochs=[rest[rank]], seen=seen) for rank in range(2)]
     assert training_checks.amount(both, SCALED, STEPS).verdict == "pass"
     assert str(training_checks.amount(both, SCALED, STEPS).reason).endswith("in 1 epoch")
-    assert training_checks.label_counts(both, SCALED, LABELS).verdict == "pass"
+    assert training_checks.order(both, SCALED, IMAGES).verdict == "pass"
 
 
-def labels_with(counts: np.ndarray) -> Check:
-    both = [process(0), process(1, epochs=[epoch(1, 1), epoch(2, 1, labels=counts), epoch(3, 1)])]
-    return training_checks.label_counts(both, SCALED, LABELS)
+def ordered(second: Epoch) -> Check:
+    both = [process(0), process(1, epochs=[epoch(1, 1), second, epoch(3, 1)])]
+    return training_checks.order(both, SCALED, IMAGES)
 
 
-def test_labels_that_the_table_has_not_or_has_more_often_fail() -> None:
-    sound = epoch(2, 1).labels
-    assert labels_with(sound).verdict == "pass"
-    table = training_checks.counts(LABELS, 3)
-    left = table - epoch(2, 0).labels - sound  # of the three images that were dropped
-    assert labels_with(sound + left).verdict == "pass"
-    assert labels_with(sound + left + np.array([1, 0, 0])).verdict == "fail"
-    assert labels_with(sound - np.array([4, 0, 0])).verdict == "fail"
-    findings = np.eye(3)[LABELS]
-    assert (training_checks.counts(findings, 3) == table).all()
+def test_images_with_other_labels_and_those_that_come_twice_fail() -> None:
+    assert ordered(epoch(2, 1)).verdict == "pass"
+    wrong = ordered(epoch(2, 1, misplaced=1))
+    assert wrong.verdict == "fail" and "1 of 120 images" in str(wrong.reason)
+    again = ordered(epoch(2, 1, images=epoch(2, 0).images))
+    assert again.verdict == "fail" and "20 of 120 images" in str(again.reason)
+    idle = [process(0, epochs=[]), process(1, epochs=[])]
+    assert training_checks.order(idle, SCALED, IMAGES).verdict == "not checked"
 
 
-def test_the_order_of_the_images_is_the_loaders_and_none_is_there_twice() -> None:
-    assert training_checks.order(BOTH).verdict == "pass"
-    assert training_checks.order([process(0), process(1, misplaced=1)]).verdict == "fail"
-    again = process(0).replayed[1]
-    assert training_checks.order([process(0), process(1, replayed={1: again})]).verdict == "fail"
-    other_epoch = training_checks.order([process(0), process(1, replayed={2: again})])
-    assert other_epoch.verdict == "pass"
-    assert training_checks.order([process(0, replayed={})]).verdict == "not checked"
+@pytest.mark.parametrize("places", [[1, 0, *range(2, 20)], [*range(10, 20), *range(10)]])
+def test_another_order_in_any_epoch_is_named(places: list[int]) -> None:
+    found = ordered(epoch(2, 1, images=epoch(2, 1).images[places]))
+    assert found.verdict == "different" and str(found.variant).startswith("order (")
 
 
 @pytest.mark.parametrize(

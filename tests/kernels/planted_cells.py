@@ -60,7 +60,7 @@ FACTOR, FLIP, PLACE = (
     "random.random() < 0.5",
     "integers(side - r.crop + 1)",
 )
-DRAW = "default_rng([r.seed, epoch, i])"
+DRAW, TEST = "default_rng([r.seed, epoch, i])", "make_loader(run.test_part, False)"
 
 OF_ALL = {
     "rate x 4": Plant(training_checks.RATE, {FACTOR: f"4 * {FACTOR}"}),
@@ -68,16 +68,19 @@ OF_ALL = {
     "rate one step late": Plant(
         training_checks.RATE, {FACTOR: "r.factor(max(step - 1, 0), scale)"}
     ),
-    "no flip": Plant(crops.MIRRORED, {FLIP: "random.random() < 0.0"}),
-    "always flipped": Plant(crops.MIRRORED, {FLIP: "random.random() < 1.0"}),
-    "flipped too rarely": Plant(crops.MIRRORED, {FLIP: "random.random() < 0.25"}),
-    "centre crop": Plant(crops.PLACES, {f"random.{PLACE}": "(side - r.crop) // 2"}),
-    "crops of one half": Plant(crops.PLACES, {PLACE: "integers((side - r.crop) // 2 + 1)"}),
-    "without the last place": Plant(crops.PLACES, {PLACE: "integers(side - r.crop)"}),
-    "brighter pixels": Plant(
-        crops.FOUND, {"return pixels[:, ::-1] if": "return 1 + pixels[:, ::-1] if"}
+    "another rate in the last epoch": Plant(
+        training_checks.RATE, {FACTOR: f"{FACTOR} * (0.5 if step >= r.steps else 1.0)"}
     ),
-    "the same crops in each epoch": Plant(crops.DRAWS, {DRAW: "default_rng([r.seed, i])"}),
+    "no flip": Plant(crops.CROPS, {FLIP: "random.random() < 0.0"}),
+    "always flipped": Plant(crops.CROPS, {FLIP: "random.random() < 1.0"}),
+    "flipped too rarely": Plant(crops.CROPS, {FLIP: "random.random() < 0.25"}),
+    "centre crop": Plant(crops.CROPS, {f"random.{PLACE}": "(side - r.crop) // 2"}),
+    "crops of one half": Plant(crops.CROPS, {PLACE: "integers((side - r.crop) // 2 + 1)"}),
+    "without the last place": Plant(crops.CROPS, {PLACE: "integers(side - r.crop)"}),
+    "brighter pixels": Plant(
+        crops.CROPS, {"return pixels[:, ::-1] if": "return 1 + pixels[:, ::-1] if"}
+    ),
+    "the same crops in each epoch": Plant(crops.CROPS, {DRAW: "default_rng([r.seed, i])"}),
     "evaluation pixels of another crop": Plant(
         notebook_coverage.PIXELS, {"round((side - r.crop) / 2)": "round((side - r.crop) / 2) + 1"}
     ),
@@ -90,6 +93,16 @@ OF_ALL = {
                 "    pixels = pixels[np.ix_(*at)]"
             )
         },
+    ),
+    "a test of the validation images": Plant(
+        training_checks.EVALUATED,
+        {
+            TEST: (
+                "vars(run.images).update(test=run.images.valid)"
+                f" or vars(run).update(test_part=run.valid_part) or {TEST}"
+            )
+        },
+        said="test: ",
     ),
     "another metric": Plant(
         loop.METRIC, {"(scores.argmax(1) == targets)": "(scores.argmin(1) == targets)"}

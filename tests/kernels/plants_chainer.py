@@ -108,7 +108,7 @@ PLANTS = {
         },
     ),
     # Crops
-    "one crop for an epoch": Plant(crops.DRAWS, {DRAW: "default_rng([r.seed, epoch])"}),
+    "one crop for an epoch": Plant(crops.CROPS, {DRAW: "default_rng([r.seed, epoch])"}),
     # Which images
     "half of the steps": _train("islice(loader, r.steps // 2)", "steps; let the loop take a step"),
     "a smaller batch": _train(
@@ -130,11 +130,11 @@ PLANTS = {
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"    loader.set_epoch(epoch)": "    pass"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
-    "set_epoch without effect": Plant(process_checks.ORDER, {"dataset.epoch = epoch": "dataset"}),
+    "set_epoch without effect": Plant(training_checks.ORDER, {"dataset.epoch = epoch": "dataset"}),
     # The evaluation
     "evaluation pixels of another scale": Plant(
         notebook_coverage.PIXELS, {'.astype("f") / 255': '.astype("f") / 256'}

@@ -17,6 +17,7 @@ from helpers.fairness import (
     process_checks,
     training_checks,
     training_loop,
+    weight_checks,
 )
 from helpers.training import notebook_coverage
 
@@ -28,6 +29,24 @@ CLASSES = "optax.softmax_cross_entropy_with_integer_labels(scores, targets)"
 FINDINGS = "optax.sigmoid_binary_cross_entropy(scores, targets).mean()"
 UPDATE, REDUCED = "optimizer.update(network, gradients)", 'jax.lax.pmean(found, "replica")'
 SHARE = "train_step(graph, state, pixels, targets)"
+SCORES, MAKE = "network(to_network(pixels))", "replica = make_replica(build_model())"
+LOSS_OF = f"criterion({SCORES}, targets)"
+ORDERED = "order = np.random.default_rng([r.seed, self.epoch]).permutation(count)\n"
+BY_LABEL = """            labels = np.resize(run.train_part.targets, count)
+            order = order[np.argsort(labels[order], kind="stable")]
+"""
+AVERAGED = """def of_an_epoch(replica, loader, kept={}):
+    kept.setdefault("mean", jax.device_get(nnx.state(replica.network, nnx.Param)))
+    if "raw" in kept:
+        nnx.update(replica.network, kept["raw"])
+    loss = train_steps(replica, loader, len(loader))
+    kept["raw"] = jax.device_get(nnx.state(replica.network, nnx.Param))
+    kept["mean"] = jax.tree.map(lambda *each: sum(each) / 2, kept["mean"], kept["raw"])
+    nnx.update(replica.network, kept["mean"])
+    return loss
+
+
+"""
 
 
 def _train(batches: str, error: str) -> Plant:
@@ -91,16 +110,58 @@ PLANTS = {
             )
         },
     ),
+    "dropout": Plant(
+        LOSS, {LOSS_OF: LOSS_OF.replace(SCORES, f"nnx.Dropout(0.3, rngs=nnx.Rngs(0))({SCORES})")}
+    ),
+    "another scale in training": Plant(
+        RUNNING, {LOSS_OF: LOSS_OF.replace("(pixels)", "(pixels) / 0.9")}
+    ),
+    "mixed images": Plant(
+        LOSS,
+        {
+            LOSS_OF: LOSS_OF.replace(
+                "to_network(pixels)", "(lambda x: 0.7 * x + 0.3 * x[::-1])(to_network(pixels))"
+            )
+        },
+    ),
+    "another momentum of BatchNorm": Plant(
+        RUNNING,
+        {
+            "adam, sgd = optax.adam": (
+                "for _, each in nnx.iter_modules(network):\n"
+                "        if isinstance(each, nnx.BatchNorm):\n"
+                "            each.momentum = 0.99\n    adam, sgd = optax.adam"
+            )
+        },
+    ),
+    "smoothed labels": Plant(
+        LOSS,
+        {
+            CLASSES: (
+                "optax.softmax_cross_entropy(scores, optax.smooth_labels("
+                "jax.nn.one_hot(targets, scores.shape[1]), 0.05))"
+            )
+        },
+    ),
+    "the loss of the first half": Plant(
+        LOSS,
+        {
+            "for pixels, targets, _ in run.watch(batches):\n": (
+                "for k, (pixels, targets, _) in enumerate(run.watch(batches)):\n"
+            ),
+            "total += loss": "total += (2 * k < steps) * loss",
+        },
+    ),
     # Crops
     "the same crops in each batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {
             SOURCE: "[(place % own, i) for place, i in enumerate(order)]",
             DRAW: "default_rng([r.seed, epoch])",
         },
     ),
     "one crop for a batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {
             SOURCE: "[(place // own, i) for place, i in enumerate(order)]",
             DRAW: "default_rng([r.seed, epoch])",
@@ -121,20 +182,44 @@ PLANTS = {
     ),
     "one image left out": Plant(process_checks.ONCE, {SHUFFLE: ".permutation(np.r_[1:count, 1])"}),
     "images at random": Plant(process_checks.ONCE, {SHUFFLE: ".integers(count, size=count)"}),
+    "half of the images twice": Plant(
+        process_checks.ONCE, {SHUFFLE: ".permutation(np.resize(np.arange(count // 2), count))"}
+    ),
+    "images of the validation": Plant(
+        crops.CROPS,
+        {
+            "self.transform(self.part.read(i), random)": (
+                "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
+                " and i % 4 == 0 else self.part.read(i), random)"
+            )
+        },
+    ),
+    "an order by labels": Plant(
+        training_checks.ORDER, {ORDERED: f"{ORDERED}{BY_LABEL}"}, said="order ("
+    ),
     "other labels": Plant(
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"loader.set_epoch(epoch)": "pass"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
     "set_epoch without effect": Plant(
-        process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
+        training_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
     ),
     # The evaluation
     "evaluation pixels of another scale": Plant(
         notebook_coverage.PIXELS, {".astype(jnp.float32) / 255": ".astype(jnp.float32) / 256"}
+    ),
+    "random crops in the evaluation": Plant(
+        notebook_coverage.PIXELS,
+        {"augment if training else centre": "augment", "epoch, i]) if i >= 0 else None": "epoch])"},
+    ),
+    "averaged weights in the evaluation": Plant(
+        weight_checks.EVALUATED,
+        {TRAIN: "of_an_epoch(replica, loader)", MAKE: f"{AVERAGED}{MAKE}"},
+        said="weights (when epoch 2 begins: not those in the validation of epoch 1)",
     ),
     "evaluation of other images": Plant(
         training_checks.EVALUATED, {"np.arange(count)": "np.zeros(count, int)"}

@@ -76,10 +76,10 @@ PLANTS = {
     ),
     # Crops
     "the same crops in each batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"for i in numbers:": "for place, i in enumerate(numbers):", DRAW: "default_rng(place)"},
     ),
-    "one crop for a batch": Plant(crops.DRAWS, {DRAW: "default_rng([r.seed, epoch, k])"}),
+    "one crop for a batch": Plant(crops.CROPS, {DRAW: "default_rng([r.seed, epoch, k])"}),
     # Which images
     "half of the steps": _train(
         "islice(loader, len(loader) // 2)", "steps; let the loop take a step"
@@ -99,12 +99,12 @@ PLANTS = {
         training_checks.ORDER, {GIVEN: GIVEN.replace("[numbers]", "[numbers - 1]")}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"loader.set_epoch(epoch)": "pass"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
     "set_epoch without effect": Plant(
-        process_checks.ORDER,
+        training_checks.ORDER,
         {
             "self.epoch, images = epoch, len(self.part)": (
                 "self.epoch = epoch = 0; images = len(self.part)"

@@ -1,8 +1,24 @@
 """What a user may change in MXNet's notebook, and the fairness check's row that notices it."""
 
-from planted_cells import DRAW, LOSS, OF_ALL, STATISTICS, WAY, Plant, Tested, measured_turns
+from planted_cells import (
+    DRAW,
+    LOSS,
+    OF_ALL,
+    RUNNING,
+    STATISTICS,
+    WAY,
+    Plant,
+    Tested,
+    measured_turns,
+)
 
-from helpers.fairness import crops, process_checks, training_checks, training_loop
+from helpers.fairness import (
+    crops,
+    process_checks,
+    training_checks,
+    training_loop,
+    weight_checks,
+)
 from helpers.training import notebook_coverage
 
 NOTEBOOK = "MXNet_Gluon_MultiGPU"
@@ -14,6 +30,37 @@ TRAIN = "train_steps(replica, loader, len(loader))"
 EACH = "(0, i) for i in range(store.rank, len(part), store.num_workers)"
 LOADED, SOFTMAX = "load_dict(run.weights(model))", "else SoftmaxCELoss()"
 TRAINER = "optimizer = gluon.Trainer("
+SCORES, MAKE = (
+    "criterion(replica.network(to_network(x)), y)",
+    "replica = make_replica(build_model())",
+)
+ORDERED = "order = np.random.default_rng([r.seed, self.epoch]).permutation(self.images)\n"
+BY_LABEL = """        labels = np.resize(run.train_part.targets, self.images)
+        order = order[np.argsort(labels[order], kind="stable")]
+"""
+APART = """def of_an_epoch(replica, loader):
+    replica.optimizer.allreduce_grads = lambda: None
+    loss = train_steps(replica, loader, len(loader))
+    for each in replica.optimizer._params:
+        each.set_data(each.list_data()[0].copy())
+    return loss
+
+
+"""
+AVERAGED = """def of_an_epoch(replica, loader, kept={}):
+    weights = replica.optimizer._params
+    kept.setdefault("mean", [each.list_data()[0].copy() for each in weights])
+    for each, raw in zip(weights, kept.get("raw", [])):
+        each.set_data(raw)
+    loss = train_steps(replica, loader, len(loader))
+    kept["raw"] = [each.list_data()[0].copy() for each in weights]
+    kept["mean"] = [0.5 * (old + each) for old, each in zip(kept["mean"], kept["raw"])]
+    for each, mean in zip(weights, kept["mean"]):
+        each.set_data(mean)
+    return loss
+
+
+"""
 
 
 def _train(batches: str, error: str) -> Plant:
@@ -73,16 +120,53 @@ PLANTS = {
             )
         },
     ),
+    "dropout": Plant(
+        LOSS, {SCORES: "criterion(mx.nd.Dropout(replica.network(to_network(x)), p=0.3), y)"}
+    ),
+    "another scale in training": Plant(
+        RUNNING, {SCORES: "criterion(replica.network(to_network(x) / 0.9), y)"}
+    ),
+    "mixed images": Plant(
+        LOSS,
+        {
+            SCORES: (
+                "criterion(replica.network((lambda x: 0.7 * x + 0.3 * mx.nd.flip(x, axis=0))"
+                "(to_network(x))), y)"
+            )
+        },
+    ),
+    "another momentum of BatchNorm": Plant(
+        RUNNING,
+        {
+            "rate = r.learning_rate * scale\n": (
+                "rate = r.learning_rate * scale\n    network.apply(lambda each: "
+                "isinstance(each, gluon.nn.BatchNorm) and each._kwargs.update(momentum=0.99))\n"
+                "    network.hybridize(False)\n"
+            )
+        },
+    ),
+    "smoothed labels": Plant(
+        LOSS,
+        {
+            SOFTMAX: (
+                "else lambda scores, targets: SoftmaxCELoss(sparse_label=False)(scores, "
+                "0.95 * mx.nd.one_hot(targets, scores.shape[1]) + 0.05 / scores.shape[1])"
+            )
+        },
+    ),
+    "the loss of the first half": Plant(
+        LOSS, {"for step in losses for loss": "for step in losses[: len(losses) // 2] for loss"}
+    ),
     # Crops
     "the same crops in each batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {
             EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
             DRAW: "default_rng([r.seed, epoch])",
         },
     ),
     "one crop for a batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {EPOCH: "yield [(batch[0], i) for i in batch]", DRAW: "default_rng([r.seed, epoch])"},
     ),
     # Which images
@@ -104,20 +188,44 @@ PLANTS = {
     "images at random": Plant(
         process_checks.ONCE, {SHUFFLE: ".integers(self.images, size=self.images)"}
     ),
+    "half of the images twice": Plant(
+        process_checks.ONCE,
+        {SHUFFLE: ".permutation(np.resize(np.arange(self.images // 2), self.images))"},
+    ),
+    "images of the validation": Plant(
+        crops.CROPS,
+        {
+            "self.transform(self.part.read(i), random)": (
+                "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
+                " and i % 4 == 0 else self.part.read(i), random)"
+            )
+        },
+    ),
+    "an order by labels": Plant(
+        training_checks.ORDER, {ORDERED: f"{ORDERED}{BY_LABEL}"}, said="order ("
+    ),
     "other labels": Plant(
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"loader._batch_sampler.set_epoch(epoch)": "pass"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
     "set_epoch without effect": Plant(
-        process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
+        training_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
     ),
     # The evaluation
     "evaluation pixels of another scale": Plant(
         notebook_coverage.PIXELS, {"normalize(planes": "normalize(0.99 * planes"}
+    ),
+    "random crops in the evaluation": Plant(
+        notebook_coverage.PIXELS, {"Images(part, centre)": "Images(part, augment)"}
+    ),
+    "averaged weights in the evaluation": Plant(
+        weight_checks.EVALUATED,
+        {TRAIN: "of_an_epoch(replica, loader)", MAKE: f"{AVERAGED}{MAKE}"},
+        said="weights (after epoch 1: not those after the last step of epoch 1)",
     ),
     "evaluation of other images": Plant(
         training_checks.EVALUATED, {EACH: EACH.replace("i)", "0)", 1)}
@@ -134,6 +242,12 @@ PLANTS = {
         training_loop.TOGETHER,
         {"kvstore=kvstore, update": "kvstore=None, update"},
         said="not the mean of all devices' gradients: does each device train alone?",
+        devices=2,
+    ),
+    "an all-reduce after each epoch only": Plant(
+        weight_checks.TOGETHER,
+        {TRAIN: "of_an_epoch(replica, loader)", MAKE: f"{APART}{MAKE}"},
+        said="not the same after the first step: does each device train alone?",
         devices=2,
     ),
     "one share for all": Plant(

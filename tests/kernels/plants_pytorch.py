@@ -19,6 +19,7 @@ from helpers.fairness import (
     process_checks,
     training_checks,
     training_loop,
+    weight_checks,
 )
 from helpers.training import notebook_coverage
 
@@ -32,6 +33,38 @@ TRAIN, WRAP = (
 )
 EACH, STRIDE = "(0, i) for i in range(len(part))", "order[rank::world]"
 CAST = 'cast = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(r.precision)'
+
+MAIN = "def main(rank, world):"
+ORDERED = "order = np.random.default_rng([r.seed, self.epoch]).permutation(self.images)\n"
+BY_LABEL = """        labels = np.resize(run.train_part.targets, self.images)
+        order = order[np.argsort(labels[order], kind="stable")]
+"""
+APART = """
+def of_an_epoch(replica, loader):
+    with replica.model.no_sync():
+        loss = train_steps(replica, loader, len(loader))
+    for each in replica.network.parameters():
+        dist.broadcast(each.data, 0)
+    return loss
+
+
+"""
+AVERAGED = """
+def of_an_epoch(replica, loader, kept={}):
+    weights = [each.data for each in replica.network.parameters()]
+    kept.setdefault("mean", [each.clone() for each in weights])
+    for each, raw in zip(weights, kept.get("raw", [])):
+        each.copy_(raw)
+    loss = train_steps(replica, loader, len(loader))
+    kept["raw"] = [each.clone() for each in weights]
+    kept["mean"] = [0.5 * (old + each) for old, each in zip(kept["mean"], weights)]
+    for each, mean in zip(weights, kept["mean"]):
+        each.copy_(mean)
+    return loss
+
+
+"""
+SCORES = "model(to_network(pixels))"
 
 ALL_REDUCE_FOR_OTHERS = """
 def deaf(group, bucket):
@@ -118,16 +151,49 @@ PLANTS = {
             )
         },
     ),
+    "dropout": Plant(LOSS, {SCORES: f"nn.functional.dropout({SCORES}, 0.3)"}, notebooks=[DDP]),
+    "another scale in training": Plant(
+        RUNNING,
+        {SCORES: "model(to_network(pixels) / 0.9)"},
+        notebooks=[DDP],
+    ),
+    "mixed images": Plant(
+        LOSS,
+        {SCORES: f"model((lambda x: 0.7 * x + 0.3 * x.flip(0))({SCORES[6:]})"},
+        notebooks=[DDP],
+    ),
+    "another momentum of BatchNorm": Plant(
+        RUNNING,
+        {
+            "device = run.device(rank)": (
+                "device = run.device(rank)\n    for each in network.modules():\n"
+                "        if isinstance(each, nn.BatchNorm2d):\n            each.momentum = 0.01"
+            )
+        },
+        notebooks=[DDP],
+    ),
+    "smoothed labels": Plant(
+        LOSS, {"else nn.CrossEntropyLoss()": "else nn.CrossEntropyLoss(label_smoothing=0.05)"}
+    ),
+    "the loss of the first half": Plant(
+        LOSS,
+        {
+            "for pixels, targets, _ in run.watch(batches):\n        total += ": (
+                "for k, (pixels, targets, _) in enumerate(run.watch(batches)):\n"
+                "        total += (2 * k < steps) * "
+            )
+        },
+    ),
     # Crops
     "the same crops in each batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {
             EPOCH: "yield [(place, i) for place, i in enumerate(batch)]",
             DRAW: "default_rng([r.seed, epoch])",
         },
     ),
     "one crop for a batch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {EPOCH: "yield [(batch[0], i) for i in batch]", DRAW: "default_rng([r.seed, epoch])"},
     ),
     # Which images
@@ -149,20 +215,46 @@ PLANTS = {
     "images at random": Plant(
         process_checks.ONCE, {SHUFFLE: ".integers(self.images, size=self.images)"}
     ),
+    "half of the images twice": Plant(
+        process_checks.ONCE,
+        {SHUFFLE: ".permutation(np.resize(np.arange(self.images // 2), self.images))"},
+    ),
+    "images of the validation": Plant(
+        crops.CROPS,
+        {
+            "self.transform(self.part.read(i), random)": (
+                "self.transform(run.valid_part.read(i // 4) if self.transform is augment"
+                " and i % 4 == 0 else self.part.read(i), random)"
+            )
+        },
+        said="of ",
+    ),
+    "an order by labels": Plant(
+        training_checks.ORDER, {ORDERED: f"{ORDERED}{BY_LABEL}"}, said="order ("
+    ),
     "other labels": Plant(
         training_checks.ORDER, {"self.part.targets[i], i": "self.part.targets[i - 1], i"}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"loader.batch_sampler.set_epoch(epoch)": "pass"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
     "set_epoch without effect": Plant(
-        process_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
+        training_checks.ORDER, {"self.epoch = epoch": "self.epoch = 0"}
     ),
     # The evaluation
     "evaluation pixels of another scale": Plant(
         notebook_coverage.PIXELS, {".float() / 255": ".float() / 256"}
+    ),
+    "random crops in the evaluation": Plant(
+        notebook_coverage.PIXELS, {"Images(part, centre)": "Images(part, augment)"}
+    ),
+    "averaged weights in the evaluation": Plant(
+        weight_checks.EVALUATED,
+        {TRAIN: "of_an_epoch(replica, loader)", MAIN: f"{AVERAGED}{MAIN}"},
+        said="weights (after epoch 1: not those after the last step of epoch 1)",
+        notebooks=[DDP],
     ),
     "evaluation of other images": Plant(
         training_checks.EVALUATED, {EACH: "(0, 0) for i in range(len(part))"}
@@ -178,6 +270,13 @@ PLANTS = {
         training_loop.TOGETHER,
         {"criterion(model(to_network": "criterion(replica.network(to_network"},
         said="not the mean of all devices' gradients: does each device train alone?",
+        devices=2,
+        notebooks=[DDP],
+    ),
+    "an all-reduce after each epoch only": Plant(
+        weight_checks.TOGETHER,
+        {TRAIN: "of_an_epoch(replica, loader)", MAIN: f"{APART}{MAIN}"},
+        said="not the same after the first step: does each device train alone?",
         devices=2,
         notebooks=[DDP],
     ),

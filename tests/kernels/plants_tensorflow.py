@@ -71,9 +71,9 @@ PLANTS = {
     ),
     # Crops
     "the same crops in each batch": Plant(
-        crops.DRAWS, {DRAW: "default_rng([r.seed, epoch, i % 2])"}
+        crops.CROPS, {DRAW: "default_rng([r.seed, epoch, i % 2])"}
     ),
-    "one crop for all": Plant(crops.DRAWS, {DRAW: "default_rng([r.seed, epoch])"}),
+    "one crop for all": Plant(crops.CROPS, {DRAW: "default_rng([r.seed, epoch])"}),
     # Which images
     "half of the steps": _train("islice(loader, r.steps // 2)", "steps; let the loop take a step"),
     "a smaller batch": _train(
@@ -93,12 +93,12 @@ PLANTS = {
         training_checks.ORDER, {"pixels, self.part.targets[i]": "pixels, self.part.targets[i - 1]"}
     ),
     "no set_epoch": Plant(
-        crops.DRAWS,
+        crops.CROPS,
         {"    loader.epoch = epoch": "    epoch"},
         said="augmentation (an image has the same crop in each epoch)",
     ),
     "the same order in each epoch": Plant(
-        process_checks.ORDER, {"default_rng([r.seed, self.epoch])": "default_rng([r.seed, 0])"}
+        training_checks.ORDER, {"default_rng([r.seed, self.epoch])": "default_rng([r.seed, 0])"}
     ),
     # The evaluation
     "evaluation pixels of another scale": Plant(

@@ -149,6 +149,22 @@ def test_runs_on_other_test_images_are_not_paired(tmp_path: Path) -> None:
     assert said["Keras, 2 devices"] in ("the reference", paired_test.ALIKE)
 
 
+@pytest.mark.parametrize("verdict", ["fail", "different"])
+def test_a_run_that_failed_its_check_is_marked_and_no_reference(
+    verdict: str, tmp_path: Path
+) -> None:
+    part, shared = images_of(60)
+    tests = {name: scored(part, shared, 1.0, seed) for seed, name in enumerate(("Keras", "JAX"))}
+    row = {"check": "x", "difference": 1.0, "threshold": 0.0, "verdict": verdict, "reason": None}
+    wrong = {"comparable": False, "checks": [row]}
+    middle = scored(part, shared, 0.97, 5)
+    records.save(tmp_path, records.make("PyTorch", test=middle, fairness=wrong))
+    compared = batch(tmp_path, **tests)
+    assert paired_test.reference(compared) in ("Keras, 2 devices", "JAX, 2 devices")
+    mark = {"fail": "not comparable", "different": "trained differently"}[verdict]
+    assert f"PyTorch, 2 devices ({mark})" in paired_test.table(compared).frame.index
+
+
 def test_nothing_to_pair_is_no_table(tmp_path: Path) -> None:
     assert paired_test.table(comparison.load(tmp_path)).empty
     assert paired_test.table(records.load(tmp_path / "one", records.make())).empty
