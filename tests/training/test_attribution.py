@@ -166,7 +166,7 @@ def test_compiling_is_what_the_first_step_took_longer() -> None:
     found = attribute(1000, 1010, 5000, training=slow)
     assert "Compiling takes 50 % of the training; the first step took 50.8 s." in found["sentence"]
     assert "Compiling" not in attribute(1000, 1010, 5000)["sentence"]
-    content = {"training": slow, "epochs": [FIRST, STEADY]}
+    content: dict[str, Any] = {"training": slow, "epochs": [FIRST, STEADY]}
     assert attribution.compiling(content) == pytest.approx(0.5)
     del content["training"]["step_seconds"]  # an older record has the last epoch's mean
     assert attribution.compiling(content) == pytest.approx(0.5)
